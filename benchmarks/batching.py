@@ -244,7 +244,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     source = find_source(options.model)
     model = load_model(source, dtype=options.dtype)
     peer = hugging_face.AutoModelForCausalLM.from_pretrained(source.where, dtype=model.dtype).to(model.device).eval()
-    engine = Engine(model, max_batch=max(*options.sizes, 8), prefix_cache_bytes=0, measure=True)
+    engine = Engine(model, batch_size=max(*options.sizes, 8), prefix_cache_bytes=0, measure=True)
     engine.wait_measured()
     family = "pocket" if options.model == "local:pocket" else "general"
     prompts, own = mixed(model, family, min(400, model.context_window - options.tokens - 1)), points(model, family)

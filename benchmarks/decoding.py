@@ -53,7 +53,7 @@ from transformers.utils import logging
 
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, DraftEquipment
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.generation import Generation
@@ -192,7 +192,7 @@ class Bench:
         return best
 
 
-def _resting(equipment: Equipment) -> Drafter:
+def _resting(equipment: DraftEquipment) -> Drafter:
     """Prompt lookup with the rule of `auto`, and with a separate experience."""
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - numba, only where it is used
 

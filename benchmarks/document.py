@@ -35,7 +35,7 @@ from measuring import IMAGES, Spread, machine, save
 
 from stretto import AsyncStretto, Document
 from stretto.answer import Answer
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.wrapper import Wrapper
 from stretto.documents import cut
@@ -53,7 +53,7 @@ HOPS_WINDOWS = (10, 100, 1_000)
 CHARACTERS_OF_WINDOW = 6_000
 
 
-ABLE = Capabilities(context_window=WINDOW, parallel_slots=SLOTS, json_schema=True)
+ABLE = Capabilities(context_window=WINDOW, concurrent_calls=SLOTS, json_schema=True)
 
 
 class Narrow(Wrapper):
@@ -62,7 +62,7 @@ class Narrow(Wrapper):
     @property
     def capabilities(self) -> Capabilities:
         """As the server's, with the window and slots of this benchmark."""
-        return replace(super().capabilities, context_window=WINDOW, parallel_slots=SLOTS)
+        return replace(super().capabilities, context_window=WINDOW, concurrent_calls=SLOTS)
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def needles() -> list[dict[str, Any]]:
     return rows
 
 
-def _script(prompt: Prompt) -> str:
+def _script(prompt: ModelRequest) -> str:
     return reply("\n\n".join(message.content for message in prompt.messages))
 
 

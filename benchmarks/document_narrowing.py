@@ -21,7 +21,7 @@ from unittest import mock
 from measuring import machine, save
 
 from stretto import AsyncStretto, Document
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.strategies.document import strategy
 from stretto.testing import ScriptedBackend
 
@@ -65,7 +65,7 @@ def report(kind: str, seed: int) -> str:
     return "\n\n".join(paragraphs)
 
 
-def reply(prompt: Prompt) -> str:
+def reply(prompt: ModelRequest) -> str:
     """The first ten facts of a passage."""
     text = "\n".join(message.content for message in prompt.messages)
     fence = _FENCE.search(text)
@@ -81,7 +81,7 @@ def found(
     document: Document, preference: Literal["balanced", "careful"], *, rule: bool, passage: int | None = None
 ) -> tuple[int, int]:
     """How many facts are found, and in how many passages."""
-    able = Capabilities(context_window=WINDOW, parallel_slots=SLOTS, json_schema=True, passage_tokens=passage)
+    able = Capabilities(context_window=WINDOW, concurrent_calls=SLOTS, json_schema=True, passage_tokens=passage)
     without = mock.patch.object(strategy, "narrowed", lambda _, places: list(places))
 
     async def ask() -> tuple[int, int]:

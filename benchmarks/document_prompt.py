@@ -11,7 +11,7 @@ from collections import Counter
 from document_model import QUESTION, haystack, reply
 
 from stretto import AsyncStretto, Document
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.testing import ScriptedBackend
 
 __all__ = ["parts_of_prompts"]
@@ -22,9 +22,9 @@ _CALLED = {"end": "question and instructions", "the documents, by their headings
 
 def parts_of_prompts(characters: int, needles: int, able: Capabilities) -> dict[str, float]:
     """Tokens of each part of a prompt for a passage, on average; four characters count as one, as the server counts."""
-    sent: list[Prompt] = []
+    sent: list[ModelRequest] = []
 
-    def script(prompt: Prompt) -> str:
+    def script(prompt: ModelRequest) -> str:
         text = "\n\n".join(message.content for message in prompt.messages)
         if '"no_information"' in text:
             sent.append(prompt)
@@ -50,5 +50,5 @@ async def _ask(backend: ScriptedBackend, document: Document) -> None:
 
 
 if __name__ == "__main__":
-    as_measured = Capabilities(context_window=4_000, parallel_slots=8, json_schema=True)
+    as_measured = Capabilities(context_window=4_000, concurrent_calls=8, json_schema=True)
     sys.stdout.write(json.dumps(parts_of_prompts(500_000, 72, as_measured), indent=2) + "\n")

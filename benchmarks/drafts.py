@@ -28,7 +28,7 @@ from rich.table import Table
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -63,7 +63,7 @@ class FixedCost(StepCost):
         """Keep the table."""
 
 
-def drafters(machines: Sequence[str]) -> dict[str, Callable[[Equipment], Drafter]]:
+def drafters(machines: Sequence[str]) -> dict[str, Callable[[DraftEquipment], Drafter]]:
     """The methods, those that adapt themselves once for each machine."""
     found = {name: make for name, make in DRAFTERS.items() if name not in {*EQUIPPED, *ADAPTIVE}}
     for machine in machines:
@@ -77,7 +77,7 @@ def _fresh() -> tuple[Experience, Experience]:
 
 
 def _resting(
-    cost: StepCost, experience: tuple[Experience, Experience], source: type[PromptLookup] | None, _: Equipment
+    cost: StepCost, experience: tuple[Experience, Experience], source: type[PromptLookup] | None, _: DraftEquipment
 ) -> Drafter:
     return Auto(cost, experience=experience, source=source() if source else None)
 

@@ -39,7 +39,7 @@ from rich.table import Table
 from tokenizers import Tokenizer, models
 
 from recipes.lexical.train import Plan, new_adapter
-from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, Equipment
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, DraftEquipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Figures, Finished, Generation
@@ -187,7 +187,7 @@ def compared(got: Sequence[int], expected: Sequence[int], number: int) -> str | 
     return f"prompt {number}, token {place}: {list(got[place : place + 3])}, not {list(expected[place : place + 3])}"
 
 
-def _auto(equipment: Equipment) -> Drafter:
+def _auto(equipment: DraftEquipment) -> Drafter:
     """Make `auto` believe that rows are cheap: by what a step of these models costs, it would draft nothing."""
     return DRAFTERS["auto"](replace(equipment, cost=StepCost({1: 10.0, 16: 10.1, 64: 20.0})))
 

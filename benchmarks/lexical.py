@@ -34,7 +34,7 @@ from recipes.pocket.corpus import topics
 from recipes.pocket.source import held_out_source
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.catalogue import Equipment
+from stretto.local_engine.drafting.catalogue import DraftEquipment
 from stretto.local_engine.drafting.lexical.adapter import attach
 from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.generation import Finished, Generation
@@ -58,7 +58,7 @@ class Way:
             return "autoregressive"
         return f"lexical, k={self.unit}" if self.alpha is None else f"lossy, k={self.unit}, alpha={self.alpha:g}"
 
-    def drafter(self, equipment: Equipment) -> Autoregressive | Lexical:
+    def drafter(self, equipment: DraftEquipment) -> Autoregressive | Lexical:
         """For one request."""
         assert equipment.cost is not None
         return Autoregressive() if self.unit == 1 else Lexical(self.unit - 1, equipment.cost, alpha=self.alpha)

@@ -49,13 +49,13 @@ from recipes.reading.facts import Fact
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FocusOptions, StarOptions
+from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.reading import reading_change
+from stretto.local_engine.model.reading_adapter import reading_change
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 

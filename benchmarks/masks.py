@@ -29,7 +29,7 @@ from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
 from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
@@ -116,7 +116,7 @@ def steps(method: str) -> list[Step]:
     """The first steps of a method on the text, after its beginning was read."""
     make, limit = METHODS[method]
     drafter, model, found = make(), ByHeart(), []
-    context = Context(_IDS[:_PROMPT], _PROMPT, len(_WORDS))
+    context = DraftContext(_IDS[:_PROMPT], _PROMPT, len(_WORDS))
     sampler = Sampler(Generation(tuple(context.tokens), len(_IDS)), _CPU)
     for number in range(_STEPS + 1):
         depth = len(_IDS) - len(context.tokens) - 1
@@ -132,7 +132,7 @@ def steps(method: str) -> list[Step]:
         own = {place: node for node, place in enumerate(places) if place >= 0}
         text = [_WORDS[token] for token in context.tokens]
         context.tokens += verdict.tokens
-        outcome = Outcome(
+        outcome = DraftOutcome(
             [place + 1 if place >= 0 else -1 for place in places], top.indices.numpy(), top.values.numpy(),
             verdict.tokens, [own[node] for node in verdict.nodes],
         )  # fmt: skip

@@ -22,7 +22,7 @@ from measuring import machine
 from memory import Slope
 from server import open_files, resident_mib, stretto_server
 
-from stretto.testing.server import HttpReply, RawReply, ScriptedServer
+from stretto.testing.server import HttpReply, RawResponse, ScriptedServer
 from stretto.testing.wire import ReceivedRequest
 
 GOOD_CLIENTS = 100
@@ -67,14 +67,14 @@ GOOD: tuple[tuple[str, dict[str, Any]], ...] = (
 ENDS = ('"finish_reason":"stop"', '"status":"completed"', '"stop_reason":"end_turn"')
 
 
-def scripted(request: ReceivedRequest) -> HttpReply | RawReply:
+def scripted(request: ReceivedRequest) -> HttpReply | RawResponse:
     """What llama.cpp's server does: 500 for what it does not understand of a request."""
     said = json.dumps(request.body)
     if any(name in said for name in ('"image_url"', '"input_audio"', '"browser_search"', '"web_search')):
         body = {
             "error": {"code": 500, "message": "Failed to parse the request: not supported.", "type": "server_error"}
         }
-        return RawReply([json.dumps(body).encode()], status=500, headers={"content-type": "application/json"})
+        return RawResponse([json.dumps(body).encode()], status=500, headers={"content-type": "application/json"})
     return HttpReply(WORDS)
 
 

@@ -75,7 +75,7 @@ class Row:
     tokens: int
     faults: tuple[str, ...]
     warnings: tuple[str, ...]
-    cause: str
+    reason: str
     text: str
 
     @property
@@ -152,7 +152,7 @@ async def ask(stretto: AsyncStretto, asked: Asked, way: str, temperature: float,
         answer.usage.completion_tokens,
         faults(answer.text, asked),
         answer.warnings,
-        answer.route.cause,
+        answer.route.reason,
         answer.text,
     )
 
@@ -256,7 +256,7 @@ def lost(rows: Iterable[Row]) -> list[str]:
     """A line for each question that asks for points and got no good answer by points."""
     return [
         f"{row.language}, {row.way}, {row.temperature}: {row.question} "
-        f"[{row.written if not row.fell_back else 'fell back'}] {', '.join(row.faults) or row.cause}"
+        f"[{row.written if not row.fell_back else 'fell back'}] {', '.join(row.faults) or row.reason}"
         for row in rows
         if row.points and row.way != "direct" and (row.faults or not row.in_parts)
     ]

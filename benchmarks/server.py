@@ -126,7 +126,7 @@ def stretto_server(upstream: str, streams: int) -> Iterator[Way]:
     """``stretto serve`` in front of the scripted server."""
     port = free_port()
     command = [*(sys.executable, "-m", "stretto.cli", "serve", "-m", "openai:scripted", "--base-url", upstream)]
-    command += ["--port", str(port), "--concurrency", str(max(128, streams))]
+    command += ["--port", str(port), "--concurrent-answers", str(max(128, streams))]
     root = f"http://127.0.0.1:{port}"
     with running(command, f"{root}/ready", within_s=60) as pid:
         yield Way("stretto serve", f"{root}/v1", "stretto-direct", pid)
@@ -159,7 +159,7 @@ def litellm_proxy(upstream: str, folder: Path) -> Iterator[Way]:
 async def added(ways: list[Way], upstream: str, requests: int) -> dict[str, Any]:
     """Milliseconds of single requests, each way in turn, medians."""
     took: dict[str, list[Timing]] = {name: [] for name in (*(way.name for way in ways), "stretto SDK")}
-    settings = Settings(retries=0)
+    settings = Settings(attempts=1)
     async with AsyncStretto("openai:scripted", base_url=upstream, settings=settings) as sdk:
         connections = {way.name: Connection(way.url) for way in ways}
         for number in range(requests + 5):

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 from rich.table import Table
 
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.resilience.wrapper import Wrapper
 from stretto.request import GenerationOptions
 
@@ -53,7 +53,7 @@ class Watched(Wrapper):
         self.calls: list[Call] = []
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation and note when."""
         call = Call(prompt.messages[-1].content, time.perf_counter())
         self.calls.append(call)

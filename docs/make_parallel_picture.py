@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import anyio
 
 from stretto import Answer, AsyncStretto
-from stretto.testing.server import Rule, ScriptedServer
+from stretto.testing.server import ReplyRule, ScriptedServer
 
 __all__ = ["main"]
 
@@ -97,8 +97,8 @@ async def record() -> tuple[Seen, dict[str, Seen], Answer, Answer]:
     """The answer in one piece, the branches of the answer in points, and both answers."""
     outline = "\n".join(f"{number}. {title}" for number, title in enumerate(POINTS, 1))
     straight = "\n".join(f"{number}. **{title}**: {POINTS[title]}" for number, title in enumerate(POINTS, 1))
-    points = [Rule(f"text of point {number},", text) for number, text in enumerate(POINTS.values(), 1)]
-    rules = [Rule("Write only the outline", outline), *points, Rule("", straight)]
+    points = [ReplyRule(f"text of point {number},", text) for number, text in enumerate(POINTS.values(), 1)]
+    rules = [ReplyRule("Write only the outline", outline), *points, ReplyRule("", straight)]
     pace = {"time_to_first_token_s": FIRST_TOKEN_S, "tokens_per_second": TOKENS_PER_SECOND}
     async with (
         ScriptedServer(rules, **pace) as server,

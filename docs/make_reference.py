@@ -41,12 +41,12 @@ SECTIONS = {
     "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
     "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget"),
     "Answers": (
-        "Answer", "Branch", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "Decoding", "TokenLogprob",
+        "Answer", "Branch", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "DecodingStats", "TokenLogprob",
     ),
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "Abilities", "Ability"),
     "Events": (
         "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "BranchDelta", "BranchFinished", "BranchFailed",
-        "TextDelta", "ToolCallPiece", "ToolCallDelta", "ChoiceDelta", "ThoughtFinished", "RefusalStarted",
+        "TextDelta", "ToolCallDelta", "ToolCallFragment", "ChoiceDelta", "ThoughtFinished", "RefusalStarted",
         "AnswerFinished",
     ),
 }  # fmt: skip

@@ -25,8 +25,8 @@ print()
 
 answer = chat.invoke(QUESTION, {"callbacks": [Branches()]})
 print(answer.usage_metadata)
-print(answer.response_metadata["route"]["cause"])
+print(answer.response_metadata["route"]["reason"])
 
 for question in (QUESTION, "What is 2 + 2?"):
     route = RouterRunnable(model="local:pocket").invoke(question)
-    print(f"{question} {route.strategy}: {route.cause}")
+    print(f"{question} {route.strategy}: {route.reason}")

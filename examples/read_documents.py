@@ -11,15 +11,16 @@ import json
 import re
 from pathlib import Path
 
+from stretto.extending import Capabilities, ModelRequest
+
 from stretto import AsyncStretto
-from stretto.backends.base import Capabilities, Prompt
 from stretto.testing import ScriptedBackend
 
 QUESTION = "In which functions can a TimeoutError be raised?"
 FOUND = re.compile(r"^.*raise (?:exceptions\.)?TimeoutError.*$", re.MULTILINE)
 
 
-def find_lines(prompt: Prompt) -> str:
+def find_lines(prompt: ModelRequest) -> str:
     """What a model would write that can only find the lines where a TimeoutError is raised."""
     text = prompt.messages[-1].content
     if '"no_information"' in text:  # it reads one passage
@@ -39,7 +40,7 @@ async def main() -> None:
         async with stretto.stream(QUESTION, documents=[folder]) as events:
             async for event in events:
                 if event.type == "route_chosen":
-                    print(event.route.cause, end="\n\n")
+                    print(event.route.reason, end="\n\n")
                 if event.type == "passage_read" and event.done == event.total:
                     print(f"{event.total} passages were read.", end="\n\n")
                 if event.type == "text_delta":

@@ -1,7 +1,6 @@
 """How to test an application that uses Stretto: no network, no model. Run with pytest."""
 
-from stretto import Stretto
-from stretto.errors import ServerFailedError
+from stretto import ServerFailedError, Stretto
 from stretto.testing import Reply, ScriptedBackend
 
 

@@ -6,7 +6,7 @@ import typing
 if typing.TYPE_CHECKING:
     from stretto.abilities.kept import Abilities, Ability
     from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage
-    from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+    from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
     from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
@@ -50,10 +50,10 @@ if typing.TYPE_CHECKING:
         RouteChosen,
         TextDelta,
         ThoughtFinished,
-        ToolCallPiece,
+        ToolCallDelta,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
-    from stretto.local_engine.long_context.options import FocusOptions, StarOptions
+    from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
@@ -61,10 +61,10 @@ if typing.TYPE_CHECKING:
     from stretto.settings import Settings
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec
-    from stretto.strategies.fan_out import FanOut
+    from stretto.strategies.runner import Runner
     from stretto.structured_logs import log_json
-    from stretto.tokens import Decoding, TokenLogprob
-    from stretto.tool_calls import ToolCall, ToolCallDelta
+    from stretto.token_records import DecodingStats, TokenLogprob
+    from stretto.tool_calls import ToolCall, ToolCallFragment
 
 __version__ = "0.1.0"
 
@@ -100,13 +100,12 @@ __all__ = [
     "ContextOverflowError",
     "Cost",
     "DeadlineExceededError",
-    "Decoding",
     "DecodingForecast",
+    "DecodingStats",
     "Document",
     "DocumentError",
     "Event",
     "Evidence",
-    "FanOut",
     "FocusOptions",
     "Forecast",
     "GenerationOptions",
@@ -118,11 +117,11 @@ __all__ = [
     "Message",
     "MissingDependencyError",
     "ModelNotFoundError",
+    "ModelRequest",
     "Offer",
     "OutlinePointReady",
     "PassageRead",
     "PassageRecord",
-    "Prompt",
     "RateLimitedError",
     "RefusalStarted",
     "Request",
@@ -132,6 +131,7 @@ __all__ = [
     "Route",
     "RouteChosen",
     "Router",
+    "Runner",
     "ServerFailedError",
     "Settings",
     "SettingsError",
@@ -149,7 +149,7 @@ __all__ = [
     "TokenLogprob",
     "ToolCall",
     "ToolCallDelta",
-    "ToolCallPiece",
+    "ToolCallFragment",
     "UnknownModelError",
     "UnknownPromptError",
     "UnknownStrategyError",
@@ -172,7 +172,7 @@ _HOMES = {
         "Backend",
         "Capabilities",
         "Chunk",
-        "Prompt",
+        "ModelRequest",
     ),
     "backends.local.backend": ("LocalBackend",),
     "citation": ("Citation", "Evidence", "PassageRecord"),
@@ -222,7 +222,7 @@ _HOMES = {
         "RouteChosen",
         "TextDelta",
         "ThoughtFinished",
-        "ToolCallPiece",
+        "ToolCallDelta",
     ),
     "hooks": (
         "CallEnded",
@@ -251,10 +251,10 @@ _HOMES = {
     "settings": ("Settings",),
     "strategies.base": ("Strategy",),
     "strategies.branch": ("BranchSpec",),
-    "strategies.fan_out": ("FanOut",),
+    "strategies.fan_out": ("Runner",),
     "structured_logs": ("log_json",),
-    "tokens": ("Decoding", "TokenLogprob"),
-    "tool_calls": ("ToolCall", "ToolCallDelta"),
+    "tokens": ("DecodingStats", "TokenLogprob"),
+    "tool_calls": ("ToolCall", "ToolCallFragment"),
 }
 
 

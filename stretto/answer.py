@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
-from stretto.tokens import Decoding, TokenLogprob
+from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCall, turn_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ FinishReason = Literal[
     "nothing_found",  # the documents were read and hold nothing on the question
 ]
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
-BranchKind = Literal["direct", "outline", "point", "item", "plan", "passage", "collapse", "piece"]
 
 
 class Usage(BaseModel):
@@ -154,7 +153,7 @@ class Branch(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str
-    kind: BranchKind
+    kind: str
     title: str = ""
     text: str = ""
     status: Literal["finished", "failed"] = "finished"
@@ -162,7 +161,7 @@ class Branch(BaseModel):
     error: str | None = None
     span: Span = Span(needed_s=0.0)
     usage: Usage = Usage()
-    decoding: Decoding | None = None
+    decoding: DecodingStats | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     refused: bool = False
@@ -258,7 +257,7 @@ class Answer(BaseModel):
     branches: tuple[Branch, ...] = ()
     usage: Usage = Usage()
     cost: Cost | None = None
-    decoding: Decoding | None = None
+    decoding: DecodingStats | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     timeline: Timeline = Timeline()
     warnings: tuple[str, ...] = ()

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Self, Unpack
 import anyio
 
 from stretto.answer import Answer
-from stretto.arguments import spelled_out
 from stretto.backends.base import Backend
-from stretto.background import BackgroundLoop
-from stretto.bounds import is_long
+from stretto.client_backends import ClientBackends
 from stretto.client_options import ClientOptions, check_options, models_by_role, own_strategies, provider_of
 from stretto.errors import StrettoError
-from stretto.fork import Fork
+from stretto.first_imports import made_ready
+from stretto.foundation.arguments import spelled_out
+from stretto.foundation.background import BackgroundLoop
+from stretto.foundation.bounds import is_long
+from stretto.foundation.fork import Fork
 from stretto.hooks import Watchers
-from stretto.imports import made_ready
-from stretto.opening import Opening
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
@@ -63,9 +63,9 @@ class AsyncStretto:
 
     Attributes:
         backends: the backends by role; "main" answers unless the router chooses another.
-        chosen_because: why this model was chosen, if none was named.
+        model_reason: why this model was chosen, if none was named.
         settings: for all requests.
-        prompts: the prompt templates.
+        templates: the prompt templates.
 
     Raises:
         SettingsError: an argument or setting is invalid.
@@ -76,40 +76,42 @@ class AsyncStretto:
     def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
         self.backends: dict[str, Backend] = {}
         check_options(options)
-        base_url, api_key, prompts = options.get("base_url"), options.get("api_key"), options.get("prompts")
+        base_url, api_key, templates = options.get("base_url"), options.get("api_key"), options.get("templates")
         self.settings = options.get("settings") or Settings.load()
-        self._opening = Opening(self.settings)
+        self._client_backends = ClientBackends(self.settings)
         self._closed = False
         chosen = model if model is not None else self.settings.model
-        self.chosen_because = ""
+        self.model_reason = ""
         if chosen is None:
             from stretto.backends.registry import default_model  # noqa: PLC0415 - keeps `import stretto` light
 
-            chosen, self.chosen_because = default_model(os.environ)
+            chosen, self.model_reason = default_model(os.environ)
             if self.settings.base_url is not None and not chosen.startswith("openai:"):
-                self.chosen_because += " The setting base_url is not used: name a model of that server, openai:NAME."
+                self.model_reason += " The setting base_url is not used: name a model of that server, openai:NAME."
         if isinstance(chosen, str):
-            base_url, api_key = self._opening.server_of(chosen, base_url, api_key)
+            base_url, api_key = self._client_backends.server_of(chosen, base_url, api_key)
         self._writings: set[Writing] = set()
         self._fork = Fork()
-        self.backends["main"] = self._opening.backend(chosen, "model", base_url, api_key)
+        self.backends["main"] = self._client_backends.backend(chosen, "model", base_url, api_key)
         for role, (argument, given) in models_by_role(options).items():
             same = provider_of(given) == provider_of(chosen)
-            self.backends[role] = self._opening.backend(given, argument, *((base_url, api_key) if same else ()))
+            self.backends[role] = self._client_backends.backend(given, argument, *((base_url, api_key) if same else ()))
         self._router = options.get("router")
         self._own_strategies = own_strategies(options)
         self._library_strategies: Mapping[str, Strategy] = {}
         self._watchers = Watchers(options.get("hooks"))
         self._prices = Prices(self.settings.prices)
-        self.prompts = prompts if isinstance(prompts, Catalogue) else Catalogue(prompts or self.settings.prompts)
+        self.templates = (
+            templates if isinstance(templates, Catalogue) else Catalogue(templates or self.settings.templates)
+        )
         self._prompt_family = options.get("prompt_family") or self.settings.prompt_family
         if self._prompt_family is not None:
-            self.prompts.check_family(self._prompt_family)
+            self.templates.check_family(self._prompt_family)
 
     @property
     def store(self) -> Store | None:
         """Where replicas share rate limits and breakers, if the settings name one."""
-        return self._opening.store
+        return self._client_backends.store
 
     def __repr__(self) -> str:
         return f"<AsyncStretto {_named(self.backends)}>"
@@ -133,7 +135,7 @@ class AsyncStretto:
             async with AsyncExitStack() as closing:  # a failure must not keep the others open
                 if self.store is not None:
                     closing.push_async_callback(self.store.aclose)  # pushed first, closed last
-                for backend in reversed(self._opening.owned):
+                for backend in reversed(self._client_backends.owned):
                     closing.push_async_callback(backend.aclose)
                 for writing in tuple(self._writings):
                     await writing.aclose(closed)
@@ -196,7 +198,7 @@ class AsyncStretto:
         _check_loop()
         await made_ready()
         await ask_servers(self.backends.values())
-        found = await check(self.backends["main"], self.prompts, progress or (lambda *_: None))
+        found = await check(self.backends["main"], self.templates, progress or (lambda *_: None))
         await anyio.to_thread.run_sync(keep, found)
         return found
 
@@ -209,7 +211,7 @@ class AsyncStretto:
 
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
         from stretto.backends.asking import ask_servers  # noqa: PLC0415 - keeps `import stretto` light
-        from stretto.strategies.answering import answer  # noqa: PLC0415 - likewise
+        from stretto.strategies.assembly import answer  # noqa: PLC0415 - likewise
 
         text = self.settings.log_text
         with request_span(request) as span:
@@ -221,7 +223,7 @@ class AsyncStretto:
                     route,
                     self.backends[route.role],
                     emit,
-                    prompts=self.prompts,
+                    templates=self.templates,
                     began=began,
                     strategies=self._strategies(),
                     watchers=self._watchers,
@@ -243,7 +245,7 @@ class AsyncStretto:
     def _request(
         self, prompt: Prompting | Request, options: RequestOptions, allowance: Allowance | None = None
     ) -> Request:
-        from stretto.strategies.answering import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.strategies.assembly import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
 
         if not isinstance(prompt, Request):
             options = options.copy()
@@ -349,9 +351,9 @@ class Stretto:
         return self._stretto
 
     @property
-    def chosen_because(self) -> str:
+    def model_reason(self) -> str:
         """Why this model was chosen, if none was named."""
-        return self._stretto.chosen_because
+        return self._stretto.model_reason
 
     def close(self) -> None:
         """Cancel running answers, close the backends that this client opened, and end the thread. Idempotent."""

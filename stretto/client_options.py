@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from stretto.arguments import shown, unknown_names
 from stretto.backends.base import Backend
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown, unknown_names
 from stretto.hooks import Hooks
 from stretto.prompts import Catalogue
 from stretto.settings import Settings
@@ -36,7 +36,7 @@ class ClientOptions(TypedDict, total=False):
         settings: for all requests; by default read from the environment and the settings file.
         router: decides how a request is generated.
         prompt_family: family of prompts for the models, such as "small"; by default the one that suits their size.
-        prompts: a catalogue of templates, or a folder whose templates replace those of the library.
+        templates: a catalogue of templates, or a folder whose templates replace those of the library.
     """
 
     base_url: str | None
@@ -49,7 +49,7 @@ class ClientOptions(TypedDict, total=False):
     settings: Settings | None
     router: Router | None
     prompt_family: str | None
-    prompts: Catalogue | Path | str | None
+    templates: Catalogue | Path | str | None
 
 
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
@@ -59,7 +59,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "hooks": ((Hooks,), "Hooks(...)"),
     "settings": ((Settings,), "Settings.load(...) or Settings(...)"),
     "prompt_family": ((str,), 'the name of a family of prompts, for instance "small"'),
-    "prompts": ((Catalogue, Path, str), "a folder or a Catalogue"),
+    "templates": ((Catalogue, Path, str), "a folder or a Catalogue"),
 }
 """Arguments by name: the types that are taken, and in words. Models, strategies and routers are looked at closer."""
 

@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stretto.arguments import shown
 from stretto.errors import InvalidRequestError
-from stretto.surrogates import mend
+from stretto.foundation.arguments import shown
+from stretto.foundation.surrogates import mend
 
 __all__ = ["is_plain", "mended", "read_tool", "read_tool_choice", "split_results", "text_of", "without_calls"]
 

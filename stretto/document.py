@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from stretto.surrogates import mend
+from stretto.foundation.surrogates import mend
 
 __all__ = ["Document", "Heading"]
 

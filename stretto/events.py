@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stretto.answer import Answer, Branch, BranchKind
+from stretto.answer import Answer, Branch
 from stretto.citation import PassageRecord
 from stretto.route import Route
-from stretto.tokens import TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 
 class _Event(BaseModel):
@@ -58,7 +58,7 @@ class BranchStarted(_Event):
 
     type: Literal["branch_started"] = "branch_started"
     branch_id: str
-    kind: BranchKind
+    kind: str
     title: str
 
 
@@ -132,18 +132,18 @@ class TextDelta(_Event):
     text: str
 
 
-class ToolCallPiece(_Event):
+class ToolCallDelta(_Event):
     """The next piece of a tool call that the model asks for. It comes after the text that was written before it.
 
     Attributes:
-        type: "tool_call_piece".
+        type: "tool_call_delta".
         choice: which answer it belongs to, where several were asked for.
         delta: the new piece.
     """
 
-    type: Literal["tool_call_piece"] = "tool_call_piece"
+    type: Literal["tool_call_delta"] = "tool_call_delta"
     choice: int = 0
-    delta: ToolCallDelta
+    delta: ToolCallFragment
 
 
 class ThoughtFinished(_Event):
@@ -210,7 +210,7 @@ Event = Annotated[
     | BranchFinished
     | BranchFailed
     | TextDelta
-    | ToolCallPiece
+    | ToolCallDelta
     | ThoughtFinished
     | RefusalStarted
     | ChoiceDelta

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import PydanticCustomError
 
-from stretto.json_schema import read_format
-from stretto.surrogates import mend
+from stretto.foundation.json_schema import read_format
+from stretto.foundation.surrogates import mend
 
 __all__ = ["GenerationOptions", "not_bool"]
 

@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from stretto.answer import BranchKind, FinishReason, Usage
-from stretto.arguments import shown
+from stretto.answer import FinishReason, Usage
 from stretto.errors import SettingsError, StrettoError
+from stretto.foundation.arguments import shown
 from stretto.route import Route
 from stretto.telemetry import note_retry
 
@@ -39,7 +39,7 @@ class CallEnded:
 
     backend: str
     branch_id: str
-    kind: BranchKind
+    kind: str
     attempt: int
     seconds: float
     first_text_s: float | None

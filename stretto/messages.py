@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from stretto.arguments import looks_like_key
 from stretto.content import is_plain, mended, split_results, text_of, without_calls
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
-from stretto.surrogates import mend
+from stretto.foundation.arguments import looks_like_key
+from stretto.foundation.surrogates import mend
 from stretto.tool_calls import ANTHROPIC_THOUGHTS, reasoning_of
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def documents_of(
                 allowance = Allowance(deadline_s=deadline_s if known else None)
             found = read_documents([document], allowance=allowance)
             read += found.documents
-            notes += (f"{str(left.path)!r} was left out: {left.cause}." for left in found.left_out)
+            notes += (f"{str(left.path)!r} was left out: {left.reason}." for left in found.left_out)
         elif isinstance(document, str | Document):
             if isinstance(document, str) and _FILE_NAME.fullmatch(document):
                 notes.append(f"The document {document!r} is this text itself. A file is a path: Path({document!r}).")

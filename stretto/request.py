@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from stretto.arguments import looks_like_key, reason, shown, spelled_out, unknown_names
-from stretto.bounds import check_numbers
 from stretto.content import mended, read_tool, read_tool_choice
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import looks_like_key, reason, shown, spelled_out, unknown_names
+from stretto.foundation.bounds import check_numbers
 from stretto.generation_options import GenerationOptions, not_bool
 from stretto.messages import Message, Role, documents_of, messages_of
 
@@ -249,7 +249,7 @@ class Request(BaseModel):
         return self.messages[-1].role == "assistant"
 
     @property
-    def whole_because(self) -> str | None:
+    def whole_reason(self) -> str | None:
         """Why the request goes to the model as it is, as half a sentence; ``None``: it may be written in parts."""
         return next(_what_is_whole(self), None)
 

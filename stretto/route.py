@@ -61,8 +61,8 @@ class Route(BaseModel):
         shape: most probable shape of the answer, if one was judged.
         confidence: probability that the chosen strategy serves this request.
         probabilities: probability of each shape; "skeleton" beside them is that of the skeleton decision.
-        cause: one sentence for a person.
-        decoding_cause: the same for the decoding method.
+        reason: one sentence for a person.
+        decoding_reason: the same for the decoding method.
         decoding_forecast: what that method is expected to do, once this process has measured it.
         forecast: what each candidate strategy is expected to cost.
         elapsed_ms: time the decision took.
@@ -77,8 +77,8 @@ class Route(BaseModel):
     shape: Shape | None = None
     confidence: float = 1.0
     probabilities: Mapping[str, float] = Field(default_factory=dict)
-    cause: str = ""
-    decoding_cause: str = ""
+    reason: str = ""
+    decoding_reason: str = ""
     decoding_forecast: DecodingForecast | None = None
     forecast: Mapping[str, Forecast] = Field(default_factory=dict)
     elapsed_ms: float = 0.0

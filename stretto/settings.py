@@ -15,8 +15,8 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
-from stretto.arguments import MOST_THREADS, reason, shown
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import MOST_THREADS, reason, shown
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
@@ -40,8 +40,8 @@ class Settings(BaseModel):
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
         on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
-        concurrency: calls to one backend at a time.
-        retries: how often a transient failure is tried again.
+        concurrent_calls: calls to one backend at a time.
+        attempts: calls for one generation at most, the first included; after a failure that may pass.
         stall_s: seconds without text, after the first one, after which a stream counts as broken.
         first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
         hedge: ask a second time when the first token is late.
@@ -53,7 +53,7 @@ class Settings(BaseModel):
         compiled: whether local models run in code compiled for this processor.
         long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``star``, ``refuse``.
         prompt_family: family of prompts that the models get, instead of the one that suits their size.
-        prompts: a folder whose templates replace those of the package.
+        templates: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
         reading_s: seconds that reading one document may take.
         reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; Windows has no bound.
@@ -70,8 +70,8 @@ class Settings(BaseModel):
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
     on_missing: OnMissing = "note"
-    concurrency: int = Field(default=16, ge=1, le=500)
-    retries: int = Field(default=3, ge=0, le=10)
+    concurrent_calls: int = Field(default=16, ge=1, le=500)
+    attempts: int = Field(default=4, ge=1, le=11)
     stall_s: float = Field(default=30.0, gt=0)
     first_text_s: float = Field(default=120.0, gt=0)
     hedge: bool = False
@@ -83,7 +83,7 @@ class Settings(BaseModel):
     compiled: bool | None = None
     long_context: str | None = None
     prompt_family: str | None = None
-    prompts: Path | None = None
+    templates: Path | None = None
     log_text: bool = False
     reading_s: float = Field(default=120.0, gt=0, le=86_400)
     reading_memory_mb: int = Field(default=2048, ge=256)

@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, supp
 from typing import TYPE_CHECKING, NoReturn
 
 from stretto.answer import Answer
-from stretto.background import BackgroundLoop
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, Event, TextDelta
+from stretto.foundation.background import BackgroundLoop
 from stretto.writing import Writing
 
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from stretto.answer import Answer
-from stretto.arguments import shown
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown
 from stretto.request import Request
 
 __all__ = ["JsonLines", "log_json"]

@@ -53,7 +53,7 @@ FIRST_CHUNK_METRIC = "gen_ai.client.operation.time_to_first_chunk"
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 # What the conventions have no name for.
-STRATEGY, SHAPE, CAUSE, CONFIDENCE = "stretto.strategy", "stretto.shape", "stretto.cause", "stretto.confidence"
+STRATEGY, SHAPE, REASON, CONFIDENCE = "stretto.strategy", "stretto.shape", "stretto.reason", "stretto.confidence"
 BRANCH_ID, BRANCH_KIND, BRANCH_TITLE = "stretto.branch.id", "stretto.branch.kind", "stretto.branch.title"
 WAITED, ATTEMPT, RETRIES, HEDGES = "stretto.waited_s", "stretto.attempt", "stretto.retries", "stretto.hedges"
 COST, CALLS, WARNINGS, CANCELLED = "stretto.cost_usd", "stretto.calls", "stretto.warnings", "stretto.cancelled"
@@ -117,7 +117,7 @@ def route_span() -> Iterator[Span]:
 
 def note_route(span: Span, route: Route) -> None:
     """Add what was decided."""
-    span.set_attributes({STRATEGY: route.strategy, CONFIDENCE: route.confidence, CAUSE: route.cause})
+    span.set_attributes({STRATEGY: route.strategy, CONFIDENCE: route.confidence, REASON: route.reason})
     if route.shape is not None:
         span.set_attribute(SHAPE, route.shape)
 

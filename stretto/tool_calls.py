@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.content import mended
-from stretto.surrogates import mend
+from stretto.foundation.surrogates import mend
 
 ANTHROPIC_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 """Types of the parts that hold what Anthropic's models thought; only they read them."""
@@ -43,7 +43,7 @@ class ToolCall(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+class ToolCallFragment:
     """The next piece of a tool call.
 
     Attributes:
@@ -91,12 +91,12 @@ class ToolCallsSoFar:
     """Puts the calls of one choice together from their pieces, and counts them from 0 in the order of their begin."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, list[ToolCallDelta]] = {}
+        self._calls: dict[int, list[ToolCallFragment]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def add(self, delta: ToolCallDelta) -> ToolCallDelta:
+    def add(self, delta: ToolCallFragment) -> ToolCallFragment:
         """Take a piece, and give it with the place of its call."""
         pieces = self._calls.setdefault(delta.index, [])
         delta = replace(

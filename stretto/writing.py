@@ -11,7 +11,7 @@ import anyio
 
 from stretto.errors import DeadlineExceededError, StrettoError
 from stretto.events import Event
-from stretto.queue import Queue
+from stretto.foundation.queue import Queue
 
 Emit = Callable[[Event], Awaitable[None]]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stretto import Answer, AsyncStretto, Decoding, GenerationOptions
+from stretto import Answer, AsyncStretto, DecodingStats, GenerationOptions
 from stretto.errors import InvalidRequestError
 from stretto.testing import ScriptedBackend
 
@@ -29,7 +29,7 @@ async def test_the_router_names_the_decoding_where_nobody_else_does():
     async with AsyncStretto("local:pocket") as stretto:
         answer = await stretto.ask(QUESTION, max_tokens=20)
     assert answer.decoding.methods == (answer.route.decoding,)
-    assert answer.route.decoding_cause
+    assert answer.route.decoding_reason
 
 
 async def test_a_backend_without_decoding_methods_leaves_one_out_and_warns():
@@ -44,9 +44,11 @@ async def test_a_backend_without_decoding_methods_leaves_one_out_and_warns():
 
 
 def test_figures_are_added_up_and_written_with_their_averages():
-    one = Decoding(methods=("auto",), steps=10, rows=40, tokens=25, drafted={"suffix": 30}, accepted={"suffix": 15})
-    both = one + Decoding(methods=("suffix",), steps=10, rows=10, tokens=10)
+    one = DecodingStats(
+        methods=("auto",), steps=10, rows=40, tokens=25, drafted={"suffix": 30}, accepted={"suffix": 15}
+    )
+    both = one + DecodingStats(methods=("suffix",), steps=10, rows=10, tokens=10)
     assert both.methods == ("auto", "suffix")
     assert (both.tokens_per_step, both.rows_per_step, both.acceptance) == (1.75, 2.5, {"suffix": 0.5})
     assert both.model_dump()["tokens_per_step"] == 1.75
-    assert Decoding.model_validate_json(both.model_dump_json()) == both
+    assert DecodingStats.model_validate_json(both.model_dump_json()) == both

@@ -13,8 +13,8 @@ from stretto import (
     StrettoError,
     UnknownModelError,
 )
-from stretto.arguments import looks_like_key
 from stretto.cli.app import app
+from stretto.foundation.arguments import looks_like_key
 from stretto.testing import ScriptedBackend
 
 SECRET = "sk-proj-SECRETabcdefghij0123456789"  # noqa: S105 - looks like a key, and is none
@@ -207,7 +207,7 @@ def test_a_key_in_the_wrong_argument_is_not_repeated(arguments):
 
 def test_a_key_as_the_folder_of_prompts_is_not_repeated():
     with pytest.raises(StrettoError) as caught:
-        Stretto("local:pocket", prompts=SECRET)
+        Stretto("local:pocket", templates=SECRET)
     assert SECRET not in str(caught.value)
 
 
@@ -226,7 +226,7 @@ def test_a_key_as_the_folder_of_prompts_is_not_repeated():
         ({"base_url": "http://"}, "base_url must begin with http:// or https:// and name a host"),
         ({"base_url": "http://[bad"}, "base_url must begin with http:// or https:// and name a host"),
         ({"router": SECRET}, r"router= takes a Router, or an object with its route\(\), not a value of type str"),
-        ({"prompts": 5}, "prompts= takes a folder or a Catalogue, not a value of type int"),
+        ({"templates": 5}, "templates= takes a folder or a Catalogue, not a value of type int"),
         ({"api_key": 5}, "api_key= takes the key as a string, not a value of type int"),
         ({"api_key": SECRET.encode()}, "api_key= takes the key as a string, not a value of type bytes"),
         ({"api_key": SECRET + "\n"}, r"api_key= holds a line break or .* strip\(\) it"),

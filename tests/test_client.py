@@ -17,7 +17,7 @@ from stretto import (
     Stretto,
     StrettoError,
 )
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.errors import (
     BackendError,
     BudgetExceededError,
@@ -246,7 +246,7 @@ async def test_backends_that_a_client_opened_by_name_are_all_closed_with_it():
             backends = dict(stretto.backends)
         for role, backend in backends.items():
             with pytest.raises(BackendError, match=f"{names[role]} is closed"):
-                async with backend.stream(Prompt((Message(role="user", content="Why?"),)), GenerationOptions()):
+                async with backend.stream(ModelRequest((Message(role="user", content="Why?"),)), GenerationOptions()):
                     pass
 
 

@@ -21,7 +21,7 @@ def branch(number, times, **fields):
 
 def answer(*branches, text="A **bold** answer.", **fields):
     timeline = Timeline(total_s=4.0, first_text_s=0.5, critical_path_s=3.5)
-    route = Route(strategy="skeleton", backend="scripted:model", cause="Three points are asked for.")
+    route = Route(strategy="skeleton", backend="scripted:model", reason="Three points are asked for.")
     return Answer(**{"text": text, "route": route, "branches": branches, "timeline": timeline} | fields)
 
 
@@ -40,8 +40,8 @@ def bars(svg, phase):
 
 
 def test_words_of_others_are_text_in_markdown():
-    route = Route(strategy="direct", backend="x", cause="~~one~~ $two$ &lt;b> `three` [four](five)")
-    assert f"<p><strong>direct</strong> on x: {html.escape(route.cause)}</p>\n" == markdown_html(route_markdown(route))
+    route = Route(strategy="direct", backend="x", reason="~~one~~ $two$ &lt;b> `three` [four](five)")
+    assert f"<p><strong>direct</strong> on x: {html.escape(route.reason)}</p>\n" == markdown_html(route_markdown(route))
     assert r"\$two\$" in route_markdown(route)  # notebooks draw mathematics
 
 
@@ -92,7 +92,7 @@ def test_what_a_model_wrote_is_text_wherever_it_is_shown(show):
         branch(1, (0, 0, 1, 2), title=HOSTILE, error=HOSTILE, status="failed"),
         text=f"{HOSTILE}\n\n![track](http://example.org/pixel.png)\n\n[x](javascript:alert(1))",
         warnings=(HOSTILE,),
-        route=Route(strategy=HOSTILE, cause=HOSTILE, backend=HOSTILE),
+        route=Route(strategy=HOSTILE, reason=HOSTILE, backend=HOSTILE),
     )
     shown = show(hostile)
     assert "<script" not in shown
@@ -108,7 +108,7 @@ def test_markdown_keeps_its_tables_and_shows_html_as_text():
 
 def test_a_route_shows_its_cause_and_what_each_way_would_cost():
     route = Route(
-        strategy="direct", cause="One | flow.", forecast={"direct": Forecast(seconds=2, tokens=1500, calls=1)}
+        strategy="direct", reason="One | flow.", forecast={"direct": Forecast(seconds=2, tokens=1500, calls=1)}
     )
     assert "<td class=number>1,500</td>" in route._repr_html_()
     assert route_markdown(route) == (

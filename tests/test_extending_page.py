@@ -7,9 +7,10 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from stretto.extending import Backend, Strategy
 
 import stretto
-from stretto import AsyncStretto, Backend, Strategy
+from stretto import AsyncStretto
 from stretto.testing import ScriptedBackend, check_backend
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"

@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = (
-    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.background", "stretto.imports"),
-    *("stretto.structured_logs", "stretto.client_options", "stretto.opening"),
+    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.foundation.background", "stretto.first_imports"),
+    *("stretto.structured_logs", "stretto.client_options", "stretto.client_backends"),
 )
 ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")
 ROOMS = (
@@ -170,8 +170,14 @@ def test_the_engine_knows_nothing_of_what_is_above_it(every):
         each.target for each in every if room(each.source).startswith("local_engine") and "engine" not in each.target
     }
     assert values <= {
-        *("stretto.arguments", "stretto.ending_thread", "stretto.errors", "stretto.fork", "stretto.late_executor"),
-        *("stretto.plugins", "stretto.schema_graph", "stretto.stop_texts"),
+        *(
+            "stretto.foundation.arguments",
+            "stretto.foundation.ending_thread",
+            "stretto.errors",
+            "stretto.foundation.fork",
+            "stretto.foundation.late_executor",
+        ),
+        *("stretto.foundation.plugins", "stretto.foundation.schema_graph", "stretto.foundation.stop_texts"),
     }
 
 

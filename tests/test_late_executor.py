@@ -3,7 +3,7 @@
 import pytest
 from patience import patience
 
-from stretto.late_executor import LateExecutor
+from stretto.foundation.late_executor import LateExecutor
 
 
 def ended():

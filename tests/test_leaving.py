@@ -402,7 +402,7 @@ from stretto.testing import ScriptedBackend
 go_on = threading.Event()
 class Slow:
     def find_spec(self, name, *_):
-        if name == "stretto.strategies.answering":
+        if name == "stretto.strategies.assembly":
             go_on.wait()
 sys.meta_path.insert(0, Slow())
 client = {client}(ScriptedBackend({{"": "Yes."}}))

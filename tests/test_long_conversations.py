@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from stretto import AsyncStretto, InvalidRequestError
-from stretto.bounds import MOST
+from stretto.foundation.bounds import MOST
 from stretto.request import Request
 from stretto.router import Router
 from stretto.router.lazy import lazy
@@ -90,7 +90,7 @@ async def test_an_answer_that_is_read_in_a_thread_is_that_of_the_loop():
     async with AsyncStretto(ScriptedBackend({"": "Because."})) as stretto:
         route = await stretto.route(f"Translate each of these into French:\n{rows}")
         decided = Router().decide(Request.of(f"Translate each of these into French:\n{rows}"), stretto.backends)
-    assert (route.strategy, route.cause) == (decided.strategy, decided.cause) == ("items", decided.cause)
+    assert (route.strategy, route.reason) == (decided.strategy, decided.reason) == ("items", decided.reason)
 
 
 def test_what_one_thread_computes_of_a_question_does_not_hold_another():

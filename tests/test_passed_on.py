@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from stretto.extending import Capabilities
 
 from stretto import (
     AsyncStretto,
-    Capabilities,
     ChoiceDelta,
     InvalidRequestError,
     Message,
@@ -14,10 +14,10 @@ from stretto import (
     TextDelta,
     ThoughtFinished,
     ToolCall,
-    ToolCallPiece,
+    ToolCallDelta,
 )
 from stretto.testing import Reply, ScriptedBackend
-from stretto.testing.server import Fault, HttpReply, RawReply, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -65,15 +65,15 @@ async def test_tool_calls_stream_back_as_they_come(provider):
     reply = HttpReply("Let me see.", tool_calls=CALLS)
     answer, events, body = await asked(reply, QUESTION, provider, tools=[ADD], tool_choice="required")
     assert answer.route.strategy == "direct"
-    assert "tools come with the request" in answer.route.cause
+    assert "tools come with the request" in answer.route.reason
     assert (answer.text, answer.finish_reason) == ("Let me see.", "tool_calls")
     assert answer.tool_calls == (CALLS[0], ToolCall(id="two", name="now", arguments="{}"))
-    pieces = [event.delta for event in events if isinstance(event, ToolCallPiece)]
+    pieces = [event.delta for event in events if isinstance(event, ToolCallDelta)]
     assert next(piece.name for piece in pieces if piece.index == 0) == "add"
     assert "".join(piece.arguments for piece in pieces if piece.index == 0) == CALLS[0].arguments
     assert len([piece for piece in pieces if piece.index == 0]) > 2  # streamed, not handed over whole
     kinds = [event.type for event in events]
-    assert max(at for at, kind in enumerate(kinds) if kind == "text_delta") < kinds.index("tool_call_piece")
+    assert max(at for at, kind in enumerate(kinds) if kind == "text_delta") < kinds.index("tool_call_delta")
     assert body["tools"] == ([ADD] if provider == "openai" else [ANTHROPIC_ADD])
     assert body["tool_choice"] == ("required" if provider == "openai" else {"type": "any"})
     assert answer.branches[0].tool_calls == answer.tool_calls
@@ -93,14 +93,14 @@ async def test_results_of_tools_reach_each_provider_in_its_form(provider, tool, 
 async def test_the_results_of_tools_alone_are_reason_enough_to_pass_the_request_on():
     answer, _, _ = await asked("It is 3.", [*USED, {"role": "user", "content": QUESTION}])
     assert answer.route.strategy == "direct"
-    assert "holds tool calls and their results" in answer.route.cause
+    assert "holds tool calls and their results" in answer.route.reason
 
 
 @pytest.mark.parametrize("strategy", ["skeleton", "items"])
 async def test_a_strategy_that_would_write_parts_gives_way_to_tools(strategy):
     answer, _, _ = await asked(HttpReply(tool_calls=CALLS), QUESTION, tools=[ADD], strategy=strategy)
     assert answer.strategy == "direct"
-    assert f"although strategy='{strategy}' was asked for" in answer.route.cause
+    assert f"although strategy='{strategy}' was asked for" in answer.route.reason
     assert len(answer.tool_calls) == 2
 
 
@@ -193,13 +193,13 @@ async def test_fields_of_a_call_that_its_server_signs_go_back_with_it(stream):
     choice = {"index": 0, "finish_reason": "tool_calls", "delta" if stream else "message": said}
     body = json.dumps({"choices": [choice]}).encode()
     reply = (
-        RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+        RawResponse([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
         if stream
-        else RawReply([body], headers={"content-type": "application/json"})
+        else RawResponse([body], headers={"content-type": "application/json"})
     )
     answer, events, _ = await asked(reply, QUESTION, tools=[ADD])
     assert answer.tool_calls == (CALLS[0].model_copy(update={"extra": signed}),)
-    assert [event.delta.extra for event in events if isinstance(event, ToolCallPiece)] == [signed]
+    assert [event.delta.extra for event in events if isinstance(event, ToolCallDelta)] == [signed]
     assert answer.turn["tool_calls"] == [CALLS[0].as_openai() | signed]
     result = {"role": "tool", "tool_call_id": "one", "content": "3"}
     _, _, body = await asked("3.", [{"role": "user", "content": QUESTION}, answer.turn, result], tools=[ADD])
@@ -249,7 +249,7 @@ async def test_an_answer_in_one_body_keeps_the_order_of_its_blocks():
         {"type": "text", "text": "Yes."},
     ]
     body = {"type": "message", "content": blocks, "stop_reason": "end_turn", "usage": {"output_tokens": 2}}
-    whole = RawReply([json.dumps(body).encode()], headers={"content-type": "application/json"})
+    whole = RawResponse([json.dumps(body).encode()], headers={"content-type": "application/json"})
     answer, events, _ = await asked(whole, QUESTION, "anthropic", tools=[ADD])
     kinds = [event.type for event in events]
     assert (answer.text, answer.thoughts) == ("Yes.", (blocks[0],))
@@ -263,7 +263,7 @@ async def test_an_answer_in_one_body_keeps_the_order_of_its_blocks():
 async def test_images_are_passed_on(image):
     prompt = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}]
     answer, _, body = await asked("A cat.", prompt)
-    assert "the conversation holds an image" in answer.route.cause
+    assert "the conversation holds an image" in answer.route.reason
     parts = body["messages"][0]["content"]
     assert parts[0] == {"type": "text", "text": "What is this?"}
     assert parts[1] == IMAGE if image is IMAGE else parts[1]["image_url"] == {"url": IMAGE["image_url"]["url"]}
@@ -340,7 +340,7 @@ async def test_each_answer_has_tool_calls_of_its_own():
     other = HttpReply(tool_calls=[ToolCall(id="three", name="now", arguments="{}")])
     answer, events, _ = await asked(HttpReply(tool_calls=CALLS[:1], choices=[other]), QUESTION, n=2, tools=[ADD])
     assert [[call.id for call in choice.tool_calls] for choice in answer.choices] == [["one"], ["three"]]
-    assert {event.choice for event in events if isinstance(event, ToolCallPiece)} == {0, 1}
+    assert {event.choice for event in events if isinstance(event, ToolCallDelta)} == {0, 1}
     assert {choice.finish_reason for choice in answer.choices} == {"tool_calls"}
 
 
@@ -363,7 +363,7 @@ async def test_a_turn_of_the_assistant_at_the_end_is_passed_on(provider):
     answer, _, body = await asked(" oil the chain.", prompt, provider)
     assert body["messages"] == prompt
     assert answer.text == " oil the chain."
-    assert "the last turn is the assistant's" in answer.route.cause
+    assert "the last turn is the assistant's" in answer.route.reason
 
 
 async def test_what_is_passed_on_may_be_answered_with_nothing():
@@ -381,7 +381,7 @@ async def test_a_turn_that_says_nothing_is_passed_on():
     turns = [{"role": "user", "content": ""}]
     answer, _, body = await asked("Hello.", turns)
     assert (answer.text, body["messages"]) == ("Hello.", turns)
-    assert "the user's last turn is empty" in answer.route.cause
+    assert "the user's last turn is empty" in answer.route.reason
 
 
 # --- other fields
@@ -391,7 +391,7 @@ async def test_other_fields_of_the_body_are_passed_on():
     extra = {"logit_bias": {"50256": -100}, "presence_penalty": 0.5, "user": "me", "something_new": [1]}
     answer, _, body = await asked("Yes.", QUESTION, extra=extra)
     assert {name: body[name] for name in extra} == extra
-    assert "'logit_bias' steers the answer as a whole" in answer.route.cause
+    assert "'logit_bias' steers the answer as a whole" in answer.route.reason
 
 
 async def test_fields_that_mean_the_same_for_a_part_go_with_every_call():
@@ -423,11 +423,11 @@ async def test_unknown_fields_of_a_message_are_passed_on():
 
 
 async def test_the_words_of_a_spoken_answer_are_its_text():
-    from stretto.testing.server import RawReply  # noqa: PLC0415 - for this test alone
+    from stretto.testing.server import RawResponse  # noqa: PLC0415 - for this test alone
 
     message = {"role": "assistant", "content": None, "audio": {"id": "a", "data": "AAAA", "transcript": "Hello."}}
     body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-    reply = RawReply([json.dumps(body).encode()], headers={"content-type": "application/json"})
+    reply = RawResponse([json.dumps(body).encode()], headers={"content-type": "application/json"})
     answer, _, _ = await asked(reply, QUESTION, extra={"modalities": ["text", "audio"]})
     assert answer.text == "Hello."
     assert "only the words are here" in " ".join(answer.warnings)

@@ -11,7 +11,7 @@ from stretto.testing import ScriptedBackend
 pytestmark = pytest.mark.anyio
 
 MODULE = """
-from stretto import Offer
+from stretto.extending import Offer
 from stretto.testing import ScriptedBackend
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 
@@ -24,7 +24,7 @@ class Shouting:
     name = "shouting"
 
     def offer(self, case):
-        return Offer(confidence=0.1, priority=-1, cause="It shouts.", forecast=case.straight)
+        return Offer(confidence=0.1, priority=-1, reason="It shouts.", forecast=case.direct_forecast)
 
     async def run(self, request, route, runner):
         runner.strategy = self.name

@@ -20,13 +20,23 @@ def test_the_exported_names_are_the_documented_ones():
 
 
 def test_what_an_extension_needs_is_exported():
-    named = {"Backend", "Capabilities", "Chunk", "Prompt", "Usage", "LocalBackend", "Router", "Catalogue", "Message"}
+    named = {
+        "Backend",
+        "Capabilities",
+        "Chunk",
+        "ModelRequest",
+        "Usage",
+        "LocalBackend",
+        "Router",
+        "Catalogue",
+        "Message",
+    }
     named |= {
         "Strategy",
         "Offer",
         "Case",
         "BranchSpec",
-        "FanOut",
+        "Runner",
         "Hooks",
         "Document",
         "RequestOptions",
@@ -53,7 +63,7 @@ def test_everything_public_has_a_docstring():
 
 @pytest.mark.parametrize("words", ["yield", "aclosing", "cancellation", "BackendError", "aclose", ">>> class"])
 def test_the_contract_of_a_backend_says_what_an_author_must_know(words):
-    assert words.lower() in stretto.Backend.__doc__.lower()
+    assert words.lower() in stretto.extending.Backend.__doc__.lower()
 
 
 def test_the_options_are_those_of_the_request_and_its_generation():
@@ -79,7 +89,7 @@ def test_importing_loads_what_extensions_need_only_when_asked():
     program = (
         "import sys, stretto;"
         "before = 'stretto.backends.local.backend' in sys.modules, 'stretto.router' in sys.modules;"
-        "stretto.LocalBackend, stretto.Router; print(before, 'torch' in sys.modules)"
+        "stretto.local.LocalBackend, stretto.Router; print(before, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "(False, False) False"

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from stretto.queue import Queue
+from stretto.foundation.queue import Queue
 
 pytestmark = pytest.mark.anyio
 

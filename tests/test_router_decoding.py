@@ -8,14 +8,16 @@ from stretto.router import Router
 from stretto.router.decoding import HOT
 from stretto.router.forecast import decoding_forecast, speed_of
 from stretto.testing import ScriptedBackend
-from stretto.tokens import Decoding
+from stretto.token_records import DecodingStats
 
 CODE = "Implement a binary search in Python."
 POINTS = "What are the advantages of electric cars?"
 POEM = "Write a poem about the harbour at night."
 METHODS = tuple(name for name in DRAFTERS if name != "draft_model")
 STEPS = {1: 4.0, 2: 4.2, 4: 4.4, 8: 5.0, 16: 8.0}
-SEEN = Decoding(methods=("auto",), steps=100, rows=800, tokens=300, drafted={"suffix": 700}, accepted={"suffix": 200})
+SEEN = DecodingStats(
+    methods=("auto",), steps=100, rows=800, tokens=300, drafted={"suffix": 700}, accepted={"suffix": 200}
+)
 
 
 class Measuring(ScriptedBackend):
@@ -46,14 +48,14 @@ def decided(prompt, *, decodings=METHODS, decoding=None, measured=None, **option
 def test_what_repeats_its_prompt_or_itself_is_drafted_deep(prompt, options):
     route = decided(prompt, **options)
     assert route.decoding == "auto"
-    assert route.decoding_cause.startswith("Decoded with auto, for deep drafts: ")
+    assert route.decoding_reason.startswith("Decoded with auto, for deep drafts: ")
 
 
 @pytest.mark.parametrize("prompt", [POEM, "Write an essay about solitude.", "What is the capital of Mongolia?"])
 def test_open_text_is_left_to_the_method_that_cuts_its_drafts_to_what_pays(prompt):
     route = decided(prompt)
     assert route.decoding == "auto"
-    assert route.decoding_cause == "Decoded with auto, for short drafts: this text repeats little."
+    assert route.decoding_reason == "Decoded with auto, for short drafts: this text repeats little."
 
 
 @pytest.mark.parametrize(
@@ -69,9 +71,9 @@ def test_parts_that_are_written_side_by_side_are_drafted_for_only_where_a_step_i
         for measured in (None, Measured(step_ms=STEPS), Measured(step_ms={1: 40.0, 64: 80.0}))
     )
     assert [unknown.decoding, short.decoding, long.decoding] == ["autoregressive", "autoregressive", "auto"]
-    assert "share a step (not measured yet)" in unknown.decoding_cause
-    assert "4.0 ms here, less than 10" in short.decoding_cause
-    assert "a step takes 40 ms here" in long.decoding_cause
+    assert "share a step (not measured yet)" in unknown.decoding_reason
+    assert "4.0 ms here, less than 10" in short.decoding_reason
+    assert "a step takes 40 ms here" in long.decoding_reason
     assert decided(prompt, decodings=("suffix", "autoregressive"), measured=Measured({1: 40.0})).decoding == (
         "autoregressive"
     )
@@ -86,22 +88,22 @@ def test_hot_sampling_is_decoded_without_drafts_and_the_cause_states_the_thresho
     assert decided(CODE, temperature=HOT).decoding == "auto"
     route = decided(CODE, temperature=HOT + 0.1)
     assert route.decoding == "autoregressive"
-    assert f"at temperature {HOT + 0.1:g}, above {HOT:g}" in route.decoding_cause
+    assert f"at temperature {HOT + 0.1:g}, above {HOT:g}" in route.decoding_reason
 
 
 def test_the_callers_choice_wins_over_the_backends_and_that_over_the_routers():
     assert decided(CODE, decoding="lookahead").decoding == "lookahead"
     route = decided(CODE, decoding="lookahead", temperature=2.0)
-    assert route.decoding_cause == "Decoded with lookahead: local:scripted was made with it."
+    assert route.decoding_reason == "Decoded with lookahead: local:scripted was made with it."
     capabilities = Capabilities(decodings=METHODS, decoding="lookahead")
     local = ScriptedBackend({}, name="local:scripted", capabilities=capabilities)
     route = Router().decide(Request.of(CODE, decoding="jacobi"), {"main": local})
-    assert (route.decoding, route.decoding_cause) == ("jacobi", "Decoded with jacobi: asked for by the caller.")
+    assert (route.decoding, route.decoding_reason) == ("jacobi", "Decoded with jacobi: asked for by the caller.")
 
 
 def test_a_backend_behind_an_api_has_no_decoding():
     route = decided(POEM, decodings=())
-    assert (route.decoding, route.decoding_cause, route.decoding_forecast) == (None, "", None)
+    assert (route.decoding, route.decoding_reason, route.decoding_forecast) == (None, "", None)
 
 
 @pytest.mark.parametrize("decodings", [METHODS, ()])

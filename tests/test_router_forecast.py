@@ -4,19 +4,19 @@ from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
 from stretto.route import DecodingForecast
-from stretto.router.forecast import SPECULATION, TOKENS_BY_SHAPE, Speed, answer_tokens, speed_of, straight
+from stretto.router.forecast import SPECULATION, TOKENS_BY_SHAPE, Speed, answer_tokens, direct_forecast, speed_of
 from stretto.router.shape import SHAPES
 from stretto.strategies.items.offer import items_forecast
 from stretto.strategies.skeleton_offer import skeleton_forecast
 
-REMOTE = Speed(first_token_s=0.5, tokens_per_s=50.0, slots=16)
+REMOTE = Speed(first_token_s=0.5, tokens_per_s=50.0, concurrent_calls=16)
 
 
 def forecast(shape, speed, *, prompt_tokens, items=0, words=None, max_tokens=None):
     """What the strategies of the library put into their offers."""
     answer = answer_tokens(shape, words=words, max_tokens=max_tokens)
     found = {
-        "direct": straight(speed, prompt_tokens, answer),
+        "direct": direct_forecast(speed, prompt_tokens, answer),
         "skeleton": skeleton_forecast(speed, prompt_tokens, answer),
     }
     return found | ({"items": items_forecast(speed, prompt_tokens, answer, items)} if items > 1 else {})
@@ -48,7 +48,7 @@ def test_what_drafts_won_in_code_or_loops_is_not_expected_of_an_answer_in_points
 
 
 def test_fewer_slots_mean_more_waves():
-    few = Speed(0.5, 50.0, slots=2)
+    few = Speed(0.5, 50.0, concurrent_calls=2)
     assert (
         forecast("points", few, prompt_tokens=20)["skeleton"].seconds
         > forecast("points", REMOTE, prompt_tokens=20)["skeleton"].seconds
@@ -86,6 +86,6 @@ def test_every_shape_has_a_usual_length():
     st.integers(0, 100),
     st.none() | st.integers(1, 10**5),
 )
-def test_no_forecast_is_free_or_endless(shape, slots, prompt_tokens, items, words):
-    found = forecast(shape, Speed(0.5, 50.0, slots), prompt_tokens=prompt_tokens, items=items, words=words)
+def test_no_forecast_is_free_or_endless(shape, concurrent_calls, prompt_tokens, items, words):
+    found = forecast(shape, Speed(0.5, 50.0, concurrent_calls), prompt_tokens=prompt_tokens, items=items, words=words)
     assert all(0 < each.seconds < 1e6 and each.tokens > 0 and each.calls > 0 for each in found.values())

@@ -25,7 +25,7 @@ def test_a_route_carries_what_the_router_read(request_and_route):
 
 def test_a_copy_of_a_route_carries_it_on(request_and_route):
     request, route = request_and_route
-    assert parse_of(request, route.model_copy(update={"cause": "Because."})) is route.parse
+    assert parse_of(request, route.model_copy(update={"reason": "Because."})) is route.parse
 
 
 def test_what_was_read_of_another_question_is_not_used(request_and_route):

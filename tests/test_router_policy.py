@@ -146,7 +146,7 @@ def test_a_list_whose_items_belong_together_is_written_straight_through(prompt):
 def test_a_list_that_belongs_together_is_not_taken_apart_however_sure_the_words_are_and_the_cause_says_why():
     route = fixed(0.1, prompt="Compare these\n\n- Oslo\n- Riga\n- Turin", shape="items")
     assert route.strategy == "direct"
-    assert 'needs all items together ("Compare")' in route.cause
+    assert 'needs all items together ("Compare")' in route.reason
 
 
 def test_the_form_of_a_list_decides_where_the_words_leave_doubt():
@@ -155,7 +155,7 @@ def test_the_form_of_a_list_decides_where_the_words_leave_doubt():
     words = "apple\nbread\ncheese\nmilk"
     route = Router(model=model).decide(Request.of(f"Translate into French\n\n{words}"), {"main": backend()})
     assert (route.strategy, route.confidence) == ("items", 0.95)
-    assert "a list of 4, with one task for each" in route.cause
+    assert "a list of 4, with one task for each" in route.reason
     assert Router(model=model).decide(Request.of(f"Sort\n\n{words}"), {"main": backend()}).strategy == "direct"
 
 
@@ -166,18 +166,18 @@ def test_items_that_cannot_be_counted_are_written_straight_through():
 def test_items_that_are_not_sure_enough_are_written_straight_through_and_the_cause_says_what_is_missing():
     model = Fixed(0.1)
     model.judgement = replace(model.judgement, shapes=model.judgement.shapes | {"points": 0.4, "items": 0.48})
-    cause = Router(model=model).decide(Request.of(SLOGANS), {"main": backend()}).cause
+    cause = Router(model=model).decide(Request.of(SLOGANS), {"main": backend()}).reason
     assert cause == (
         "Written straight through: that the answer is a set of separate items is not sure enough "
         "(48% sure, 50% needed)."
     )
-    assert "shows no items to count" in fixed(0.1, prompt="Describe them.", shape="items").cause
+    assert "shows no items to count" in fixed(0.1, prompt="Describe them.", shape="items").reason
 
 
 def test_where_nothing_known_fires_the_router_abstains():
     route = decide("xqzt vbrk plomf")
     assert route.strategy == "direct"
-    assert "nothing in the request tells" in route.cause
+    assert "nothing in the request tells" in route.reason
 
 
 def test_a_follow_up_is_read_with_the_question_before_it():
@@ -218,7 +218,7 @@ def test_an_obstacle_makes_it_direct_and_is_named(options, named):
     assert fixed(0.95).strategy == "skeleton"
     route = fixed(0.95, **options)
     assert route.strategy == "direct"
-    assert named in route.cause
+    assert named in route.reason
 
 
 @pytest.mark.parametrize(
@@ -232,19 +232,19 @@ def test_more_points_than_an_outline_has_are_written_straight_through():
     assert obstacles.MOST_POINTS == outline.MOST_POINTS
     route = fixed(0.95, prompt="Give me 15 tips for saving money.")
     assert route.strategy == "direct"
-    assert "15 points are asked for, and an outline has at most 10" in route.cause
+    assert "15 points are asked for, and an outline has at most 10" in route.reason
     assert fixed(0.95, prompt="Give me 10 tips for saving money.").strategy == "skeleton"
     assert fixed(0.95, prompt="Give me 15 tips for saving money.", strategy="skeleton").strategy == "skeleton"
 
 
 def test_a_backend_with_few_slots_writes_straight_through():
-    route = fixed(0.95, main=backend(parallel_slots=2))
+    route = fixed(0.95, main=backend(concurrent_calls=2))
     assert route.strategy == "direct"
-    assert "openai:scripted runs only 2 calls at once" in route.cause
+    assert "openai:scripted runs only 2 calls at once" in route.reason
 
 
 def test_a_prompt_that_fills_the_window_is_not_sent_many_times():
-    assert "context window of 200 tokens" in fixed(0.95, main=backend(context_window=200)).cause
+    assert "context window of 200 tokens" in fixed(0.95, main=backend(context_window=200)).reason
 
 
 def test_a_generous_budget_is_no_obstacle():
@@ -254,7 +254,7 @@ def test_a_generous_budget_is_no_obstacle():
 def test_nothing_is_gained_where_the_answer_is_short():
     route = fixed(0.95, prompt=f"{ADVICE} Answer in 120 words.")
     assert route.strategy == "direct"
-    assert "too little gained" in route.cause
+    assert "too little gained" in route.reason
 
 
 # --- preference, the caller's own choice, the route
@@ -281,7 +281,7 @@ def test_thresholds_of_the_committed_model_rise_with_care():
 @pytest.mark.parametrize("strategy", ["direct", "skeleton", "items"])
 def test_a_strategy_the_caller_names_is_taken_and_the_shape_still_told(strategy):
     route = decide(POEM, strategy=strategy)
-    assert (route.strategy, route.cause) == (strategy, "Asked for by the caller.")
+    assert (route.strategy, route.reason) == (strategy, "Asked for by the caller.")
     assert route.shape == "prose"
     assert route.probabilities["prose"] > 0.5
 
@@ -318,7 +318,7 @@ def test_any_text_is_routed_with_well_formed_probabilities(prompt):
     assert sum(shapes.values()) == pytest.approx(1)
     assert all(0 <= value <= 1 for value in route.probabilities.values())
     assert route.strategy in {"direct", "skeleton", "items"}
-    assert route.cause.endswith(".")
+    assert route.reason.endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def among(prompt, **options) -> Route:
 def test_with_fastest_the_backend_that_is_forecast_to_end_first_answers_and_the_cause_says_so():
     route = among(POEM, preference="fastest")
     assert route.role == "small"
-    assert route.cause.endswith("The small backend is forecast to finish first.")
+    assert route.reason.endswith("The small backend is forecast to finish first.")
 
 
 def test_a_few_words_come_soonest_from_the_local_backend():

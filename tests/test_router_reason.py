@@ -22,7 +22,7 @@ class Measuring(ScriptedBackend):
 
 
 def cause(prompt, backend=None):
-    return Router().decide(Request.of(prompt), {"main": backend or ScriptedBackend({}, name="openai:any")}).cause
+    return Router().decide(Request.of(prompt), {"main": backend or ScriptedBackend({}, name="openai:any")}).reason
 
 
 @pytest.mark.parametrize(

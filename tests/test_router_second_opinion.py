@@ -34,7 +34,7 @@ async def route(answer, *, first=0.5, opinion=None, small=None, **options):
 async def test_a_yes_makes_it_a_skeleton():
     chosen, small = await route("A", first=0.45)
     assert chosen.strategy == "skeleton"
-    assert "spoke for a skeleton" in chosen.cause
+    assert "spoke for a skeleton" in chosen.reason
     assert len(small.calls) == 1
 
 
@@ -42,7 +42,7 @@ async def test_a_yes_makes_it_a_skeleton():
 async def test_a_no_makes_it_direct(answer):
     chosen, _ = await route(answer, first=0.6)
     assert chosen.strategy == "direct"
-    assert "spoke against a skeleton" in chosen.cause
+    assert "spoke against a skeleton" in chosen.reason
 
 
 async def test_a_no_says_more_than_a_yes():
@@ -66,7 +66,7 @@ async def test_where_it_could_change_nothing_nobody_is_asked(options):
 async def test_a_failing_model_leaves_the_first_opinion():
     chosen, small = await route(Reply(fault=ServerFailedError("down")), first=0.55)
     assert chosen.strategy == "skeleton"
-    assert "was requested" in chosen.cause
+    assert "was requested" in chosen.reason
     assert len(small.calls) == 1
 
 
@@ -79,7 +79,7 @@ async def test_a_silent_model_is_left_at_the_deadline():
     never = ScriptedBackend({"": Reply("A", hold=anyio.Event())}, name="openai:small")
     chosen, small = await route("", first=0.45, opinion=SecondOpinion(deadline_s=0.01), small=never)
     assert chosen.strategy == "direct"
-    assert "did not arrive in time" in chosen.cause
+    assert "did not arrive in time" in chosen.reason
     assert small.running == 0
 
 
@@ -87,7 +87,7 @@ async def test_without_a_small_backend_the_first_opinion_stands():
     router = Router(second_opinion=SecondOpinion(), model=InDoubt(0.55))
     chosen = await router.route(Request.of(QUESTION), {"main": ScriptedBackend({}, name="openai:main")})
     assert chosen.strategy == "skeleton"
-    assert "second opinion" not in chosen.cause
+    assert "second opinion" not in chosen.reason
 
 
 async def test_by_default_nobody_is_asked():

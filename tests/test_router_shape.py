@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from recipes.router.rows import Row, load
 from stretto.request import Request
 from stretto.router import ShapeModel
+from stretto.router.excerpt import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
 from stretto.router.features import cues, lexicon
-from stretto.router.reading import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
 from stretto.router.shape import CLASSES, SHAPES
 
 

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from stretto.backends.base import Backend, Prompt
+from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import InvalidRequestError, ServerFailedError
 from stretto.request import GenerationOptions, Message
 from stretto.testing import Reply, ScriptedBackend
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 def prompt(text):
-    return Prompt((Message(role="user", content=text),))
+    return ModelRequest((Message(role="user", content=text),))
 
 
 async def chunks(backend, text, **options):

@@ -31,8 +31,8 @@ def test_a_wrong_value_is_named_with_where_it_comes_from(monkeypatch, tmp_path):
     (tmp_path / "settings.toml").write_text('retries = "some"\n')
     with pytest.raises(SettingsError, match=r"^The setting retries='some' .* The value comes from .*settings\.toml\.$"):
         Settings.load()
-    monkeypatch.setenv("STRETTO_RETRIES", "many")
-    with pytest.raises(SettingsError, match=r"^STRETTO_RETRIES='many' cannot be used: [^.]*\.$"):
+    monkeypatch.setenv("STRETTO_ATTEMPTS", "many")
+    with pytest.raises(SettingsError, match=r"^STRETTO_ATTEMPTS='many' cannot be used: [^.]*\.$"):
         Settings.load()
 
 
@@ -75,7 +75,7 @@ def test_a_misspelt_variable_is_told_once_and_those_of_others_are_not(monkeypatc
     Settings.load()
     assert [record.getMessage() for record in caplog.records] == [
         "The environment variable STRETTO_DTPYE has no effect. Did you mean STRETTO_DTYPE?",
-        "The environment variable STRETTO_RETRYS has no effect. Did you mean STRETTO_RETRIES?",
+        "The environment variable STRETTO_RETRYS has no effect. Did you mean STRETTO_ATTEMPTS?",
     ]
 
 
@@ -145,7 +145,7 @@ async def test_a_server_in_the_settings_that_no_model_is_named_for_is_mentioned(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("STRETTO_BASE_URL", "http://127.0.0.1:9/v1")
     async with AsyncStretto() as stretto:
-        assert "base_url is not used: name a model of that server, openai:NAME" in stretto.chosen_because
+        assert "base_url is not used: name a model of that server, openai:NAME" in stretto.model_reason
 
 
 def test_a_settings_file_that_is_named_and_not_there_is_an_error(monkeypatch, tmp_path):

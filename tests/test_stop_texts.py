@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.stop_texts import StopTexts
+from stretto.foundation.stop_texts import StopTexts
 
 
 def test_a_stop_text_is_found_across_pieces_and_never_shown():

@@ -11,7 +11,7 @@ from stretto import AsyncStretto, Request, TokenLogprob
 from stretto.backends.base import Capabilities, Chunk
 from stretto.errors import ServerFailedError
 from stretto.events import Event
-from stretto.surrogates import Mending, mend
+from stretto.foundation.surrogates import Mending, mend
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import ScriptedServer
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
-from stretto.local_engine.serving.engine import Engine, Handle, Listener
+from stretto.local import Engine, Generation, Handle, Listener, find_source, load_model
 
 MODEL = "local:pocket"  # for a real model: "local:Qwen/Qwen2.5-Coder-0.5B"
 MOST_TOKENS = 48

@@ -31,7 +31,7 @@ async def read(stretto: AsyncStretto, question: str, files: list[Path]) -> Answe
             bar = progress.add_task("reading", total=None)
             async for event in stream:
                 if event.type == "route_chosen":
-                    console.print(event.route.cause, style="dim", highlight=False)
+                    console.print(event.route.reason, style="dim", highlight=False)
                 elif event.type == "passage_read":
                     progress.update(bar, completed=event.done, total=event.total)
                 elif event.type == "text_delta":

@@ -51,7 +51,7 @@ from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors,
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.reading import reading_change
+from stretto.local_engine.model.reading_adapter import reading_change
 from stretto.local_engine.model.source import find_source
 
 __all__ = ["LOSSES", "Plan", "Shares", "Trainer", "main"]

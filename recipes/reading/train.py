@@ -44,7 +44,7 @@ from recipes.reading.lessons import Lesson, Lessons, training_hay
 from recipes.training import Training, read_state
 from stretto.errors import SettingsError
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.reading import write_reading
+from stretto.local_engine.model.reading_adapter import write_reading
 from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["Plan", "Trainer", "encoded", "main"]

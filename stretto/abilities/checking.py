@@ -12,7 +12,7 @@ import anyio
 from stretto.abilities.kept import Abilities, Ability, key_of, prompts_version
 from stretto.abilities.questions import BY_FAMILY, NEEDED, Question, questions
 from stretto.answer import Usage
-from stretto.backends.base import Backend, Prompt
+from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import StrettoError
 from stretto.prompts import Catalogue
 from stretto.request import GenerationOptions, Message
@@ -47,7 +47,7 @@ async def check(
         await run.ask(asked[0])  # loads a model, and raises what is wrong with the backend
         speeds = await _speeds(backend)
         run.speeds.update(speeds)
-        limit = anyio.CapacityLimiter(max(1, min(_TOGETHER, backend.capabilities.parallel_slots)))
+        limit = anyio.CapacityLimiter(max(1, min(_TOGETHER, backend.capabilities.concurrent_calls)))
         async with anyio.create_task_group() as tasks:
             for question in asked[1:]:
                 tasks.start_soon(run.ask_within, question, limit)
@@ -68,7 +68,7 @@ class _Run:
 
     async def ask(self, question: Question) -> None:
         able = self.backend.capabilities
-        prompt = Prompt(question.messages, response_schema=question.schema if able.json_schema else None)
+        prompt = ModelRequest(question.messages, response_schema=question.schema if able.json_schema else None)
         text, _, _ = await _heard(self.backend, prompt, question.most)
         self._note(question, question.judge(text), text)
 
@@ -114,7 +114,7 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
             yield name, Ability(right=right_ones, of=len(found), needed=needed, example=example)
 
 
-async def _heard(backend: Backend, prompt: Prompt, most: int) -> tuple[str, int, float]:
+async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:
     """The answer, its tokens, and the seconds from its first text to its end."""
     text, usage, first = "", Usage(), None
     async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0)) as chunks:
@@ -129,12 +129,12 @@ async def _heard(backend: Backend, prompt: Prompt, most: int) -> tuple[str, int,
 async def _speeds(backend: Backend) -> Mapping[int, float]:
     """Tokens a second of one stream, alone and beside others. Empty where a server does not count tokens."""
     found: dict[int, float] = {}
-    for streams in dict.fromkeys((1, min(STREAMS, max(1, backend.capabilities.parallel_slots)))):
+    for streams in dict.fromkeys((1, min(STREAMS, max(1, backend.capabilities.concurrent_calls)))):
         rates: list[float] = []
 
         async def probe(rates: list[float] = rates) -> None:
             try:
-                _, tokens, taken_s = await _heard(backend, Prompt(_PROBE), PROBE_TOKENS)
+                _, tokens, taken_s = await _heard(backend, ModelRequest(_PROBE), PROBE_TOKENS)
             except StrettoError:  # the questions say what is wrong
                 return
             if tokens > 1 and taken_s > 0:

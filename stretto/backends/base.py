@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from stretto.answer import Usage
 from stretto.request import GenerationOptions, Message
-from stretto.tokens import Decoding, TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import DecodingStats, TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Measured:
     """
 
     step_ms: Mapping[int, float] = field(default_factory=dict)
-    decodings: Mapping[str, Decoding] = field(default_factory=dict)
+    decodings: Mapping[str, DecodingStats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Capabilities:
         regex: answers can be constrained to a regular expression.
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
-        parallel_slots: calls that run side by side without slowing each other.
+        concurrent_calls: calls that run side by side without slowing each other.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
         prefix_caching: its server reads the common beginning of prompts only once. ``None``: not known.
         speculation: its server drafts tokens and verifies them. ``None``: not known.
@@ -70,7 +70,7 @@ class Capabilities:
         tools: takes tools, and calls them.
         media: reads parts of messages that are not text: images, sound, files.
         refused_media: types of such parts that its server says it does not take, ``image_url`` for instance.
-        choices: writes several answers in one call, ``Prompt.n``. False: the library sends one call for each.
+        choices: writes several answers in one call, ``ModelRequest.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
         passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
             that size. ``None`` if only its window limits them.
@@ -85,7 +85,7 @@ class Capabilities:
     regex: bool = False
     logprobs: bool = False
     reasoning: bool = False
-    parallel_slots: int = 16
+    concurrent_calls: int = 16
     prompt_cache_minimum: int | None = None
     prefix_caching: bool | None = None
     speculation: bool | None = None
@@ -103,7 +103,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ModelRequest:
     """What one call sends.
 
     Attributes:
@@ -167,22 +167,22 @@ class Chunk:
         thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
         stop_text: the stop text that ended the answer, where that is known; with the finish reason.
         refused: the text is a refusal in the model's own words, told apart by its server.
-        unheld: keywords of ``Prompt.response_schema`` that the text is not held to, of a backend that holds answers to
+        unheld: keywords of ``ModelRequest.response_schema`` that the text is not held to, of a backend that holds answers to
             their format (``Capabilities.regex``); with the first chunk. Such an answer is shown after its check.
         extra: other fields of the response, for ``Answer.extra``; those of all chunks together count.
-        choice: which of ``Prompt.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
+        choice: which of ``ModelRequest.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
 
     text: str = ""
     usage: Usage | None = None
     finish_reason: Literal["stop", "length", "tool_calls", "refusal", "content_filter"] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    decoding: Decoding | None = None
+    decoding: DecodingStats | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
     thinking: bool = False
     stages: Stages | None = None
-    tool_calls: tuple[ToolCallDelta, ...] = ()
+    tool_calls: tuple[ToolCallFragment, ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
     refused: bool = False
     stop_text: str | None = None
@@ -206,11 +206,11 @@ class Backend(Protocol):
     """Generates text: a provider, a model in this process, or a wrapper that adds behaviour to another backend.
 
     Pass one where a model name can stand: ``AsyncStretto(MyBackend())``. `stretto.testing.check_backend` tests one
-    against this contract, and ``stretto.backends.resilience.resilient.resilient(backend)`` adds retries and limits.
+    against this contract, and ``stretto.extending.resilient(backend)`` adds retries and limits.
 
     **Streams.** `stream` returns an async context manager, and entering it an async iterator of `Chunk`. It is
     entered, read and left in one task. Several streams run at the same time, up to
-    ``capabilities.parallel_slots`` of them; each belongs to one generation.
+    ``capabilities.concurrent_calls`` of them; each belongs to one generation.
 
     **Around the yield.** A context manager may hold what it needs around its ``yield``: a connection, a lock, a task
     group, a deadline. The iterator must not hold a task group or cancel scope around a ``yield`` (PEP 789), so put
@@ -233,17 +233,17 @@ class Backend(Protocol):
     ...     capabilities = Capabilities(context_window=8_000)
     ...
     ...     @asynccontextmanager
-    ...     async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+    ...     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
     ...         async with aclosing(self._chunks(prompt)) as chunks:
     ...             yield chunks
     ...
-    ...     async def _chunks(self, prompt: Prompt) -> AsyncGenerator[Chunk]:
+    ...     async def _chunks(self, prompt: ModelRequest) -> AsyncGenerator[Chunk]:
     ...         words = prompt.messages[-1].content.upper().split()
     ...         for word in words:
     ...             yield Chunk(word + " ")
     ...         yield Chunk(usage=Usage(completion_tokens=len(words), calls=1), finish_reason="stop")
     ...
-    ...     async def count_tokens(self, prompt: Prompt) -> int:
+    ...     async def count_tokens(self, prompt: ModelRequest) -> int:
     ...         return sum(len(message.content) for message in prompt.messages) // 4 + 1
     ...
     ...     async def aclose(self) -> None:
@@ -260,7 +260,9 @@ class Backend(Protocol):
         """What it can do. Read several times for each request: it loads nothing and connects to nothing."""
         ...
 
-    def stream(self, prompt: Prompt, options: GenerationOptions) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    def stream(
+        self, prompt: ModelRequest, options: GenerationOptions
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Start one generation.
 
         Args:
@@ -273,7 +275,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Tokens of the prompt, at least 1; an estimate where the provider offers no count without a call."""
         ...
 

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from stretto.answer import FinishReason, Usage
 from stretto.backends.base import Chunk, Stages
-from stretto.tokens import Decoding, TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import DecodingStats, TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 _REASONS = (None, *get_args(FinishReason))
 
@@ -18,7 +18,7 @@ def what_is_wrong(chunk: Chunk) -> str | None:
     given: Mapping[str, tuple[Any, type | tuple[type, ...]]] = {
         "text": (chunk.text, str),
         "usage": (chunk.usage, (Usage, type(None))),
-        "decoding": (chunk.decoding, (Decoding, type(None))),
+        "decoding": (chunk.decoding, (DecodingStats, type(None))),
         "logprobs": (chunk.logprobs, tuple),
         "warnings": (chunk.warnings, tuple),
         "stages": (chunk.stages, (Stages, type(None))),
@@ -38,8 +38,8 @@ def what_is_wrong(chunk: Chunk) -> str | None:
     for name, texts in (("warnings", chunk.warnings), ("unheld", chunk.unheld)):
         if not all(isinstance(each, str) for each in texts):
             return f"{name} are no strings"
-    if not all(isinstance(each, ToolCallDelta) for each in chunk.tool_calls):
-        return "tool_calls are no ToolCallDelta"
+    if not all(isinstance(each, ToolCallFragment) for each in chunk.tool_calls):
+        return "tool_calls are no ToolCallFragment"
     if chunk.finish_reason not in _REASONS:
         return f"finish_reason is {chunk.finish_reason!r}"
     return None

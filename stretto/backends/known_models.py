@@ -17,7 +17,7 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict
 
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.prompts.families import family_of
 
 
@@ -54,7 +54,7 @@ class _Table(BaseModel):
     anthropic: dict[str, Known]
 
 
-_UNKNOWN = Capabilities(parallel_slots=8)
+_UNKNOWN = Capabilities(concurrent_calls=8)
 _UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
 
 
@@ -116,7 +116,7 @@ def bounded_output(provider: str, model: str, wanted: int | None) -> int | None:
     return None if wanted is None else min(wanted, most)
 
 
-def worth_caching(prompt: Prompt, capabilities: Capabilities) -> bool:
+def worth_caching(prompt: ModelRequest, capabilities: Capabilities) -> bool:
     """Whether what a prompt shares with others is as long as the provider's cache wants it."""
     least = capabilities.prompt_cache_minimum
     return least is not None and bool(prompt.shared) and _tokens_of(prompt.prefix) >= least
@@ -126,7 +126,7 @@ def _tokens_of(text: str) -> int:
     return math.ceil(len(text.encode()) / 3.5)
 
 
-def estimate_tokens(prompt: Prompt) -> int:
+def estimate_tokens(prompt: ModelRequest) -> int:
     """Estimate the tokens of a prompt: 3.5 UTF-8 bytes each, and four for each message's frame.
 
     Tools and their calls count as they are written; what images and sounds take, only their models know.

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from stretto import plugins
-from stretto.arguments import begins_like_key, looks_like_key
 from stretto.backends.base import Backend
 from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
+from stretto.foundation import plugins
+from stretto.foundation.arguments import begins_like_key, looks_like_key
 
 OPENAI_DEFAULT = "openai:gpt-5.4-mini"
 ANTHROPIC_DEFAULT = "anthropic:claude-haiku-4-5"
@@ -43,7 +43,7 @@ def open_backend(
     Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
     the caller passed the name as, for errors. ``local``: arguments of `LocalBackend`, for a local model.
 
-    Providers of other packages are found by their entry points, see `stretto.plugins`.
+    Providers of other packages are found by their entry points, see `stretto.foundation.plugins`.
 
     Remote models come with the whole resilience layer. A local one does not: no network is between,
     its engine has its own queue, and a long prompt on a slow machine is no stall.

@@ -14,11 +14,11 @@ from stretto.cli.ask import ask
 from stretto.cli.bench import bench
 from stretto.cli.chat import chat
 from stretto.cli.check import check
+from stretto.cli.command_client import Opener
 from stretto.cli.comparison import compare
 from stretto.cli.completing import prepare
 from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS, Exit, complain
-from stretto.cli.opening import Opener
 from stretto.cli.optional_values import spelled_out
 from stretto.cli.route import route
 from stretto.cli.serve import serve

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import local_options, open_client, question_of
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
-from stretto.cli.opening import local_options, open_client, question_of
 from stretto.cli.optional_values import TRACE_TO
 from stretto.errors import DeadlineExceededError, InvalidRequestError
 
@@ -153,7 +153,7 @@ async def _answers(
 def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: bool, trace: bool) -> None:
     from stretto.cli import logprobs as probabilities  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.cli.compare import as_json, table  # noqa: PLC0415
-    from stretto.cli.timeline import render_timeline  # noqa: PLC0415
+    from stretto.cli.trace import render_timeline  # noqa: PLC0415
 
     if json:
         screen.write(as_json(answers) + "\n")

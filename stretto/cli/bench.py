@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import local_options
 from stretto.cli.exits import reporting
-from stretto.cli.opening import local_options
 from stretto.cli.plain import one_line, plain_json
 from stretto.errors import InvalidRequestError, MissingDependencyError
 

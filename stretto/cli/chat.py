@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import key_in, local_opener, local_options, opener_of
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
-from stretto.cli.opening import key_in, local_opener, local_options, opener_of
 from stretto.cli.optional_values import RESUMED
 from stretto.errors import InvalidRequestError, StrettoError
 

@@ -14,11 +14,11 @@ from stretto.cli.plain import one_line
 from stretto.cli.progress import counted
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.messages import Message, documents_of
-from stretto.strategies.answering import check_strategy
+from stretto.strategies.assembly import check_strategy
 
 if TYPE_CHECKING:
     from stretto.answer import Answer
-    from stretto.cli.opening import Opener
+    from stretto.cli.command_client import Opener
     from stretto.client import AsyncStretto
     from stretto.document import Document
 

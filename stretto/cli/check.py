@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import opener_of
 from stretto.cli.exits import reporting
-from stretto.cli.opening import opener_of
 from stretto.cli.plain import one_line, plain_json
 
 if TYPE_CHECKING:

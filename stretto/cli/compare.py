@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from stretto.answer import Answer
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.cli.columns import columns
 from stretto.cli.live import answer_live, silently, wait_live
 from stretto.cli.plain import one_line, plain_json
@@ -31,7 +31,7 @@ async def loaded(client: AsyncStretto, question: str, wait: Wait) -> None:
         if sdk := getattr(backend, "sdk", None):  # what a remote backend imports before its first call
             import_module(sdk)
         elif backend.name.startswith("local:"):
-            loading = backend.count_tokens(Prompt((Message(role="user", content=question),)))
+            loading = backend.count_tokens(ModelRequest((Message(role="user", content=question),)))
             await wait(loading, f"loading {one_line(backend.name)}")
     if not client.settings.second_opinion:  # which would be a call
         await client.route(question)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import key_in, opener_of
 from stretto.cli.exits import reporting
-from stretto.cli.opening import key_in, opener_of
 from stretto.cli.plain import plain_json
 from stretto.errors import InvalidRequestError
 

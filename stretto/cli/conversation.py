@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stretto.cli.chat_commands import command_in, obey, question_in, traced
 from stretto.cli.live import answer_live, conclude
 from stretto.cli.plain import one_line, plain
-from stretto.cli.timeline import render_timeline
+from stretto.cli.trace import render_timeline
 from stretto.errors import InvalidRequestError
 
 if TYPE_CHECKING:

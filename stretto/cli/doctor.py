@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import opener_of
 from stretto.cli.exits import Exit, reporting
-from stretto.cli.opening import opener_of
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from stretto.cli.opening import Opener
+from stretto.cli.command_client import Opener
 from stretto.errors import StrettoError
 
 REMOTE = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -183,7 +183,7 @@ def _default(open_client: Opener) -> tuple[str | None, str]:
         client = open_client(None)
     except StrettoError as error:
         return None, str(error)
-    return client.backends["main"].name, client.chosen_because or "The settings name it."
+    return client.backends["main"].name, client.model_reason or "The settings name it."
 
 
 def _own(environ: Mapping[str, str]) -> list[str]:

@@ -108,7 +108,7 @@ def text_on(screen: Screen, *, explain: bool = True) -> Show:
             reason = ""
         match event:
             case RouteChosen() if explain:
-                reason = f"{event.route.strategy}: {event.route.cause}"
+                reason = f"{event.route.strategy}: {event.route.reason}"
             case TextDelta():
                 screen.answer(event.text)
 

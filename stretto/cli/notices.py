@@ -23,4 +23,4 @@ def notice_of(client: AsyncStretto, *, named: bool) -> tuple[str, bool]:
     main = client.backends["main"].name
     if main == "local:pocket":
         return demonstration(), True
-    return ("" if named else client.chosen_because or f"{one_line(main)} answers: the settings say so."), False
+    return ("" if named else client.model_reason or f"{one_line(main)} answers: the settings say so."), False

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from stretto.arguments import MOST_THREADS
 from stretto.cli.completing import completions
+from stretto.foundation.arguments import MOST_THREADS
 
 LOCAL = ("local:", "local:pocket")
 PROVIDERS = ("openai:", "anthropic:", "ollama:", "vllm:", "sglang:", "llamacpp:", "lmstudio:", *LOCAL)
@@ -55,7 +55,7 @@ def complete_decoding(incomplete: str) -> list[str]:
 
 def complete_long_context(incomplete: str) -> list[str]:
     """Ways to read prompts that are longer than the window."""
-    from stretto.local_engine.long_context.options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.long_context.reader_options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
 
     return [name for name in CHOICES if name.startswith(incomplete)]
 

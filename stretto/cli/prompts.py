@@ -38,7 +38,7 @@ Version = Annotated[
 @app.command("list")
 @reporting
 def list_(family: Family = None, version: Version = None, json: options.Json = False) -> None:
-    """List all templates: those of the package, and those of the folder in the setting prompts."""
+    """List all templates: those of the package, and those of the folder in the setting templates."""
     catalogue = _catalogue()
     _check(catalogue, family, version)
     found = [each for each in catalogue if family in (None, each.family) and version in (None, each.version)]
@@ -106,4 +106,4 @@ def _catalogue() -> Catalogue:
     from stretto.prompts import Catalogue  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.settings import Settings  # noqa: PLC0415
 
-    return Catalogue(Settings.load().prompts)
+    return Catalogue(Settings.load().templates)

@@ -153,9 +153,9 @@ def help_of(command: str) -> str:
 def example() -> str:
     """A timeline to look at, drawn from made-up figures."""
     from stretto.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
-    from stretto.cli.timeline import render_timeline  # noqa: PLC0415
+    from stretto.cli.trace import render_timeline  # noqa: PLC0415
     from stretto.route import Route  # noqa: PLC0415
-    from stretto.tokens import Decoding  # noqa: PLC0415
+    from stretto.token_records import DecodingStats  # noqa: PLC0415
 
     def branch(name: str, title: str, times: tuple[float, float, float], tokens: int) -> Branch:
         needed_s, first_s, ended_s = times
@@ -172,7 +172,7 @@ def example() -> str:
             branch("point-2", "Chain and gears", (0.75, 1.2, 2.9), 104),
             branch("point-3", "Tyres", (0.95, 1.35, 2.6), 79),
         ),
-        decoding=Decoding(
+        decoding=DecodingStats(
             methods=("auto",),
             steps=142,
             rows=781,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import opener_of, question_of
 from stretto.cli.exits import reporting
-from stretto.cli.opening import opener_of, question_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -100,11 +100,11 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
 
     lines = [
         *([Text(one_line(overflow), "red")] if overflow else []),
-        Text(one_line(in_options(route.cause))),
+        Text(one_line(in_options(route.reason))),
         Text(f"{route.strategy} on {one_line(route.backend)}, decided in {route.elapsed_ms:.0f} ms", "dim"),
     ]
     if route.decoding is not None:
-        lines += [Text(), Text(one_line(route.decoding_cause))]
+        lines += [Text(), Text(one_line(route.decoding_reason))]
         if route.decoding_forecast is not None:
             lines.append(Text(one_line(route.decoding_forecast.said), "dim"))
     chances = sorted(route.probabilities.items(), key=lambda entry: -entry[1])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
+from stretto.cli.command_client import key_in, local_options, opener_of
 from stretto.cli.exits import Exit, reporting
-from stretto.cli.opening import key_in, local_options, opener_of
 from stretto.errors import MissingDependencyError, SettingsError, missing
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ Cors = Annotated[
         "--cors", metavar="ORIGIN", help="A web page that may call the server from a browser: https://chat.example."
     ),
 ]
-Concurrency = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Answers written at a time.")]
+ConcurrentAnswers = Annotated[
+    int, typer.Option("--concurrent-answers", metavar="N", min=1, help="Answers written at a time.")
+]
 Queue = Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Requests that may wait for their turn.")]
 MaxBody = Annotated[
     float, typer.Option("--max-body", metavar="MB", min=0.001, help="The largest body of a request, in megabytes.")
@@ -85,7 +87,7 @@ def serve(
     port: Port = 8000,
     keys: Keys = None,
     cors: Cors = None,
-    concurrency: Concurrency = 128,
+    concurrent_answers: ConcurrentAnswers = 128,
     queue: Queue = 512,
     max_body: MaxBody = 20,
     drain: Drain = 20,
@@ -115,7 +117,7 @@ def serve(
     def announce(address: str, service: Service) -> None:
         if warning := risk(service.options, service):
             tell(f"warning: {warning}")
-        for notice in (client.chosen_because, *service.keyring.notices):
+        for notice in (client.model_reason, *service.keyring.notices):
             if notice:
                 tell(notice)
         if client.store is not None:
@@ -130,13 +132,13 @@ def serve(
         port=port,
         keys=keys,
         cors=tuple(cors or ()),
-        concurrency=concurrency,
+        concurrent_answers=concurrent_answers,
         queue=queue,
         body_bytes=int(max_body * 1_000_000),
         drain_s=drain,
     )
     given = local_options(dtype, device, threads, no_compiled)
-    settings = _settings(given | ({} if shared is None else {"shared": shared}), concurrency)
+    settings = _settings(given | ({} if shared is None else {"shared": shared}), concurrent_answers)
     first, further = (model[0], model[1:]) if model else (None, [])
     client: AsyncStretto = opener_of(context)(
         first,
@@ -152,14 +154,16 @@ def serve(
         raise typer.Exit(Exit.INTERRUPTED)
 
 
-def _settings(given: dict[str, Any], concurrency: int) -> Settings:
+def _settings(given: dict[str, Any], concurrent_answers: int) -> Settings:
     """The settings, with as many calls at a time as so many answers may need, unless they say otherwise."""
     from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
 
     settings = Settings.load(**given)
-    if "concurrency" in settings.model_fields_set:
+    if "concurrent_calls" in settings.model_fields_set:
         return settings
-    return settings.model_copy(update={"concurrency": min(_MOST_CALLS, max(settings.concurrency, 4 * concurrency))})
+    return settings.model_copy(
+        update={"concurrent_calls": min(_MOST_CALLS, max(settings.concurrent_calls, 4 * concurrent_answers))}
+    )
 
 
 def _check_local(client: AsyncStretto, given: dict[str, Any]) -> None:

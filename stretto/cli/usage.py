@@ -12,9 +12,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from stretto.arguments import looks_like_key, shown
 from stretto.cli.exits import Exit, complain
 from stretto.cli.optional_values import RESUMED, TRACE_TO
+from stretto.foundation.arguments import looks_like_key, shown
 
 UsageError: Any = typer.BadParameter.__base__  # typer takes it from click, or has a copy
 _HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}

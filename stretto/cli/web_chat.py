@@ -25,8 +25,8 @@ def serve_chat(client: AsyncStretto, *, port: int = 0, browse: bool = True) -> i
         raise missing("stretto chat --web", str(error.name), "server") from None
 
     def announce(address: str, _: Service) -> None:
-        if client.chosen_because:
-            typer.echo(client.chosen_because, err=True)
+        if client.model_reason:
+            typer.echo(client.model_reason, err=True)
         typer.echo(f"The chat is at {address}/ on this machine. Ctrl-C ends it.", err=True)
         if browse and not webbrowser.open(f"{address}/"):
             typer.echo("No browser could be opened. Open that address in one.", err=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stretto.arguments import reason
 from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import reason
 from stretto.language.counting import points_in
 from stretto.language.telling import language_of
 

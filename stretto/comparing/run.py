@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from stretto.background import BackgroundLoop
 from stretto.client import FORKED, AsyncStretto
 from stretto.comparing.judging import judge as judged
 from stretto.comparing.keeping import Kept
@@ -16,6 +15,7 @@ from stretto.comparing.questions import Question, named
 from stretto.comparing.report import Comparison, Pair
 from stretto.comparing.sampling import Side, sample
 from stretto.errors import InvalidRequestError, StrettoError
+from stretto.foundation.background import BackgroundLoop
 
 Progress = Callable[[int, int, str], None]
 """Called with the steps that are done, all steps, and what comes next."""

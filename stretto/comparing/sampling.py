@@ -51,7 +51,7 @@ class Sample(BaseModel):
     Attributes:
         text: what it says.
         strategy: how it was written in the end.
-        cause: why.
+        reason: why.
         finish_reason: how it ended; "failed" where there is no answer.
         warnings: of the answer, or the error.
         total_s: seconds to its end.
@@ -67,7 +67,7 @@ class Sample(BaseModel):
 
     text: str
     strategy: str
-    cause: str = ""
+    reason: str = ""
     finish_reason: str = "stop"
     warnings: tuple[str, ...] = ()
     total_s: float = 0.0
@@ -94,7 +94,7 @@ class Sample(BaseModel):
         return cls(
             text=answer.text,
             strategy=answer.strategy or answer.route.strategy,
-            cause=answer.route.cause,
+            reason=answer.route.reason,
             finish_reason=answer.finish_reason,
             warnings=answer.warnings,
             total_s=answer.timeline.total_s,

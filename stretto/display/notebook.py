@@ -39,8 +39,8 @@ def route_html(route: Route) -> str:
     )
     heading = "<tr><th>strategy</th><th>expected time</th><th>tokens</th><th>calls</th></tr>"
     on = f" on {escape(route.backend)}" if route.backend else ""
-    decoding = f"<p>{escape(route.decoding_cause)}</p>" if route.decoding_cause else ""
-    return f"<p><b>{escape(route.strategy)}</b>{on}: {escape(route.cause)}</p>{decoding}" + (
+    decoding = f"<p>{escape(route.decoding_reason)}</p>" if route.decoding_reason else ""
+    return f"<p><b>{escape(route.strategy)}</b>{on}: {escape(route.reason)}</p>{decoding}" + (
         f"<table>{heading}{rows}</table>" if rows else ""
     )
 
@@ -53,7 +53,7 @@ def route_markdown(route: Route) -> str:
     ]
     table = ["", "| strategy | expected time | tokens | calls |", "|---|---:|---:|---:|", *rows] if rows else []
     on = f" on {_plain(route.backend)}" if route.backend else ""
-    return "\n".join([f"**{_plain(route.strategy)}**{on}: {_plain(route.cause)}", *table])
+    return "\n".join([f"**{_plain(route.strategy)}**{on}: {_plain(route.reason)}", *table])
 
 
 def timeline_markdown(timeline: Timeline, branches: Sequence[Branch]) -> str:

@@ -16,7 +16,7 @@ from stretto.documents.limits import Allowance
 from stretto.documents.parser import Parser
 from stretto.documents.plain import read_markdown, read_text
 from stretto.errors import DocumentError, MissingDependencyError
-from stretto.surrogates import mend
+from stretto.foundation.surrogates import mend
 
 __all__ = ["MOST_CHARACTERS", "MOST_FILES", "LeftOut", "Reading", "read_bytes", "read_document", "read_documents"]
 
@@ -29,7 +29,7 @@ class LeftOut:
     """A file of a folder that was not read, and why."""
 
     path: Path
-    cause: str
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stretto.answer import Cost, Usage
-from stretto.arguments import reason, shown
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import reason, shown
 from stretto.prices.listed import cost_by_package
 
 __all__ = ["Price", "Prices", "Tier"]

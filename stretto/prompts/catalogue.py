@@ -17,8 +17,8 @@ from pathlib import Path
 from string import Template as _Text
 from typing import cast
 
-from stretto.arguments import shown
 from stretto.errors import SettingsError, UnknownPromptError
+from stretto.foundation.arguments import shown
 from stretto.request import Message, Role
 
 _PART = re.compile(r"^--- (system|user|assistant) ---\n", re.MULTILINE)
@@ -120,7 +120,7 @@ class Catalogue:
         if family not in known:
             raise SettingsError(
                 f"prompt_family={shown(family)} cannot be used: there are {', '.join(known)}. "
-                "A folder of that name in prompts= would make it one."
+                "A folder of that name in templates= would make it one."
             )
 
     @cached_property

@@ -11,10 +11,10 @@ from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import may_be_list
-from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, speed_of, straight
+from stretto.router.excerpt import excerpt
+from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, direct_forecast, speed_of
 from stretto.router.lazy import lazy
 from stretto.router.parse import Parse
-from stretto.router.reading import excerpt
 from stretto.router.reason import deciding
 from stretto.router.seen_speed import rates
 from stretto.router.shape import Judgement
@@ -75,29 +75,29 @@ class Case:
         return self.parse.items
 
     @property
-    def listed(self) -> int:
+    def list_length(self) -> int:
         """Number of lines in a list whose task applies to each line; 0 if there is no such list."""
         return self._form[0]
 
     @property
-    def together(self) -> str | None:
+    def why_together(self) -> str | None:
         """Why the lines of a list must be answered together; ``None`` if nothing requires it."""
         return self._form[1]
 
     @property
-    def countable(self) -> int:
+    def item_count(self) -> int:
         """Number of items if the answer may consist of items, else 0."""
         judged = self.judgement.shapes["items"] >= ITEMS_WORTH_COUNTING
-        return self.items if judged or self.request.strategy == "items" or self.listed > 0 else 0
+        return self.items if judged or self.request.strategy == "items" or self.list_length > 0 else 0
 
     @property
     def expected(self) -> str:
         """The most likely shape of the answer, as half a sentence."""
         shape = self.judgement.shape
-        return f"the answer most likely {PHRASES[shape]} ({self.judgement.shapes[shape]:.0%} sure{self.reason})"
+        return f"the answer most likely {PHRASES[shape]} ({self.judgement.shapes[shape]:.0%} sure{self.shape_evidence})"
 
     @lazy
-    def reason(self) -> str:
+    def shape_evidence(self) -> str:
         """What decided the shape, and how likely the next one is, as the end of a bracket."""
         judgement = self.judgement
         after = judgement.next_shape
@@ -129,7 +129,7 @@ class Case:
         """What `stretto check` found of the model."""
         return abilities_of(self.backend)
 
-    def unheld(self, needs: tuple[str, ...]) -> str | None:
+    def missing_ability(self, needs: tuple[str, ...]) -> str | None:
         """Why the model cannot serve what needs these abilities, as half a sentence; ``None`` if nothing is known."""
         return None if not needs or self.abilities is None else self.abilities.against(*needs)
 
@@ -142,9 +142,9 @@ class Case:
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)
 
     @lazy
-    def straight(self) -> Forecast:
+    def direct_forecast(self) -> Forecast:
         """Expected cost of a single generation, the baseline for the other strategies."""
-        return straight(self.speed, self.prompt_tokens, self.answer_tokens)
+        return direct_forecast(self.speed, self.prompt_tokens, self.answer_tokens)
 
     @lazy
     def decoding(self) -> Choice:
@@ -169,13 +169,15 @@ class Case:
             return found
         if forecast is None:
             return None
-        return obstacles.to_parallel(self.request, self.backend, self.straight, forecast, measured=self.is_measured)
+        return obstacles.to_parallel(
+            self.request, self.backend, self.direct_forecast, forecast, measured=self.is_measured
+        )
 
     def gain(self, forecast: Forecast) -> str:
         """What both ways would take, as a sentence; empty where that was assumed, the same on every machine."""
         if not self.is_measured:
             return ""
-        return f" It would take {obstacles.seconds_of(self.straight, forecast, measured=True)}."
+        return f" It would take {obstacles.seconds_of(self.direct_forecast, forecast, measured=True)}."
 
     @property
     def is_measured(self) -> bool:
@@ -193,4 +195,4 @@ class Case:
         taken = self.parse.split
         if isinstance(taken, Split):
             return len(taken.items) if taken.marks in LISTED_MARKS else 0, None
-        return 0, taken.cause if taken.final else None
+        return 0, taken.reason if taken.final else None

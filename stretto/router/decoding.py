@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stretto.arguments import shown
 from stretto.backends.base import Capabilities
 from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import shown
 from stretto.request import Request
 from stretto.route import Shape
 from stretto.router.demands import wants_format
@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     """A decoding method (``None`` if the backend has none) and the reason for it, as one sentence."""
 
     method: str | None
-    cause: str
+    reason: str
 
 
 def choose_decoding(

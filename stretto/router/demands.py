@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stretto.language.counting import numbers_in
 from stretto.language.folding import fold
 from stretto.language.forms import forms
-from stretto.router.reading import excerpt
+from stretto.router.excerpt import excerpt
 
 if TYPE_CHECKING:
     from stretto.language.listing import Listing

@@ -17,7 +17,7 @@ from importlib.resources import files
 from itertools import pairwise
 
 from stretto.language.folding import UNSPACED, fold
-from stretto.router.reading import excerpt
+from stretto.router.excerpt import excerpt
 
 STEM = 5  # letters
 MAX_WORDS = 400

@@ -42,7 +42,7 @@ class Speed(NamedTuple):
 
     first_token_s: float
     tokens_per_s: float
-    slots: int
+    concurrent_calls: int
     alone: float = 1.0
     read_per_s: float = math.inf
     step_ms: Callable[[int], float] | None = None
@@ -63,23 +63,23 @@ def speed_of(
     Uses the measured time per token of the decoding method and the times of steps, if they are known, else ``kept``:
     tokens a second of a stream by the number of streams, as `stretto check` measured them.
     """
-    slots = max(1, capabilities.parallel_slots)
+    concurrent_calls = max(1, capabilities.concurrent_calls)
     if decoding is not None and decoding.ms_per_token:
         step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None
         first_s = 0.15 if step_ms is None else step_ms(SHORT_PROMPT) / 1000
         ms_per_token = decoding.ms_per_token
         if shape == "points" and decoding.step_ms is not None:
             ms_per_token = max(ms_per_token, decoding.step_ms / SPECULATION)
-        return Speed(first_s, 1000 / ms_per_token, slots, step_ms=step_ms)
+        return Speed(first_s, 1000 / ms_per_token, concurrent_calls, step_ms=step_ms)
     if kept and 1 in kept:
         ms = {streams: 1000 / rate for streams, rate in kept.items() if rate > 0}
-        return Speed(0.15 if name.startswith("local:") else 0.6, kept[1], slots, step_ms=StepCost(ms))
+        return Speed(0.15 if name.startswith("local:") else 0.6, kept[1], concurrent_calls, step_ms=StepCost(ms))
     if name.startswith("local:"):
-        return Speed(0.15, 25.0, slots)
+        return Speed(0.15, 25.0, concurrent_calls)
     alone = SPECULATION if capabilities.speculation else 1.0
     read_per_s = READ_PER_S if capabilities.prefix_caching is False else math.inf
     first_s, rate = (0.4, 120.0) if role == "small" else (0.6, 70.0)
-    return Speed(first_s, rate, slots, alone, read_per_s)
+    return Speed(first_s, rate, concurrent_calls, alone, read_per_s)
 
 
 def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecast:
@@ -124,7 +124,7 @@ def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | N
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 
-def straight(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
+def direct_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
     """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts prompt and answer."""
     total_s = seconds(speed, answer / speed.alone) + prompt_tokens / speed.read_per_s
     return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1)

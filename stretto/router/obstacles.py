@@ -63,7 +63,7 @@ def _needs_finished_list(parse: Parse) -> str | None:
 
 def _in_request(request: Request, parse: Parse) -> Iterator[str]:
     limit = request.options.max_tokens
-    if whole := request.whole_because:
+    if whole := request.whole_reason:
         yield whole
     if request.documents:
         yield "documents come with the request, and they are read in one generation"
@@ -91,7 +91,7 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
 def _in_means(
     request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: bool
 ) -> Iterator[str]:
-    slots = backend.capabilities.parallel_slots
+    slots = backend.capabilities.concurrent_calls
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)

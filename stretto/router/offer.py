@@ -21,12 +21,12 @@ class Offer:
 
     Attributes:
         confidence: probability, 0 to 1, that the strategy suits the request; it becomes that of the route.
-        cause: why the strategy was chosen, as one sentence for a person.
+        reason: why the strategy was chosen, as one sentence for a person.
         forecast: the expected cost, shown in the route; ``None`` if it is unknown.
         suits: whether the strategy may be chosen. The route shows the forecast of unsuitable offers too.
         priority: rank among suitable offers. The library's are 0 (direct), 10 (skeleton), 20 (items), 25 (documents
             that fit into the context window) and 40 (documents that do not).
-        although: half a sentence such as "points in parallel would serve", for the cause of a route that an obstacle
+        when_blocked: half a sentence such as "points in parallel would serve", for the cause of a route that an obstacle
             turned into ``direct``.
         obstacle: called if this offer would be chosen. Returns half a sentence on why the strategy is impossible here,
             or ``None``. With an obstacle the request is answered by ``direct``. To leave it to the other strategies
@@ -37,11 +37,11 @@ class Offer:
     """
 
     confidence: float
-    cause: str
+    reason: str
     forecast: Forecast | None = None
-    suits: bool = True
+    eligible: bool = True
     priority: int = 30
-    although: str = "another strategy would serve"
+    when_blocked: str = "another strategy would serve"
     obstacle: Callable[[], str | None] = _none
     needs: tuple[str, ...] = ()
-    doubt: str = ""
+    why_not: str = ""

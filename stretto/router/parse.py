@@ -11,8 +11,8 @@ from stretto.language.forms import FormName, depth_wanted, form_named, words_wan
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.demands import items_wanted, wants_brevity, wants_format
+from stretto.router.excerpt import excerpt, question_in_context
 from stretto.router.lazy import lazy
-from stretto.router.reading import excerpt, question_in_context
 from stretto.router.tails import wants_finished_list
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from stretto.backends.base import Backend
-from stretto.bounds import LONG, LONG_TEXT
 from stretto.errors import InvalidRequestError
+from stretto.foundation.bounds import LONG, LONG_TEXT
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router import obstacles
@@ -25,7 +25,7 @@ from stretto.router.shape import ShapeModel
 if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
 
-STRAIGHT = "direct"  # the strategy that suits every request
+DIRECT = "direct"  # the strategy that suits every request
 
 _log = logging.getLogger(__name__)
 
@@ -38,14 +38,14 @@ class _Decision:
     offers: Mapping[str, Offer]
     strategy: str
     confidence: float
-    cause: str
+    reason: str
 
     @property
     def seconds(self) -> float:
         """Expected seconds to the end of the answer; a strategy without a forecast counts as ``direct``."""
         chosen = self.offers.get(self.strategy)
         forecast = chosen.forecast if chosen is not None else None
-        return (forecast or self.case.straight).seconds
+        return (forecast or self.case.direct_forecast).seconds
 
 
 class Router:
@@ -107,12 +107,12 @@ class Router:
         case = decision.case
         opinion = await asked.ask(case.text, backends["small"])
         if opinion is None:
-            cause = f"{first.cause} A second opinion was requested and did not arrive in time."
-            return first.model_copy(update={"cause": cause, "elapsed_ms": _since(started)})
+            reason = f"{first.reason} A second opinion was requested and did not arrive in time."
+            return first.model_copy(update={"reason": reason, "elapsed_ms": _since(started)})
         judgement = replace(case.judgement, skeleton=asked.update(case.judgement.skeleton, opinion))
         route = _route(_weigh(replace(case, judgement=judgement), chosen_from), started)
         verdict = "for" if opinion else "against"
-        return route.model_copy(update={"cause": f"{route.cause} A second opinion spoke {verdict} a skeleton."})
+        return route.model_copy(update={"reason": f"{route.reason} A second opinion spoke {verdict} a skeleton."})
 
     def _case(self, request: Request, backends: Mapping[str, Backend]) -> Case:
         if "main" not in backends:
@@ -166,27 +166,27 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     """Choose the strategy asked for, else the best suitable one without an obstacle."""
     offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
     named = case.request.strategy
-    if (whole := case.request.whole_because) and named != STRAIGHT and _is_ours(case.request, named):
+    if (whole := case.request.whole_reason) and named != DIRECT and _is_ours(case.request, named):
         asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
-        return _Decision(case, offers, STRAIGHT, 1.0, f"Written straight through{asked}: {whole}.")
+        return _Decision(case, offers, DIRECT, 1.0, f"Written straight through{asked}: {whole}.")
     if named != "auto":
         wanted = offers.get(named)
-        against = case.unheld(wanted.needs) if wanted is not None else None
-        cause = f"Asked for by the caller, although {against}." if against else "Asked for by the caller."
-        return _Decision(case, offers, named, 1.0 if wanted is None else wanted.confidence, cause)
-    suited = [name for name, offer in offers.items() if offer.suits]
-    best = max(suited, key=lambda name: (offers[name].priority, offers[name].confidence), default=STRAIGHT)
+        against = case.missing_ability(wanted.needs) if wanted is not None else None
+        reason = f"Asked for by the caller, although {against}." if against else "Asked for by the caller."
+        return _Decision(case, offers, named, 1.0 if wanted is None else wanted.confidence, reason)
+    suited = [name for name, offer in offers.items() if offer.eligible]
+    best = max(suited, key=lambda name: (offers[name].priority, offers[name].confidence), default=DIRECT)
     offer = offers[best]
-    if best != STRAIGHT:
-        if against := case.unheld(offer.needs) or offer.obstacle():
-            cause = f"Written straight through although {offer.although}: {against}."
-            return _Decision(case, offers, STRAIGHT, 1.0, cause)
-        return _Decision(case, offers, best, offer.confidence, offer.cause)
-    doubt = "" if case.judgement.unsure else next((each.doubt for each in offers.values() if each.doubt), "")
-    cause = f"Written straight through: {doubt}." if doubt else offer.cause
+    if best != DIRECT:
+        if against := case.missing_ability(offer.needs) or offer.obstacle():
+            reason = f"Written straight through although {offer.when_blocked}: {against}."
+            return _Decision(case, offers, DIRECT, 1.0, reason)
+        return _Decision(case, offers, best, offer.confidence, offer.reason)
+    why_not = "" if case.judgement.unsure else next((each.why_not for each in offers.values() if each.why_not), "")
+    reason = f"Written straight through: {why_not}." if why_not else offer.reason
     if beyond := obstacles.beyond(case.backend, case.prompt_tokens):
-        cause = f"Written straight through: {beyond}."
-    return _Decision(case, offers, best, offer.confidence, cause)
+        reason = f"Written straight through: {beyond}."
+    return _Decision(case, offers, best, offer.confidence, reason)
 
 
 def _is_ours(request: Request, named: str) -> bool:
@@ -208,21 +208,21 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
 
 
 def _route(decision: _Decision, started: float) -> Route:
-    case, cause = decision.case, decision.cause
+    case, reason = decision.case, decision.reason
     if case.role != "main":
-        cause += f" The {case.role} backend is forecast to finish first."
+        reason += f" The {case.role} backend is forecast to finish first."
     judgement = case.judgement
     route = Route(
         strategy=decision.strategy,
         role=case.role,
         backend=case.backend.name,
         decoding=case.decoding.method,
-        decoding_cause=case.decoding.cause,
+        decoding_reason=case.decoding.reason,
         decoding_forecast=case.decoding_forecast,
         shape=judgement.shape,
         confidence=decision.confidence,
         probabilities={**judgement.shapes, "skeleton": judgement.skeleton},
-        cause=cause,
+        reason=reason,
         forecast={name: offer.forecast for name, offer in decision.offers.items() if offer.forecast is not None},
         elapsed_ms=_since(started),
     )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import anyio
 
-from stretto.backends.base import Backend, Prompt
+from stretto.backends.base import Backend, ModelRequest
 from stretto.request import GenerationOptions, Message
-from stretto.router.reading import excerpt
+from stretto.router.excerpt import excerpt
 
 QUESTION = """\
 Somebody will answer the request below. Do not answer it. Say how a good answer is built:
@@ -59,7 +59,7 @@ class SecondOpinion:
     async def ask(self, text: str, backend: Backend) -> bool | None:
         """Whether the backend considers parallel points suitable; ``None`` if it failed, was late or gave no letter."""
         reply = ""
-        prompt = Prompt(
+        prompt = ModelRequest(
             messages=(Message(role="user", content=QUESTION.replace("{request}", excerpt(text))),),
             effort="low" if backend.capabilities.reasoning else None,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stretto.language.folding import fold
 from stretto.language.tails import tails
-from stretto.router.reading import excerpt
+from stretto.router.excerpt import excerpt
 
 
 def wants_finished_list(text: str) -> str | None:

@@ -20,11 +20,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stretto.client import AsyncStretto
 from stretto.errors import SettingsError
 from stretto.server import information
-from stretto.server.answering import Dialect, Endpoint, Handler, generating, refused
+from stretto.server.anthropic_messages import Messages, count_tokens
+from stretto.server.api_answer import Dialect, Endpoint, Handler, generating, refused
 from stretto.server.chat import Chat
 from stretto.server.completions import Completions
 from stretto.server.extension import ROUTE_HEADER
-from stretto.server.messages import Messages, count_tokens
 from stretto.server.options import ServerOptions
 from stretto.server.passing_on import elsewhere
 from stretto.server.paths import Slashes, error_response, no_such_path

@@ -10,9 +10,9 @@ import anyio
 from pydantic import ValidationError
 from starlette.types import Receive
 
-from stretto.arguments import shown
-from stretto.bounds import check_numbers
 from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import shown
+from stretto.foundation.bounds import check_numbers
 from stretto.messages import Message, messages_of
 from stretto.server.fields import check_contents
 from stretto.server.options import ServerOptions

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer
-from stretto.arguments import shown
 from stretto.events import (
     AnswerFinished,
     BranchDelta,
@@ -20,20 +19,21 @@ from stretto.events import (
     RouteChosen,
     TextDelta,
     ThoughtFinished,
-    ToolCallPiece,
+    ToolCallDelta,
 )
+from stretto.foundation.arguments import shown
 from stretto.request import RequestOptions
-from stretto.server.answering import Ask, Opening, Reading, sse
+from stretto.server.api_answer import Ask, Opening, Reading, sse
 from stretto.server.bodies import read_turns
 from stretto.server.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.exchange import Exchange
-from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.extension import Extension, extension_of, named_event
 from stretto.server.fields import MOST_STOPS, Count, Number, Seed, Small, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.passing_on import responding
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
-from stretto.tokens import TokenLogprob
+from stretto.token_records import TokenLogprob
 from stretto.tool_calls import reasoning_of
 
 DONE = b"data: [DONE]\n\n"
@@ -233,7 +233,7 @@ class ChatScribe:
         self._own = own
         self._route: dict[str, Any] | None = None  # told with the first chunk
         self._begun: set[int] = set()  # choices
-        self._straight = False
+        self._is_direct = False
         self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
         self._told: dict[int, int] = {}  # by choice, log-probabilities that were sent
 
@@ -254,7 +254,7 @@ class ChatScribe:
         extra = self._extra(answer)
         if annotations := extra.pop("annotations", None):
             choices[0]["message"]["annotations"] = annotations
-        told = {"choices": choices, "usage": usage_of(answer.usage), "stretto": told_of(answer)}
+        told = {"choices": choices, "usage": usage_of(answer.usage), "stretto": extension_of(answer)}
         return self._frame | extra | told
 
     def _extra(self, answer: Answer) -> dict[str, Any]:
@@ -286,9 +286,9 @@ class ChatScribe:
         match event:
             case RouteChosen():
                 self._route = {"stretto": {"route": event.route.model_dump(mode="json")}}
-                self._straight = event.route.strategy == "direct"
+                self._is_direct = event.route.strategy == "direct"
                 return self._begin(0, "") if self._events else b""
-            case BranchDelta() if self._straight and event.branch_id == "direct":
+            case BranchDelta() if self._is_direct and event.branch_id == "direct":
                 self._logprobs += event.logprobs
             case TextDelta() | ChoiceDelta():
                 return self._text(event)
@@ -297,7 +297,7 @@ class ChatScribe:
                 return self._begin(0, "") + self._chunk(0, {field: thought}) if thought else b""
             case RefusalStarted():
                 self._refused.add(event.choice)
-            case ToolCallPiece():
+            case ToolCallDelta():
                 begin = self._begin(event.choice, None)
                 return begin + self._chunk(event.choice, {"tool_calls": [call_piece_of(event.delta)]})
             case AnswerFinished():
@@ -312,7 +312,7 @@ class ChatScribe:
         for index, choice in enumerate(choices_of(answer)):
             frames += self._begin(index, "")
             delta = {"annotations": annotations} if annotations and index == 0 else {}
-            told = {"stretto": told_of(answer, route=False)} if index == 0 else {}
+            told = {"stretto": extension_of(answer, route=False)} if index == 0 else {}
             left = choice.logprobs[self._told.get(index, 0) :]
             frames += self._chunk(index, delta, extra | told, logprobs=left, finish=finish_of_choice(choice))
         return frames

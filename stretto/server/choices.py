@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from stretto.answer import Answer, Choice, FinishReason, Usage
-from stretto.tokens import TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 # An answer that is not whole for whatever reason says "length", the one word for it that all clients know.
 FINISH: dict[FinishReason, str] = {
@@ -30,7 +30,7 @@ def message_of(choice: Choice) -> dict[str, Any]:
     return message
 
 
-def call_piece_of(delta: ToolCallDelta) -> dict[str, Any]:
+def call_piece_of(delta: ToolCallFragment) -> dict[str, Any]:
     """OpenAI's form of a piece of a tool call."""
     piece: dict[str, Any] = {**delta.extra, "index": delta.index}
     if delta.id is not None:

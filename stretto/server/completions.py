@@ -13,15 +13,15 @@ from stretto.answer import Answer, Usage
 from stretto.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
-from stretto.server.answering import Ask, Reading, sse
+from stretto.server.api_answer import Ask, Reading, sse
 from stretto.server.chat import DONE, Sampling
 from stretto.server.choices import finish_of, usage_of
 from stretto.server.exchange import Exchange
-from stretto.server.extension import Extension, told_of
+from stretto.server.extension import Extension, extension_of
 from stretto.server.fields import MOST_STOPS, Count, Small, check_number
 from stretto.server.problems import Problem, of_validation
 from stretto.server.service import Service
-from stretto.tokens import TokenLogprob
+from stretto.token_records import TokenLogprob
 
 MOST_ANSWERS = 128
 _NOT_OF_A_CHAT = frozenset({"best_of"})  # each answer asked for is the best of one
@@ -97,7 +97,7 @@ class CompletionsScribe:
         self._echoes = list(echoes)
         self._include_usage = include_usage
         self._usage = Usage()
-        self._straight: dict[int, bool] = {}
+        self._is_direct: dict[int, bool] = {}
         self._logprobs: dict[int, tuple[TokenLogprob, ...]] = {}  # of text that is not sent yet
         self._told: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
 
@@ -108,15 +108,15 @@ class CompletionsScribe:
             for index, answer in enumerate(answers)
         ]
         usage = usage_of(sum((answer.usage for answer in answers), Usage()))
-        return self._frame | {"choices": choices, "usage": usage, "stretto": told_of(answers[0])}
+        return self._frame | {"choices": choices, "usage": usage, "stretto": extension_of(answers[0])}
 
     def frames(self, index: int, event: Event) -> bytes:
         """What an event adds to the stream."""
         match event:
             case RouteChosen():
-                self._straight[index] = event.route.strategy == "direct"
+                self._is_direct[index] = event.route.strategy == "direct"
                 return self._chunk(_choice(index, self._echoes[index])) if self._echoes[index] else b""
-            case BranchDelta() if self._straight.get(index) and event.branch_id == "direct":
+            case BranchDelta() if self._is_direct.get(index) and event.branch_id == "direct":
                 self._logprobs[index] = self._logprobs.get(index, ()) + event.logprobs
             case TextDelta():
                 new, before = self._logprobs.pop(index, ()), self._told.get(index, ())
@@ -125,7 +125,7 @@ class CompletionsScribe:
             case AnswerFinished():
                 answer = event.answer
                 self._usage += answer.usage
-                told = {"stretto": told_of(answer)}
+                told = {"stretto": extension_of(answer)}
                 sent = self._told.get(index, ())
                 left = answer.logprobs[len(sent) :]
                 return self._chunk(_choice(index, "", finish_of(answer.finish_reason), left, _length(sent)), told)

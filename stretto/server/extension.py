@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from stretto.answer import Answer
-from stretto.arguments import unknown_names
 from stretto.document import Document
 from stretto.events import Event, TextDelta
+from stretto.foundation.arguments import unknown_names
 from stretto.request import Budget, OnLoop, OnMissing, Preference, RequestOptions
 from stretto.route import Route
 from stretto.server.problems import Problem, of_validation
@@ -103,11 +103,11 @@ def route_header(route: Route | None) -> dict[str, str]:
     if route is None:
         return {}
     told: dict[str, Any] = {"strategy": route.strategy, "backend": route.backend, "decoding": route.decoding}
-    told |= {"confidence": round(route.confidence, 3), "cause": route.cause[:_LONGEST_CAUSE]}
+    told |= {"confidence": round(route.confidence, 3), "reason": route.reason[:_LONGEST_CAUSE]}
     return {ROUTE_HEADER: json.dumps({name: value for name, value in told.items() if value not in {None, ""}})}
 
 
-def told_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] = ()) -> dict[str, Any]:
+def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """What an answer's own form has no place for; ``warnings`` of the request stand before those of the answer."""
     told: dict[str, Any] = {
         "strategy": answer.strategy,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from stretto.arguments import shown
+from stretto.foundation.arguments import shown
 from stretto.generation_options import not_bool
 from stretto.server.problems import Problem
 

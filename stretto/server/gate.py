@@ -27,7 +27,7 @@ class Gate:
         self.waiting = 0
         self.draining = False
         self._options = options
-        self._room = anyio.Semaphore(options.concurrency, fast_acquire=True)
+        self._room = anyio.Semaphore(options.concurrent_answers, fast_acquire=True)
         self._usual_s = 1.0  # an answer takes about so long
         self._empty = anyio.Event()
         self._endings: dict[object, Callable[[Problem], None]] = {}
@@ -48,19 +48,19 @@ class Gate:
 
     def _check_room(self, holder: Holder) -> None:
         """Raise `Problem` (429) where too many answers are under way, of this holder or of all."""
-        if holder.concurrency is not None and holder.running >= holder.concurrency:
+        if holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers:
             raise self._too_many_of(holder)
         if self.waiting >= self._options.queue and self._room.value == 0:
             raise _too_many(
                 f"{self.running} answers are being written and {self.waiting} requests wait: no more is taken in.",
-                self._usual_s * (self.waiting + 1) / self._options.concurrency,
+                self._usual_s * (self.waiting + 1) / self._options.concurrent_answers,
             )
 
     def _too_many_of(self, holder: Holder) -> Problem:
         return _too_many(
-            f"The key {holder.name} allows {holder.concurrency} answers at a time, and as many are under way. "
+            f"The key {holder.name} allows {holder.concurrent_answers} answers at a time, and as many are under way. "
             "Wait for one of them.",
-            self._usual_s / (holder.concurrency or 1),
+            self._usual_s / (holder.concurrent_answers or 1),
         )
 
     @asynccontextmanager
@@ -115,7 +115,7 @@ class Gate:
     @asynccontextmanager
     async def beside(self, holder: Holder) -> AsyncGenerator[bool]:
         """Hold a further place for a request that was let in, if one is free now; gives whether there was one."""
-        full = holder.concurrency is not None and holder.running >= holder.concurrency
+        full = holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers
         if self.draining or full or self.waiting or self._room.value == 0:
             yield False
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stretto.errors import StrettoError
-from stretto.server.answering import Dialect, read_by
+from stretto.server.api_answer import Dialect, read_by
 from stretto.server.bodies import read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem, of_error, retry_after

@@ -4,7 +4,7 @@ A file of keys is TOML, with a table for each::
 
     [anna]
     key = "any long random text"      # or sha256 = "64 hexadecimal digits", and the key itself is in no file
-    concurrency = 4                   # answers at a time
+    concurrent_answers = 4                   # answers at a time
     requests_per_minute = 60
     tokens_per_minute = 100_000       # read and written together
 """
@@ -28,9 +28,9 @@ from pathlib import Path
 import anyio
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stretto.arguments import reason
 from stretto.backends.resilience.shared import Store
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import reason
 
 KEY_VARIABLE = "STRETTO_SERVER_KEY"
 SHORTEST = 16
@@ -41,7 +41,7 @@ class _Entry(BaseModel):
 
     key: str | None = Field(default=None, min_length=SHORTEST)
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
-    concurrency: int | None = Field(default=None, ge=1)
+    concurrent_answers: int | None = Field(default=None, ge=1)
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)
 
@@ -136,7 +136,7 @@ class Holder:
 
     Attributes:
         name: of the key; without keys, "anyone".
-        concurrency: answers at a time; ``None``: as many as the server bears.
+        concurrent_answers: answers at a time; ``None``: as many as the server bears.
         requests: requests a minute.
         tokens: tokens a minute.
         running: answers that are being written or wait for it, here.
@@ -144,7 +144,7 @@ class Holder:
     """
 
     name: str
-    concurrency: int | None = None
+    concurrent_answers: int | None = None
     requests: Allowance | None = None
     tokens: Allowance | None = None
     running: int = 0
@@ -218,10 +218,12 @@ def _holder(name: str, entry: _Entry, store: Store | None) -> Holder:
     requests, tokens = entry.requests_per_minute, entry.tokens_per_minute
     return Holder(
         name,
-        entry.concurrency,
+        entry.concurrent_answers,
         None if requests is None else Allowance(requests, f"requests of {name}", store),
         None if tokens is None else Allowance(tokens, f"tokens of {name}", store),
-        places=None if store is None or entry.concurrency is None else Places(entry.concurrency, name, store),
+        places=None
+        if store is None or entry.concurrent_answers is None
+        else Places(entry.concurrent_answers, name, store),
     )
 
 

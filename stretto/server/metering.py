@@ -13,7 +13,7 @@ from stretto.events import (
     ChoiceDelta,
     Event,
     ThoughtFinished,
-    ToolCallPiece,
+    ToolCallDelta,
 )
 from stretto.request import Prompting
 
@@ -54,7 +54,7 @@ class Meter:
                 self._ended[index, event.branch.id] = event.branch.usage.total_tokens
             case ChoiceDelta() if event.choice:
                 self._add(index, len(event.text))
-            case ToolCallPiece():
+            case ToolCallDelta():
                 self._add(index, len(event.delta.arguments))
             case ThoughtFinished():
                 self._add(index, len(str(event.thought)))

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.client import AsyncStretto
+from stretto.foundation.arguments import shown
 from stretto.server.problems import Problem
 from stretto.strategies import STRATEGIES
 
@@ -54,7 +54,7 @@ class Models:
         self._since = int(time.time())
         self._client = client
         self._alone = {
-            backend.name: AsyncStretto(backend, settings=client.settings, prompts=client.prompts)
+            backend.name: AsyncStretto(backend, settings=client.settings, templates=client.templates)
             for backend in client.backends.values()
         }
         ways = {AUTO: "auto"} | {f"{AUTO}-{name}": name for name in STRATEGIES}

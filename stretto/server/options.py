@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stretto.arguments import shown
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown
 
 MEBIBYTE = 1 << 20
 
@@ -24,7 +24,7 @@ class ServerOptions:
         keys: a file with the keys that are let in, see `stretto.server.keys`.
         cors: origins of web pages that may call the server from a browser, such as ``https://chat.example``; ``*``
             stands for all.
-        concurrency: answers that are written at the same time.
+        concurrent_answers: answers that are written at the same time.
         queue: requests that may wait for their turn; those beyond are refused with 429.
         body_bytes: the most bytes of a request's body.
         body_s: the longest time in which a body has to arrive.
@@ -38,7 +38,7 @@ class ServerOptions:
     port: int = 8000
     keys: Path | None = None
     cors: tuple[str, ...] = ()
-    concurrency: int = 128
+    concurrent_answers: int = 128
     queue: int = 512
     body_bytes: int = 20 * MEBIBYTE
     body_s: float = 60.0
@@ -54,7 +54,12 @@ class ServerOptions:
                 raise SettingsError(
                     f"cors={shown(origin)} cannot be used: it takes an origin such as https://chat.example, or *."
                 )
-        bounds = {"port": (0, 65535), "concurrency": (1, 100_000), "queue": (0, 1_000_000), "drain_s": (0, math.inf)}
+        bounds = {
+            "port": (0, 65535),
+            "concurrent_answers": (1, 100_000),
+            "queue": (0, 1_000_000),
+            "drain_s": (0, math.inf),
+        }
         for item in fields(self):
             value = getattr(self, item.name)
             if not isinstance(value, int | float):

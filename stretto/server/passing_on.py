@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from stretto.errors import ModelNotFoundError, StrettoError
-from stretto.server.answering import Elsewhere
+from stretto.server.api_answer import Elsewhere
 from stretto.server.exchange import Exchange, encoded
 from stretto.server.extension import ROUTE_HEADER
 from stretto.server.metering import Meter
@@ -78,8 +78,8 @@ async def _pass_on(
     """Send a body on, and its response back; note the tokens of both as they come."""
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
     read = len(encoded(sent)) / _BYTES
-    cause = f"{because.param} is known to the model's own server only: passed on as it is."
-    route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "cause": cause})}
+    reason = f"{because.param} is known to the model's own server only: passed on as it is."
+    route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "reason": reason})}
     exchange.meter.passed_on = read
     async with _free_where_refused(exchange.meter), backend.responding(sent, api) as response:
         kind = response.headers.get("content-type", "application/json")

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stretto import errors
-from stretto.arguments import looks_like_key, shown
+from stretto.foundation.arguments import looks_like_key, shown
 
 _NO_RETRY = {"x-should-retry": "false"}  # the SDKs would send it again, up to twice
 

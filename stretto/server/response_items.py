@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stretto.arguments import shown
+from stretto.foundation.arguments import shown
 from stretto.messages import Message
 from stretto.server.bodies import read_turns
 from stretto.server.problems import Problem

@@ -10,20 +10,20 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, Usage
-from stretto.events import AnswerFinished, BranchDelta, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallPiece
+from stretto.events import AnswerFinished, BranchDelta, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
-from stretto.server.answering import Ask, Opening, Reading, sse
+from stretto.server.api_answer import Ask, Opening, Reading, sse
 from stretto.server.chat import ResponseFormat, format_of
 from stretto.server.choices import logprobs_of, refused
 from stretto.server.exchange import Exchange
-from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.extension import Extension, extension_of, named_event
 from stretto.server.fields import MOST_MESSAGES, Count, Number, Small, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_validation
 from stretto.server.response_items import conversation_of, tool_choice_of, tools_of
 from stretto.server.service import Service
-from stretto.tokens import TokenLogprob
+from stretto.token_records import TokenLogprob
 from stretto.tool_calls import ToolCall
 
 _INCOMPLETE = {"refusal": "content_filter", "content_filter": "content_filter"}  # anything else: max_output_tokens
@@ -174,7 +174,7 @@ class ResponsesScribe:
         self._number = 0
         self._text: list[str] | None = None  # pieces of the message, once it has begun
         self._refused = False
-        self._straight = False
+        self._is_direct = False
         self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
         self._calls: dict[int, dict[str, Any]] = {}  # by index: the item as it began, with its place
         self._places = self._place = 0
@@ -206,7 +206,7 @@ class ResponsesScribe:
     def _written(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
-                self._straight = event.route.strategy == "direct"
+                self._is_direct = event.route.strategy == "direct"
                 response = self._response | {"stretto": {"route": event.route.model_dump(mode="json")}}
                 return self._event("response.created", response=response) + self._event(
                     "response.in_progress", response=self._response
@@ -221,11 +221,11 @@ class ResponsesScribe:
                 return begin + self._event(
                     f"response.{kind}.delta", **self._where, delta=event.text, content_index=0, **beside
                 )
-            case BranchDelta() if self._straight and event.branch_id == "direct":
+            case BranchDelta() if self._is_direct and event.branch_id == "direct":
                 self._logprobs += event.logprobs
             case RefusalStarted() if event.choice == 0:
                 self._refused = True
-            case ToolCallPiece() if event.choice == 0:
+            case ToolCallDelta() if event.choice == 0:
                 return self._call_piece(event)
             case AnswerFinished():
                 return self._end(event.answer)
@@ -243,7 +243,7 @@ class ResponsesScribe:
             "response.content_part.added", **self._where, content_index=0, part=_part("", (), self._refused)
         )
 
-    def _call_piece(self, piece: ToolCallPiece) -> bytes:
+    def _call_piece(self, piece: ToolCallDelta) -> bytes:
         delta, begin = piece.delta, b""
         if delta.index not in self._calls:
             item = _call_item(ToolCall(id=delta.id or "", name=delta.name or "", type=delta.type))
@@ -316,7 +316,7 @@ class ResponsesScribe:
             "completed_at": int(time.time()),
             "output": list(output),
             "usage": _usage(answer.usage),
-            "stretto": told_of(answer),
+            "stretto": extension_of(answer),
         }
 
     def _next_place(self) -> int:

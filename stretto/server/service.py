@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import anyio
 import anyio.to_thread
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.providers.http_clients import make_ready
 from stretto.client import AsyncStretto
 from stretto.errors import StrettoError
@@ -61,7 +61,7 @@ class Service:
                 if (sdk := getattr(backend, "sdk", None)) is not None:
                     await anyio.to_thread.run_sync(make_ready, sdk)
                 if backend.name.startswith("local:"):
-                    await backend.count_tokens(Prompt((Message(role="user", content="Hello."),)))
+                    await backend.count_tokens(ModelRequest((Message(role="user", content="Hello."),)))
         except StrettoError as error:
             log.warning("not ready: %s", error)  # and each request will say so
         else:

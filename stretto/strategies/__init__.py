@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 
-from stretto import plugins
+from stretto.foundation import plugins
 from stretto.strategies.base import Strategy
 from stretto.strategies.direct import Direct
 from stretto.strategies.document import LongDocument

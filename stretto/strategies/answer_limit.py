@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from stretto.errors import BudgetExceededError
-from stretto.strategies.branch import NOT_TEXT, Running
+from stretto.strategies.branch import NOT_TEXT, RunningBranch
 from stretto.strategies.ledger import LEAST_ANSWER
 
 
@@ -31,12 +31,12 @@ class AnswerLimit:
 
     def __init__(self, most: int | None) -> None:
         self._most = most
-        self._parts: list[Running] = []
-        self._held: dict[Running, int] = {}
+        self._parts: list[RunningBranch] = []
+        self._held: dict[RunningBranch, int] = {}
         self._changed = anyio.Event()
 
     @asynccontextmanager
-    async def room(self, part: Running) -> AsyncGenerator[int | None]:
+    async def room(self, part: RunningBranch) -> AsyncGenerator[int | None]:
         """Wait for the room of one call, and hold it; gives the most tokens that it may generate.
 
         Raises `NoRoomError` where too little is left for a part to begin.
@@ -56,7 +56,7 @@ class AnswerLimit:
             del self._held[part]
             self._changed.set()
 
-    async def _wait(self, part: Running, wanted: int) -> int:
+    async def _wait(self, part: RunningBranch, wanted: int) -> int:
         while True:
             others = [each for each in self._parts if _same_answer(each, part) and not each.discarded]
             held = sum(self._held.get(each, 0) for each in others)
@@ -75,9 +75,9 @@ class AnswerLimit:
         return left
 
 
-def _same_answer(one: Running, other: Running) -> bool:
+def _same_answer(one: RunningBranch, other: RunningBranch) -> bool:
     return (one.spec.choice, one.spec.rival) == (other.spec.choice, other.spec.rival)
 
 
-def _written(part: Running) -> int:
+def _written(part: RunningBranch) -> int:
     return part.usage.completion_tokens - part.usage.discarded_tokens

@@ -10,7 +10,7 @@ from stretto.route import Route
 if TYPE_CHECKING:
     from stretto.router.case import Case
     from stretto.router.offer import Offer
-    from stretto.strategies.fan_out import FanOut
+    from stretto.strategies.runner import Runner
 
 
 @runtime_checkable
@@ -31,12 +31,12 @@ class Strategy(Protocol):
     ...     def offer(self, case: Case) -> Offer | None:
     ...         if "for and against" not in case.text:
     ...             return None
-    ...         return Offer(confidence=0.9, cause="Both sides at the same time: they do not build on each other.")
+    ...         return Offer(confidence=0.9, reason="Both sides at the same time: they do not build on each other.")
     ...
-    ...     async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+    ...     async def run(self, request: Request, route: Route, runner: Runner) -> None:
     ...         for side in ("for", "against"):
     ...             asked = Message(role="user", content=f"{request.question} Only what speaks {side} it.")
-    ...             prompt = Prompt((*request.history, asked))
+    ...             prompt = ModelRequest((*request.history, asked))
     ...             branch = runner.start(BranchSpec(side, "point", lambda prompt=prompt: prompt, request.options))
     ...             runner.merge.add(f"What speaks {side} it:\n")
     ...             runner.merge.add_branch(branch)
@@ -57,7 +57,7 @@ class Strategy(Protocol):
         """
         ...
 
-    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Start branches on the runner and add them to its merge; return after ``runner.merge.finish()``.
 
         A branch that fails is a value, not an exception: its title stays in the text, and the others continue. An

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 import anyio
 
-from stretto.answer import Branch, BranchKind, Choice, FinishReason, Span, Usage
-from stretto.backends.base import Prompt, Stages
+from stretto.answer import Branch, Choice, FinishReason, Span, Usage
+from stretto.backends.base import ModelRequest, Stages
 from stretto.errors import StrettoError
+from stretto.foundation.surrogates import Mending, mend
 from stretto.request import GenerationOptions
-from stretto.surrogates import Mending, mend
-from stretto.tokens import Decoding, TokenLogprob
+from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCallsSoFar
 
-NOT_TEXT: frozenset[BranchKind] = frozenset({"outline", "plan", "passage", "collapse"})
+NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse"})
 """Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut
@@ -34,14 +34,14 @@ class BranchSpec:
         title: of its point or item.
         after: branches that must have ended before it starts.
         prompt: makes the prompt when the branch starts, after those in ``after`` have ended.
-        another_way: makes the prompt for one retry after a failure, from the text received so far; ``None`` gives up.
+        fallback_prompt: makes the prompt for one retry after a failure, from the text received so far; ``None`` gives up.
         joint: a marker between the text received and that of the retry. It tells readers of the pieces that the
             incomplete line before it is cancelled and arrives again. Neither is part of the text.
         called: its name in warnings, as the subject of a sentence; by default, its title in quotes.
         on_end: called when the branch has ended, in any way.
         until_s: seconds after the request at which the branch fails, if that is before the deadline.
-        accepts_refusal: whether a refusal is a result, not a failure.
-        accepts_silence: whether an answer without text is a result, not a failure.
+        allow_refusal: whether a refusal is a result, not a failure.
+        allow_empty: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
         watch: makes what watches the text of one try, changes it, and ends the call where it is spoiled.
         alone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is told as
@@ -52,21 +52,21 @@ class BranchSpec:
     """
 
     id: str
-    kind: BranchKind
-    prompt: Callable[[], Prompt]
+    kind: str
+    prompt: Callable[[], ModelRequest]
     options: GenerationOptions
     title: str = ""
-    called: str = ""
-    after: Sequence[Running] = ()
-    another_way: Callable[[str], Prompt | None] = lambda _: None
-    joint: str = ""
-    on_end: Callable[[Running], None] = lambda _: None
-    until_s: float = math.inf
-    accepts_refusal: bool = False
-    accepts_silence: bool = False
+    label: str = ""
+    after: Sequence[RunningBranch] = ()
+    fallback_prompt: Callable[[str], ModelRequest | None] = lambda _: None
+    restart_marker: str = ""
+    on_end: Callable[[RunningBranch], None] = lambda _: None
+    deadline_s: float = math.inf
+    allow_refusal: bool = False
+    allow_empty: bool = False
     choice: int = 0
     watch: Callable[[], TextWatch] | None = None
-    alone: bool = False
+    standalone: bool = False
     rival: bool = False
 
 
@@ -95,7 +95,7 @@ class FurtherChoice:
     finish_reason: FinishReason = "error"
     refused: bool = False
     mending: Mending = field(default_factory=Mending)
-    logprobs_told: int = 0
+    logprobs_sent: int = 0
 
     def new_logprobs(self) -> tuple[TokenLogprob, ...]:
         """The log-probabilities that no event has told."""
@@ -114,7 +114,7 @@ class FurtherChoice:
 
 
 @dataclass(eq=False)
-class Running:
+class RunningBranch:
     """A running or ended branch. It has one reader; any number of tasks may wait for its end.
 
     ``replaced``: other branches did its work; its end does not count for the answer.
@@ -127,7 +127,7 @@ class Running:
     ``refused``: its text is a refusal in the model's own words. ``stop_text``: what ended it.
     ``unheld``: keywords of its schema that the backend does not hold its text to.
     ``scope``: in which its call runs; cancelling it ends the call.
-    ``extra``: other fields of the response of the model's server. ``logprobs_told``: how many were in events.
+    ``extra``: other fields of the response of the model's server. ``logprobs_sent``: how many were in events.
     ``cut_at``: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
     ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
     """
@@ -137,7 +137,7 @@ class Running:
     started_s: float | None = None
     first_s: float | None = None
     usage: Usage = field(default_factory=Usage)
-    decoding: Decoding | None = None
+    decoding: DecodingStats | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
     calls: ToolCallsSoFar = field(default_factory=ToolCallsSoFar)
@@ -150,7 +150,7 @@ class Running:
     branch: Branch | None = None
     stages: Stages = field(default_factory=Stages)
     extra: dict[str, Any] = field(default_factory=dict)
-    logprobs_told: int = 0
+    logprobs_sent: int = 0
     cut_at: int | None = None
     unreported: int = 0
     replaced: bool = False
@@ -169,8 +169,8 @@ class Running:
     def text(self) -> str:
         """The text so far, without lines that a joint cancelled."""
         text = "".join(self._pieces)
-        while self.spec.joint and (at := text.find(self.spec.joint)) >= 0:
-            text = text[: text.rfind("\n", 0, at) + 1] + text[at + len(self.spec.joint) :]
+        while self.spec.restart_marker and (at := text.find(self.spec.restart_marker)) >= 0:
+            text = text[: text.rfind("\n", 0, at) + 1] + text[at + len(self.spec.restart_marker) :]
         return text
 
     @property
@@ -265,7 +265,7 @@ class Running:
             return False
         self._pieces.clear()
         self.logprobs.clear()
-        self._unread, self.first_s, self.logprobs_told = 0, None, 0
+        self._unread, self.first_s, self.logprobs_sent = 0, None, 0
         self.usage = all_discarded(self.usage)
         return True
 
@@ -315,9 +315,9 @@ class DiscardedError(StrettoError):
     """The branch was no longer needed."""
 
 
-def _new_logprobs(writing: Running | FurtherChoice) -> tuple[TokenLogprob, ...]:
-    new = tuple(writing.logprobs[writing.logprobs_told :])
-    writing.logprobs_told += len(new)
+def _new_logprobs(writing: RunningBranch | FurtherChoice) -> tuple[TokenLogprob, ...]:
+    new = tuple(writing.logprobs[writing.logprobs_sent :])
+    writing.logprobs_sent += len(new)
     return new
 
 

@@ -13,22 +13,22 @@ from anyio.lowlevel import checkpoint
 
 from stretto.answer import FinishReason, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Chunk, Prompt, Stages
+from stretto.backends.base import Backend, Chunk, ModelRequest, Stages
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.backends.ending import UntilWhole
 from stretto.content import mended
 from stretto.errors import BackendError, StreamBrokenError
-from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallPiece
+from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallDelta
+from stretto.foundation.surrogates import Mending, mend
 from stretto.generation_options import GenerationOptions
 from stretto.router.seen_speed import Timed, seen_speed
 from stretto.strategies.answer_limit import AnswerLimit
-from stretto.strategies.branch import NOT_TEXT, FurtherChoice, Running, TextWatch, all_discarded
+from stretto.strategies.branch import NOT_TEXT, FurtherChoice, RunningBranch, TextWatch, all_discarded
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.ledger import Ledger, Reservation
-from stretto.surrogates import Mending, mend
-from stretto.tokens import Decoding, TokenLogprob
-from stretto.tool_calls import ToolCallDelta, ToolCallsSoFar
+from stretto.token_records import DecodingStats, TokenLogprob
+from stretto.tool_calls import ToolCallFragment, ToolCallsSoFar
 
 Emit = Callable[[Event], Awaitable[None]]
 
@@ -61,7 +61,7 @@ class BranchCalls:
         self._began = began
         self._number = next(_numbers)
 
-    async def send(self, running: Running, prompt: Prompt, *, attempt: int) -> FinishReason:
+    async def send(self, running: RunningBranch, prompt: ModelRequest, *, attempt: int) -> FinishReason:
         """Send one call, and write what it streams into its branch.
 
         Returns:
@@ -79,7 +79,7 @@ class BranchCalls:
             )
 
     async def _send_within(
-        self, running: Running, prompt: Prompt, options: GenerationOptions, tokens: int, attempt: int
+        self, running: RunningBranch, prompt: ModelRequest, options: GenerationOptions, tokens: int, attempt: int
     ) -> FinishReason:
         room = options.max_tokens
         most, reservation = self._ledger.reserve(tokens, room)
@@ -117,7 +117,7 @@ class BranchCalls:
 
     async def _read(
         self,
-        running: Running,
+        running: RunningBranch,
         chunks: AsyncIterator[Chunk],
         reservation: Reservation,
         record: CallRecord,
@@ -150,21 +150,21 @@ class BranchCalls:
             _check(watch)
             await self._take_calls(running, chunk)
             reason, running.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.stop_text
-        if reason == "tool_calls" and not running.spec.alone:
+        if reason == "tool_calls" and not running.spec.standalone:
             reason = "stop"
         if text := _watched(watch, mending.finish(), whole=True):
             await self._take(running, text)
         _check(watch)
-        if running.text.strip() or running.calls or running.spec.accepts_silence:
+        if running.text.strip() or running.calls or running.spec.allow_empty:
             await self._tell_thoughts(running, thoughts)
         return reason
 
-    def _note(self, running: Running, chunk: Chunk, reservation: Reservation) -> None:
+    def _note(self, running: RunningBranch, chunk: Chunk, reservation: Reservation) -> None:
         """Take in what a chunk says beside the answer."""
         if chunk.usage:
             self.count(running, chunk.usage, reservation)
         if chunk.decoding:
-            running.decoding = (running.decoding or Decoding()) + chunk.decoding
+            running.decoding = (running.decoding or DecodingStats()) + chunk.decoding
         if chunk.unheld:
             running.unheld = chunk.unheld
         if chunk.extra:
@@ -175,11 +175,11 @@ class BranchCalls:
             self._warn_once(warning)
 
     async def _tell_thoughts(
-        self, running: Running, thoughts: Sequence[Mapping[str, Any]], *, refused: bool = False
+        self, running: RunningBranch, thoughts: Sequence[Mapping[str, Any]], *, refused: bool = False
     ) -> None:
         """Tell what was thought before what follows, and that this is a refusal."""
         running.thoughts += tuple(thoughts)
-        if not running.spec.alone:
+        if not running.spec.standalone:
             return
         for thought in thoughts if not running.spec.choice else ():
             await self._announce(ThoughtFinished(thought=thought))
@@ -187,7 +187,7 @@ class BranchCalls:
             running.refused = True
             await self._announce(RefusalStarted(choice=running.spec.choice))
 
-    async def _take(self, running: Running, text: str) -> bool:
+    async def _take(self, running: RunningBranch, text: str) -> bool:
         """Take new text of a branch; False once its buffer is full."""
         fits = running.write(text, time.perf_counter() - self._began)
         new = running.new_logprobs()
@@ -196,9 +196,9 @@ class BranchCalls:
             await self._announce(ChoiceDelta(choice=running.spec.choice, text=text, logprobs=new))
         return fits
 
-    async def _take_calls(self, running: Running, chunk: Chunk) -> None:
+    async def _take_calls(self, running: RunningBranch, chunk: Chunk) -> None:
         """Hand on the tool calls of a branch that stands alone, once the text before them has been read."""
-        if running.spec.alone:
+        if running.spec.standalone:
             for delta in chunk.tool_calls:
                 await running.caught_up()
                 await self._tell_call(running.calls, delta, running.spec.choice)
@@ -222,10 +222,10 @@ class BranchCalls:
         for delta in chunk.tool_calls:
             await self._tell_call(further.calls, delta, chunk.choice)
 
-    async def _tell_call(self, calls: ToolCallsSoFar, delta: ToolCallDelta, choice: int) -> None:
-        await self._announce(ToolCallPiece(choice=choice, delta=calls.add(delta)))
+    async def _tell_call(self, calls: ToolCallsSoFar, delta: ToolCallFragment, choice: int) -> None:
+        await self._announce(ToolCallDelta(choice=choice, delta=calls.add(delta)))
 
-    def count(self, running: Running, usage: Usage, reservation: Reservation | None = None) -> None:
+    def count(self, running: RunningBranch, usage: Usage, reservation: Reservation | None = None) -> None:
         """Add a usage that was reported."""
         if usage.calls:
             if not usage.total_tokens and running.text:  # a stream that broke off did not report it
@@ -234,18 +234,18 @@ class BranchCalls:
         running.usage += usage
         self._ledger.add(usage, reservation)
 
-    def estimate(self, running: Running) -> None:
+    def estimate(self, running: RunningBranch) -> None:
         """Count a call that was cut short, and so never reported, by what was sent and received."""
         if running.unreported:
             written = self._unreported_text(running)
             self.count(running, Usage(prompt_tokens=running.unreported, completion_tokens=written, calls=1))
 
     @staticmethod
-    def _unreported_text(running: Running) -> int:
+    def _unreported_text(running: RunningBranch) -> int:
         """Estimated tokens of the text that no usage has covered."""
         return max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
 
-    def settle(self, running: Running) -> None:
+    def settle(self, running: RunningBranch) -> None:
         """Settle the account of an ended branch: what no usage was reported for is estimated."""
         self.estimate(running)
         if running.discarded:
@@ -275,6 +275,6 @@ def _since(stages: Stages, began: float) -> Stages:
     return Stages(**{name: None if at is None else at - began for name, at in asdict(stages).items()})
 
 
-def estimate(prompt: Prompt) -> int:
+def estimate(prompt: ModelRequest) -> int:
     """Roughly the tokens of a prompt: four characters each."""
     return sum(math.ceil(len(message.content) / 4) for message in prompt.messages)

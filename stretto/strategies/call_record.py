@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from stretto.answer import FinishReason, Usage
-from stretto.backends.base import Chunk, Prompt
+from stretto.backends.base import Chunk, ModelRequest
 from stretto.hooks import CallEnded, watchers
 from stretto.strategies.branch import BranchSpec
 from stretto.telemetry import call_span, note_call
@@ -50,7 +50,7 @@ class CallRecord:
 
 
 @contextmanager
-def recorded(backend: str, spec: BranchSpec, attempt: int, prompt: Prompt) -> Iterator[CallRecord]:
+def recorded(backend: str, spec: BranchSpec, attempt: int, prompt: ModelRequest) -> Iterator[CallRecord]:
     """Record a call; report its end to hooks and traces: a finish reason, an error, or neither if cancelled."""
     record = CallRecord(backend, spec, attempt)
     failure: Exception | None = None

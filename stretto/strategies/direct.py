@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from stretto.answer import Choice
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.branch import BranchSpec, Running, TextWatch
-from stretto.strategies.fan_out import FanOut
+from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
 from stretto.strategies.fencing import fenced
 from stretto.strategies.harm.watch import LoopAlarm, Watch
 from stretto.strategies.in_form import held_to_format, write_in_form
+from stretto.strategies.runner import Runner
 
 
 class Direct:
@@ -29,45 +29,45 @@ class Direct:
         reason = "nothing in the request tells what shape the answer has" if judgement.unsure else case.expected
         return Offer(
             confidence=1.0 if case.request.strategy == self.name else 1 - judgement.skeleton,
-            cause=f"Written straight through: {reason}.",
-            forecast=case.straight,
+            reason=f"Written straight through: {reason}.",
+            forecast=case.direct_forecast,
             priority=0,
         )
 
-    async def run(self, request: Request, route: Route, runner: FanOut) -> None:  # noqa: ARG002 - every strategy is given its route
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:  # noqa: ARG002 - every strategy is given its route
         """Stream one branch; with a ``response_format``, show it when it fits, or after a second try.
 
         If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
         """
         runner.strategy = self.name
-        straight = runner.start(straight_spec(request, runner))
+        direct = runner.start(direct_spec(request, runner))
         further = _further(request, runner)
         if request.options.response_format is None:
-            runner.merge.add_branch(straight)
+            runner.merge.add_branch(direct)
         else:
-            straight = await write_in_form(
+            direct = await write_in_form(
                 request,
                 runner,
-                straight,
+                direct,
                 lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
             )
         await runner.merge.finish()
-        await straight.ended()
-        runner.tool_calls, runner.thoughts, runner.extra = straight.calls.calls, straight.thoughts, straight.extra
+        await direct.ended()
+        runner.tool_calls, runner.thoughts, runner.extra = direct.calls.calls, direct.thoughts, direct.extra
         if request.n > 1:
-            runner.choices = await _choices(request, runner, straight, further)
+            runner.choices = await _choices(request, runner, direct, further)
 
 
-def _further(request: Request, runner: FanOut) -> list[Running]:
+def _further(request: Request, runner: Runner) -> list[RunningBranch]:
     """The branches of further answers, for backends that write one answer a call."""
     if runner.capabilities.choices:
         return []
-    first, seed = straight_spec(request, runner), request.options.seed
+    first, seed = direct_spec(request, runner), request.options.seed
     specs = [
         replace(
             first,
             id=f"direct-{number + 1}",
-            called=f"Answer {number + 1}",
+            label=f"Answer {number + 1}",
             choice=number,
             # The same random numbers would give the same answer each time.
             options=request.options.model_copy(update={"seed": None if seed is None else seed + number}),
@@ -77,20 +77,22 @@ def _further(request: Request, runner: FanOut) -> list[Running]:
     return [runner.start(spec) for spec in specs]
 
 
-async def _choices(request: Request, runner: FanOut, straight: Running, further: list[Running]) -> tuple[Choice, ...]:
+async def _choices(
+    request: Request, runner: Runner, direct: RunningBranch, further: list[RunningBranch]
+) -> tuple[Choice, ...]:
     """All answers, the first of which is the straight one."""
     for running in further:
         await running.ended()
-    choices = (*straight.choices, *(choice for running in further for choice in running.choices))
+    choices = (*direct.choices, *(choice for running in further for choice in running.choices))
     if len(choices) < request.n:
         came = "one answer" if len(choices) == 1 else f"{len(choices)} answers"
         runner.warn(f"n={request.n} was asked for, and {runner.model} gave {came}.")
     return choices
 
 
-def straight_spec(request: Request, runner: FanOut, tell: Callable[[str], None] | None = None) -> BranchSpec:
+def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | None = None) -> BranchSpec:
     """The branch that answers the whole request by itself; ``tell`` takes its warnings."""
-    plain = Prompt(
+    plain = ModelRequest(
         with_documents(request),
         tools=request.tools,
         tool_choice=request.tool_choice,
@@ -100,10 +102,10 @@ def straight_spec(request: Request, runner: FanOut, tell: Callable[[str], None] 
     )
     prompt = held_to_format(plain, request, runner)
 
-    def another_way(received: str) -> Prompt | None:
+    def fallback_prompt(received: str) -> ModelRequest | None:
         if not received.strip():
             return prompt
-        if request.whole_because is not None:  # a body that is passed on unchanged cannot be asked for in other words
+        if request.whole_reason is not None:  # a body that is passed on unchanged cannot be asked for in other words
             return None
         # The rest of a text matches no format that the whole of it matches.
         return rest_of(request, runner, received) if request.options.response_format is None else None
@@ -111,14 +113,14 @@ def straight_spec(request: Request, runner: FanOut, tell: Callable[[str], None] 
     return BranchSpec(
         id="direct",
         kind="direct",
-        called="The answer",
+        label="The answer",
         prompt=lambda: prompt,
         options=request.options,
-        another_way=another_way,
-        accepts_refusal=True,
-        accepts_silence=request.whole_because is not None,
+        fallback_prompt=fallback_prompt,
+        allow_refusal=True,
+        allow_empty=request.whole_reason is not None,
         watch=lambda: _for_loops(request, tell or runner.warn_once),
-        alone=True,
+        standalone=True,
     )
 
 
@@ -130,12 +132,12 @@ def _for_loops(request: Request, tell: Callable[[str], None]) -> TextWatch:
     return LoopAlarm(lambda: tell(told))
 
 
-def rest_of(request: Request, runner: FanOut, received: str) -> Prompt:
+def rest_of(request: Request, runner: Runner, received: str) -> ModelRequest:
     """Ask for the rest of an answer whose stream broke."""
-    return Prompt(asked(request, runner, "continue", received=received))
+    return ModelRequest(asked(request, runner, "continue", received=received))
 
 
-def asked(request: Request, runner: FanOut, template: str, **values: str) -> tuple[Message, ...]:
+def asked(request: Request, runner: Runner, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before the question; ``values`` replace defaults."""
     own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
     filled = runner.template(template).messages(**(own | values))

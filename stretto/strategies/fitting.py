@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from stretto.content import mended
-from stretto.json_schema import MOST_LEVELS, is_deeper, validator_of
+from stretto.foundation.json_schema import MOST_LEVELS, is_deeper, validator_of
 from stretto.request import GenerationOptions
 from stretto.strategies.bare_json import json_in, read_json
 

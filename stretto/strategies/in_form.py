@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from stretto.answer import REFUSALS
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
-from stretto.strategies.branch import Running
-from stretto.strategies.fan_out import FanOut
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.fitting import Fit, fit
+from stretto.strategies.runner import Runner
 
 __all__ = ["held_to_format", "write_in_form"]
 
@@ -20,7 +20,7 @@ Again = Callable[[str, str], tuple[Message, ...]]
 """Messages that ask once more, given the answer that was received and what is wrong with it."""
 
 
-def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
+def held_to_format(prompt: ModelRequest, request: Request, runner: Runner) -> ModelRequest:
     """A prompt with the ``response_format``.
 
     A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
@@ -39,7 +39,7 @@ def held_to_format(prompt: Prompt, request: Request, runner: FanOut) -> Prompt:
     return replace(prompt, response_regex=wanted)
 
 
-def _with_schema(messages: tuple[Message, ...], request: Request, runner: FanOut) -> tuple[Message, ...]:
+def _with_schema(messages: tuple[Message, ...], request: Request, runner: Runner) -> tuple[Message, ...]:
     """The messages, with the schema added where the model might not keep to a schema that it does not see."""
     wanted = request.options.response_format
     able = runner.capabilities
@@ -50,7 +50,7 @@ def _with_schema(messages: tuple[Message, ...], request: Request, runner: FanOut
     return (*told, *(message for message in messages if message.role != "system"))
 
 
-async def write_in_form(request: Request, runner: FanOut, running: Running, again: Again) -> Running:
+async def write_in_form(request: Request, runner: Runner, running: RunningBranch, again: Again) -> RunningBranch:
     """Show an answer that fits its format, if the first or a second try gives one; a warning says where none does.
 
     Text that its backend holds to the whole format is shown as it comes, any other once it is complete and checked.
@@ -83,7 +83,7 @@ async def write_in_form(request: Request, runner: FanOut, running: Running, agai
     if found.wrong and running.exception is None and running.finish_reason == "stop":
         messages = _with_schema(again(running.text, found.wrong), request, runner)
         prompt = replace(spec.prompt(), messages=messages, shared=0)
-        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt, alone=False))
+        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt, standalone=False))
         await _ended(second)
         fits = fit(second.text, request.options)
         if second.exception is None and not (fits.wrong and second.finish_reason != "stop"):
@@ -96,13 +96,13 @@ async def write_in_form(request: Request, runner: FanOut, running: Running, agai
     return running
 
 
-async def _ended(running: Running) -> None:
+async def _ended(running: RunningBranch) -> None:
     """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
     while await running.read():
         pass
 
 
-def _report(runner: FanOut, running: Running, found: Fit) -> None:
+def _report(runner: Runner, running: RunningBranch, found: Fit) -> None:
     """Report the value of the answer, or warn that it has none."""
     if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
         return  # a warning says that already

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from stretto.request import Request
-from stretto.strategies.fan_out import FanOut
+from stretto.strategies.runner import Runner
 
 __all__ = ["share_of", "tell_limits"]
 
 
-def tell_limits(request: Request, runner: FanOut) -> None:
+def tell_limits(request: Request, runner: Runner) -> None:
     """Warn about ``stop``, which parts do not get."""
     if request.options.stop:
         runner.warn("stop was left out: it would cut parts in the middle. Ask with strategy='direct' to have it.")

@@ -9,7 +9,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from stretto.answer import Branch
-from stretto.queue import Queue
+from stretto.foundation.queue import Queue
 
 
 class Source(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.harm.openings import adds_nothing
 from stretto.strategies.harm.overlap import said_before
 from stretto.strategies.merge import Filter
@@ -27,7 +27,7 @@ class OnePoint:
             that was cut at its limit.
     """
 
-    def __init__(self, running: Running, form: Filter, *, whole: bool = False) -> None:
+    def __init__(self, running: RunningBranch, form: Filter, *, whole: bool = False) -> None:
         self._running, self._form, self._whole = running, form, whole
         self._open = ""  # the sentence that is not complete yet
         self._any = False

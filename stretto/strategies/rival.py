@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from stretto.prompts import SMALL
 from stretto.request import Request
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.direct import straight_spec
-from stretto.strategies.fan_out import FanOut
+from stretto.strategies.runner import Runner
 
 MOST_COST = 1.3  # of a second call beside a first one, in times of the first one alone
 FEWEST_SLOTS = 4
@@ -24,12 +24,14 @@ class Rival:
         ended: called when it has ended, in any way.
     """
 
-    def __init__(self, request: Request, runner: FanOut, ended: Callable[[], None]) -> None:
+    def __init__(self, request: Request, runner: Runner, ended: Callable[[], None]) -> None:
         self._runner = runner
         self._warnings: list[str] = []
         self._taken = False
         spec = straight_spec(request, runner, self._tell)
-        self.running: Running = runner.start(replace(spec, on_end=lambda _: ended(), alone=False, rival=True))
+        self.running: RunningBranch = runner.start(
+            replace(spec, on_end=lambda _: ended(), standalone=False, rival=True)
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -54,13 +56,13 @@ class Rival:
             self._warnings.append(text)
 
 
-def is_worth_it(request: Request, runner: FanOut) -> bool:
+def is_worth_it(request: Request, runner: Runner) -> bool:
     """Whether a rival bounds what a weak model's outline may cost, and costs little itself.
 
     A machine that computes everything has its price for each call; where that was not measured, there is no rival.
     """
     able, budget = runner.capabilities, request.budget
-    if able.prompt_family != SMALL or able.parallel_slots < FEWEST_SLOTS or request.n > 1:
+    if able.prompt_family != SMALL or able.concurrent_calls < FEWEST_SLOTS or request.n > 1:
         return False
     if budget.max_tokens_total is not None or budget.max_calls is not None:
         return False

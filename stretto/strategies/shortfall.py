@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stretto.request import Request
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 
 MOST_NAMED = 20  # parts in a warning
 
 
-def shortfalls(branches: Iterable[Running], request: Request) -> list[str]:
+def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[str]:
     """The warnings about these parts; those that were cut in the same way share one."""
     cut: dict[str, list[str]] = {}
     found: dict[str, str] = {}
@@ -27,7 +27,7 @@ def shortfalls(branches: Iterable[Running], request: Request) -> list[str]:
     return list(found.values())
 
 
-def shortfall(running: Running, request: Request) -> str | None:
+def shortfall(running: RunningBranch, request: Request) -> str | None:
     """Why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
     called = _called(running)
     if running.exception is not None:
@@ -41,7 +41,7 @@ def shortfall(running: Running, request: Request) -> str | None:
     return None if how is None else f"{called} was cut {how}"
 
 
-def _cut(running: Running, request: Request) -> str | None:
+def _cut(running: RunningBranch, request: Request) -> str | None:
     """How a part was cut, and the remedy; ``None`` if it ended otherwise."""
     if running.exception is not None:
         return None
@@ -50,8 +50,8 @@ def _cut(running: Running, request: Request) -> str | None:
     return _limit(running, request) if running.finish_reason == "length" else None
 
 
-def _called(running: Running) -> str:
-    return running.spec.called or repr(running.spec.title)
+def _called(running: RunningBranch) -> str:
+    return running.spec.label or repr(running.spec.title)
 
 
 def _named(names: list[str]) -> str:
@@ -64,7 +64,7 @@ def _named(names: list[str]) -> str:
     return f"{between.join(plain[:-1])} and {plain[-1]}"
 
 
-def _limit(running: Running, request: Request) -> str:
+def _limit(running: RunningBranch, request: Request) -> str:
     most, own = running.spec.options.max_tokens, request.options.max_tokens
     if running.cut_at is not None and (running.spec.kind != "direct" or most != own):
         return f"by max_tokens={running.cut_at}, which limits the whole answer. Allow more."

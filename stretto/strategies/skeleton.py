@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stretto.answer import REFUSALS
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.events import OutlinePointReady
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
-from stretto.strategies.branch import Running
-from stretto.strategies.direct import Direct, rest_of, straight_spec
-from stretto.strategies.fan_out import FanOut
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.direct import Direct, direct_spec, rest_of
 from stretto.strategies.form import Form, PointText, form_of
 from stretto.strategies.harm.phrases import Phrases
 from stretto.strategies.harm.titles import Titles
@@ -30,6 +29,7 @@ from stretto.strategies.limits import tell_limits
 from stretto.strategies.one_point import OnePoint, nothing_new
 from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
 from stretto.strategies.rival import Rival, is_worth_it
+from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton_calls import OUTLINES, SkeletonCalls
 from stretto.strategies.skeleton_offer import offer_skeleton
 from stretto.strategies.skeleton_warnings import tell_dropped, tell_missing, was_cut_short
@@ -47,7 +47,7 @@ class Skeleton:
         """Offer an outline where its points would stand on their own."""
         return offer_skeleton(case)
 
-    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Write the outline, start points as they become known, merge them in order."""
         await _Skeleton(request, route, runner).run()
 
@@ -55,7 +55,7 @@ class Skeleton:
 class _Skeleton:
     """One run: the request, and what is known of its outline so far."""
 
-    def __init__(self, request: Request, route: Route, runner: FanOut) -> None:
+    def __init__(self, request: Request, route: Route, runner: Runner) -> None:
         self.request = request
         self.route = route
         self.runner = runner
@@ -73,14 +73,14 @@ class _Skeleton:
         self.parser = OutlineParser(self.most, question=request.question)
         template = runner.template(OUTLINES[self.calls.careful])
         self.titles = Titles(request.question, Phrases(template.wordings, whole=2), strict=self.small)
-        self.outline: Running
+        self.outline: RunningBranch
         self.rival: Rival | None = None
         self.points: list[Point] = []
         self.numbers: dict[int, int] = {}  # of points in the outline: those in the answer, without what is left out
         self.shown: list[Point] = []
         self.left_out = 0
         self.placed = False  # a point has its place in the answer
-        self.written: dict[int, Running] = {}
+        self.written: dict[int, RunningBranch] = {}
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
@@ -93,14 +93,14 @@ class _Skeleton:
         if doubt or (len(self.points) < FEWEST_POINTS and not (self.written and ran_out)):
             if doubt:  # an outline of less than two points may follow from the question
                 self._note(held=False)
-            await self._go_on_straight(outline, doubt)
+            await self._go_on_directly(outline, doubt)
             return
         if not self.small:
             self._win("the outline was there first")
         tell_dropped(self.titles, self.runner)
         await self._write(outline)
 
-    async def _read(self, outline: Running) -> None:
+    async def _read(self, outline: RunningBranch) -> None:
         """Read the outline to its end, or as far as it is of use."""
         while (piece := await outline.read()) and not self._lost():
             await self._know(self.parser.feed(piece))
@@ -120,13 +120,13 @@ class _Skeleton:
         if not self._lost() and not self._doubt():
             await self._know(self._last_points(outline))
 
-    async def _write(self, outline: Running) -> None:
+    async def _write(self, outline: RunningBranch) -> None:
         """Write the points that are not being written yet, and show all of them."""
         if self.small and not await self._expand_small():
             lost = self._lost()
             if not lost:
                 self._note(held=False)
-            await self._go_on_straight(outline, LOST if lost else "its points say the same, or could not be written")
+            await self._go_on_directly(outline, LOST if lost else "its points say the same, or could not be written")
             return
         if self.waits and not self.small:
             for point in self.points:
@@ -167,7 +167,7 @@ class _Skeleton:
         if held or self.request.strategy == "auto":
             self.runner.note_skeleton(held=held)
 
-    def _last_points(self, outline: Running) -> list[Point]:
+    def _last_points(self, outline: RunningBranch) -> list[Point]:
         """The points that the end of the outline completes; without half a title, if it broke off or was cut."""
         if outline.exception is not None or was_cut_short(outline):
             self.parser.feed(CANCEL_LINE)
@@ -184,10 +184,10 @@ class _Skeleton:
             for running in (self.outline, *self.written.values()):
                 running.cancel(LOST)
 
-    def _win(self, cause: str) -> None:
+    def _win(self, reason: str) -> None:
         """Stop the straight answer."""
         if self.rival is not None:
-            self.rival.running.drop(cause)
+            self.rival.running.drop(reason)
 
     async def _know(self, points: Sequence[Point]) -> None:
         """Take new points: announce them, and start them unless they wait for the others."""
@@ -219,24 +219,24 @@ class _Skeleton:
         needs = tuple(self.numbers[index] for index in found.needs if index in self.numbers)
         return replace(found, index=number, needs=needs)
 
-    async def _go_on_straight(self, outline: Running, doubt: str = "") -> None:
+    async def _go_on_directly(self, outline: RunningBranch, doubt: str = "") -> None:
         """Answer directly after all: the request does not suit an outline."""
         if doubt:
-            cause = doubt
+            reason = doubt
             outline.cancel(doubt)
         elif outline.finish_reason in REFUSALS:
-            cause = "the model refused to write an outline"
+            reason = "the model refused to write an outline"
         elif outline.exception is not None:
-            cause = str(outline.exception).rstrip(".")
+            reason = str(outline.exception).rstrip(".")
         else:
-            cause = f"the outline had {'one point' if self.points else 'no points'}"
+            reason = f"the outline had {'one point' if self.points else 'no points'}"
         if self.placed and self.held is None:  # its second line had begun: the reader has the beginning of a list
-            self.runner.warn(f"Continued straight on instead of by points: {cause}.")
+            self.runner.warn(f"Continued straight on instead of by points: {reason}.")
             await self._go_on_from(self.points[0])
             return
         for running in self.written.values():
             running.drop("its outline had no other point")
-        self.runner.warn(f"Answered straight on instead of by points: {cause}.")
+        self.runner.warn(f"Answered straight on instead of by points: {reason}.")
         if self.rival is None or self.rival.failed:
             if self.rival is not None:
                 self.rival.running.drop("the answer is written anew")
@@ -249,14 +249,14 @@ class _Skeleton:
 
     async def _go_on_from(self, point: Point) -> None:
         """Write the rest of an answer of which the reader has this one point."""
-        first, spec = self.written[point.index], straight_spec(self.request, self.runner)
+        first, spec = self.written[point.index], direct_spec(self.request, self.runner)
 
-        def rest(received: str = "") -> Prompt:
+        def rest(received: str = "") -> ModelRequest:
             opening = f"{self.parser.opening}\n\n" if self.parser.opening else ""
             before = f"{opening}{self.form.label(point, heads=True)}{first.text}"
             return rest_of(self.request, self.runner, f"{before}\n{received}" if received else before)
 
-        running = self.runner.start(replace(spec, prompt=rest, another_way=rest, after=(first,), alone=False))
+        running = self.runner.start(replace(spec, prompt=rest, fallback_prompt=rest, after=(first,), standalone=False))
         self.runner.merge.add_branch(running, lead=lambda: "\n")
         await self.runner.merge.finish()
 
@@ -313,7 +313,7 @@ class _Skeleton:
             return True
         return False
 
-    def _start(self, point: Point) -> Running:
+    def _start(self, point: Point) -> RunningBranch:
         parents = [self.written[index] for index in point.needs if index in self.written]
         count = len(self.points) if self.waits else self.wanted
         return self.runner.start(self.calls.point(point, self.points, count, parents))

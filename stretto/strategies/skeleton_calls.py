@@ -6,17 +6,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.prompts import SMALL
 from stretto.request import Request
 from stretto.router.parse import Parse
-from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.direct import asked, shared_by_all
-from stretto.strategies.fan_out import FanOut
 from stretto.strategies.form import EXPECTED_POINTS, TOKENS_PER_WORD, Form, words_for
 from stretto.strategies.harm.watch import Watch
 from stretto.strategies.limits import share_of
 from stretto.strategies.outline import CANCEL_LINE, Point
+from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton_offer import SMALL_POINT
 
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
@@ -34,7 +34,7 @@ class SkeletonCalls:
         careful: every point is to know the whole outline.
     """
 
-    def __init__(self, request: Request, runner: FanOut, parse: Parse, form: Form) -> None:
+    def __init__(self, request: Request, runner: Runner, parse: Parse, form: Form) -> None:
         self._request, self._runner, self._parse, self._form = request, runner, parse, form
         self.small = runner.capabilities.prompt_family == SMALL
         self.careful = request.preference == "careful" and not self.small
@@ -52,7 +52,7 @@ class SkeletonCalls:
         changed = {"max_tokens": most + self._thinking, "stop": (), **drawn}
         options = self._request.options.model_copy(update=changed)
 
-        def another_way(received: str) -> Prompt:
+        def fallback_prompt(received: str) -> ModelRequest:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
                 return prompt
             return self._asked("continue_outline", received=lines, number=number)
@@ -62,12 +62,14 @@ class SkeletonCalls:
             kind="outline",
             prompt=lambda: prompt,
             options=options,
-            another_way=another_way,
-            joint=CANCEL_LINE,
-            accepts_refusal=True,
+            fallback_prompt=fallback_prompt,
+            restart_marker=CANCEL_LINE,
+            allow_refusal=True,
         )
 
-    def point(self, point: Point, known: Sequence[Point], count: int | None, parents: Sequence[Running]) -> BranchSpec:
+    def point(
+        self, point: Point, known: Sequence[Point], count: int | None, parents: Sequence[RunningBranch]
+    ) -> BranchSpec:
         """The branch that writes a point.
 
         Args:
@@ -79,10 +81,10 @@ class SkeletonCalls:
         known = tuple(known)
         words = words_for(self._request, self._parse, count, point.words)
 
-        def prompt() -> Prompt:
+        def prompt() -> ModelRequest:
             return self._point_prompt(point, known, words, parents)
 
-        def another_way(received: str) -> Prompt:
+        def fallback_prompt(received: str) -> ModelRequest:
             if received.strip():
                 return self._asked("continue_point", title=point.full_title, received=received)
             return self._asked("point_alone", title=point.full_title, words=str(words))
@@ -102,15 +104,17 @@ class SkeletonCalls:
             id=f"point-{point.index}",
             kind="point",
             title=point.full_title,
-            called=f"Point {point.index}, {point.title!r},",
+            label=f"Point {point.index}, {point.title!r},",
             prompt=prompt,
             options=self._request.options.model_copy(update={"max_tokens": room, "stop": (), "seed": seed}),
             after=parents,
-            another_way=another_way,
+            fallback_prompt=fallback_prompt,
             watch=watch,
         )
 
-    def _point_prompt(self, point: Point, known: Sequence[Point], words: int, parents: Sequence[Running]) -> Prompt:
+    def _point_prompt(
+        self, point: Point, known: Sequence[Point], words: int, parents: Sequence[RunningBranch]
+    ) -> ModelRequest:
         others = [other.full_title for other in known if other.index != point.index]
         built_on = "\n\n".join(f"{parent.spec.title}:\n{parent.text}" for parent in parents if parent.text)
         return self._asked(
@@ -124,7 +128,7 @@ class SkeletonCalls:
             form=self._form.instruction,
         )
 
-    def _asked(self, template: str, **values: str) -> Prompt:
+    def _asked(self, template: str, **values: str) -> ModelRequest:
         """A prompt that outline and points share up to its end: conversation, documents, question."""
         messages = asked(self._request, self._runner, template, **values)
-        return Prompt(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
+        return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))

@@ -30,21 +30,21 @@ def offer_skeleton(case: Case) -> Offer:
     suits = sure >= needed and not case.judgement.unsure
     doubted = case.judgement.shape == "points" and not suits
     doubt = (
-        f"an outline first would probably not serve ({sure:.0%} sure, {needed:.0%} needed{case.reason})"
+        f"an outline first would probably not serve ({sure:.0%} sure, {needed:.0%} needed{case.shape_evidence})"
         if doubted
         else ""
     )
     stands = "Outline first, then its points in parallel: they stand on their own"
     return Offer(
         confidence=sure,
-        cause=f"{stands} ({sure:.0%} sure{case.reason}).{case.gain(forecast)}" if suits else "",
+        reason=f"{stands} ({sure:.0%} sure{case.shape_evidence}).{case.gain(forecast)}" if suits else "",
         forecast=forecast,
-        suits=suits,
+        eligible=suits,
         priority=PRIORITY,
-        although="points in parallel would serve",
+        when_blocked="points in parallel would serve",
         needs=("outline", "point"),
         obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse) or _seen_against(case)),
-        doubt=doubt,
+        why_not=doubt,
     )
 
 
@@ -73,8 +73,8 @@ def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, most: int |
     written = answer * LENGTH if most is None else min(answer * LENGTH, most * POINTS)
     point = written / POINTS * SLOWEST_PART
     point = point if most is None else min(point, most)
-    waves = math.ceil(POINTS / speed.slots)
-    point_s = seconds(speed, point, calls=min(POINTS, speed.slots))
+    waves = math.ceil(POINTS / speed.concurrent_calls)
+    point_s = seconds(speed, point, calls=min(POINTS, speed.concurrent_calls))
     total_s = seconds(speed, OUTLINE_TOKENS / speed.alone) + waves * point_s
     total_s += (POINTS + 1) * prompt_tokens / speed.read_per_s
     read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stretto.strategies.branch import Running
-from stretto.strategies.fan_out import FanOut
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.harm.titles import Titles
+from stretto.strategies.runner import Runner
 
 
-def tell_dropped(titles: Titles, runner: FanOut) -> None:
+def tell_dropped(titles: Titles, runner: Runner) -> None:
     """Warn of titles that were left out."""
     if wrong := titles.wrong:
         count = "One title" if len(wrong) == 1 else f"{len(wrong)} titles"
@@ -17,7 +17,7 @@ def tell_dropped(titles: Titles, runner: FanOut) -> None:
 
 
 def tell_missing(
-    outline: Running, runner: FanOut, *, count: int, wanted: int | None, owes: bool, ended_here: bool
+    outline: RunningBranch, runner: Runner, *, count: int, wanted: int | None, owes: bool, ended_here: bool
 ) -> bool:
     """Warn of points that are missing: the outline broke off, was cut, or has fewer than were asked for.
 
@@ -47,6 +47,6 @@ def tell_missing(
     return False
 
 
-def was_cut_short(outline: Running) -> bool:
+def was_cut_short(outline: RunningBranch) -> bool:
     """Whether a limit ended it."""
     return outline.finish_reason in ("length", "budget")

@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from stretto.testing.server import Rule, ScriptedServer
+from stretto.testing.server import ReplyRule, ScriptedServer
 
 
 def main() -> None:
@@ -29,10 +29,10 @@ def main() -> None:
         "--exact", action="store_true", help="tokens on time to 0.1 ms instead of 1 ms; at most 1,000 connections"
     )
     options = parser.parse_args()
-    replies: str | list[Rule] = options.reply
+    replies: str | list[ReplyRule] = options.reply
     if options.replies:
         rules = json.loads(options.replies.read_text(encoding="utf-8"))
-        replies = [Rule(rule["pattern"], rule["reply"]) for rule in rules]
+        replies = [ReplyRule(rule["pattern"], rule["reply"]) for rule in rules]
     server = ScriptedServer(
         replies,
         time_to_first_token_s=options.time_to_first_token,

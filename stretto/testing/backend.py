@@ -12,10 +12,10 @@ from typing import Literal
 import anyio
 
 from stretto.answer import Usage
-from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.request import GenerationOptions
-from stretto.tool_calls import ToolCall, ToolCallDelta
+from stretto.tool_calls import ToolCall, ToolCallFragment
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Reply:
         return self.chunks if self.chunks is not None else re.findall(r"\s*\S+\s*?(?=\s|$)|\s+$", self.text)
 
 
-Replying = Callable[[Prompt], "str | Reply"]
+Replying = Callable[[ModelRequest], "str | Reply"]
 Answering = str | Reply | Replying | Sequence["str | Reply | Replying"]
 
 
@@ -59,7 +59,7 @@ Answering = str | Reply | Replying | Sequence["str | Reply | Replying"]
 class ScriptedBackend:
     r"""Answers each prompt by the first rule whose pattern is found in the prompt's text.
 
-    ``script`` maps regular expressions to what to answer: a string, a `Reply`, a function from `Prompt` to one of
+    ``script`` maps regular expressions to what to answer: a string, a `Reply`, a function from `ModelRequest` to one of
     these, or a list, one for each further call (the last one stays); or it is such a function itself. The
     text searched is that of all messages, joined by newlines.
 
@@ -78,14 +78,14 @@ class ScriptedBackend:
     script: Mapping[str, Answering] | Replying
     name: str = "scripted:model"
     capabilities: Capabilities = field(default_factory=Capabilities)
-    calls: list[tuple[Prompt, GenerationOptions]] = field(default_factory=list)
+    calls: list[tuple[ModelRequest, GenerationOptions]] = field(default_factory=list)
     running: int = 0
     most_running: int = 0
     closed: bool = False
     _used: dict[str, int] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk]]:
         """One scripted generation."""
         self.calls.append((prompt, options))
         self.running += 1
@@ -96,7 +96,7 @@ class ScriptedBackend:
         finally:
             self.running -= 1
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Four characters are one token here."""
         return _tokens(message.content for message in prompt.messages)
 
@@ -104,7 +104,7 @@ class ScriptedBackend:
         """Remember that it was closed."""
         self.closed = True
 
-    async def _chunks(self, prompt: Prompt, options: GenerationOptions, reply: Reply) -> AsyncGenerator[Chunk]:
+    async def _chunks(self, prompt: ModelRequest, options: GenerationOptions, reply: Reply) -> AsyncGenerator[Chunk]:
         if reply.hold is not None:
             await reply.hold.wait()
         await anyio.sleep(reply.delay_s)
@@ -126,13 +126,13 @@ class ScriptedBackend:
             yield Chunk(usage=spent)
             raise reply.fault
         for place, call in enumerate(reply.tool_calls):
-            yield Chunk(tool_calls=(ToolCallDelta(place, call.id, call.name, call.arguments, call.type),))
+            yield Chunk(tool_calls=(ToolCallFragment(place, call.id, call.name, call.arguments, call.type),))
             reason = "tool_calls" if reason == "stop" else reason
         thought = reply.reasoning_tokens
         total = Usage(completion_tokens=_tokens(written) + thought, reasoning_tokens=thought)
         yield Chunk(usage=spent + total, finish_reason=reason)
 
-    def _reply(self, prompt: Prompt) -> Reply:
+    def _reply(self, prompt: ModelRequest) -> Reply:
         if callable(self.script):
             return _as_reply(self.script, prompt)
         text = "\n".join(message.content for message in prompt.messages)
@@ -148,7 +148,7 @@ class ScriptedBackend:
         )
 
 
-def _as_reply(answering: str | Reply | Replying, prompt: Prompt) -> Reply:
+def _as_reply(answering: str | Reply | Replying, prompt: ModelRequest) -> Reply:
     said = answering(prompt) if callable(answering) else answering
     return said if isinstance(said, Reply) else Reply(said)
 

@@ -1,4 +1,4 @@
-"""Tests a backend against the contract of `stretto.Backend`, and says which rules it breaks."""
+"""Tests a backend against the contract of `stretto.extending.Backend`, and says which rules it breaks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from stretto.answer import Usage
-from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.resilience.breaker import Breaker
 from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.pace import Pace
@@ -48,7 +48,7 @@ class BrokenContractError(AssertionError):
     def __init__(self, name: str, failures: tuple[str, ...]) -> None:
         rules = "a rule" if len(failures) == 1 else f"{len(failures)} rules"
         listed = "".join(f"\n- {failure}" for failure in failures)
-        super().__init__(f"{name} breaks {rules} of the contract of stretto.Backend:{listed}")
+        super().__init__(f"{name} breaks {rules} of the contract of stretto.extending.Backend:{listed}")
         self.failures = failures
 
 
@@ -60,7 +60,7 @@ async def check_backend(
     options: GenerationOptions | None = None,
     limit_s: float = 60.0,
 ) -> None:
-    """Test a backend against the contract of `stretto.Backend`; for a test of yours. Closes it at the end.
+    """Test a backend against the contract of `stretto.extending.Backend`; for a test of yours. Closes it at the end.
 
     Makes some twenty short calls: whole ones, ones that are left early or cancelled, several at once, and calls under
     each of the library's wrappers.
@@ -147,7 +147,7 @@ class _Check:
 
     def __init__(self, backend: Backend, prompt: str, options: GenerationOptions, tasks: Tasks) -> None:
         self._backend = backend
-        self._prompt = Prompt((Message(role="user", content=prompt),))
+        self._prompt = ModelRequest((Message(role="user", content=prompt),))
         self._options = options
         self._tasks = tasks
 
@@ -159,15 +159,17 @@ class _Check:
         if not isinstance(name, str) or not all(name.partition(":")):
             raise _Broken(f"its name is {name!r}, and must be of the form 'provider:model'.")
         if not isinstance(capabilities, Capabilities):
-            raise _Broken(f"its capabilities are a {type(capabilities).__name__}, and must be stretto.Capabilities.")
-        if capabilities.parallel_slots < 1:
-            raise _Broken(f"parallel_slots={capabilities.parallel_slots}, and it must run at least one call.")
+            raise _Broken(
+                f"its capabilities are a {type(capabilities).__name__}, and must be stretto.extending.Capabilities."
+            )
+        if capabilities.concurrent_calls < 1:
+            raise _Broken(f"concurrent_calls={capabilities.concurrent_calls}, and it must run at least one call.")
 
     async def streams(self) -> None:
         _check_stream([chunk async for chunk in self._chunks(self._backend)])
 
     async def counts_tokens(self) -> None:
-        long = Prompt((Message(role="user", content="a longer question " * 100),))
+        long = ModelRequest((Message(role="user", content="a longer question " * 100),))
         few, many = await self._backend.count_tokens(self._prompt), await self._backend.count_tokens(long)
         if not isinstance(few, int) or not isinstance(many, int) or few < 1:
             raise _Broken(f"it returned {few!r}, and must return a whole number from 1 on.")
@@ -210,7 +212,7 @@ class _Check:
             raise _Broken("it swallowed a cancellation and ended its stream instead: let it pass.")
 
     async def runs_several(self) -> None:
-        together = min(MOST_AT_ONCE, self._backend.capabilities.parallel_slots)
+        together = min(MOST_AT_ONCE, self._backend.capabilities.concurrent_calls)
         errors: list[Exception] = []
 
         async def one() -> None:
@@ -284,7 +286,9 @@ class _Check:
         async with self._open(backend) as stream:
             async for chunk in stream:
                 if not isinstance(chunk, Chunk):
-                    raise _Broken(f"its stream yielded a {type(chunk).__name__}, and must yield stretto.Chunk.")
+                    raise _Broken(
+                        f"its stream yielded a {type(chunk).__name__}, and must yield stretto.extending.Chunk."
+                    )
                 chunks.append(chunk)
         for chunk in chunks:
             yield chunk

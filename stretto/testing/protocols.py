@@ -72,7 +72,7 @@ class HttpReply:
 
 
 @dataclass(frozen=True, slots=True)
-class RawReply:
+class RawResponse:
     """Bytes as they are, for what no well-behaved server sends.
 
     Attributes:

@@ -23,20 +23,20 @@ from stretto.testing.protocols import (
     Dialect,
     Fault,
     HttpReply,
-    RawReply,
+    RawResponse,
     Turn,
     turn_of,
 )
 from stretto.testing.wire import ClientLeft, Connection, ReceivedRequest
 
-__all__ = ["Fault", "HttpReply", "RawReply", "ReceivedRequest", "Rule", "ScriptedServer", "Told"]
+__all__ = ["Fault", "HttpReply", "Page", "RawResponse", "ReceivedRequest", "ReplyRule", "ScriptedServer"]
 
 _LAST_WAIT_S = 0.005
 _DIALECTS: Mapping[str, Dialect] = {"/v1/chat/completions": OpenAIDialect(), "/v1/messages": AnthropicDialect()}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ReplyRule:
     """A reply for some prompts.
 
     Attributes:
@@ -45,15 +45,17 @@ class Rule:
     """
 
     pattern: str
-    reply: HttpReply | RawReply | str
+    reply: HttpReply | RawResponse | str
 
 
 Refusing = Callable[[ReceivedRequest], tuple[int, dict[str, Any]] | None]
-Answering = str | HttpReply | RawReply | Sequence[Rule] | Callable[[ReceivedRequest], "HttpReply | RawReply | str"]
+Answering = (
+    str | HttpReply | RawResponse | Sequence[ReplyRule] | Callable[[ReceivedRequest], "HttpReply | RawResponse | str"]
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Page:
     """What a path answers that is not one for generations.
 
     Attributes:
@@ -69,7 +71,7 @@ class ScriptedServer:
     """Answers ``/v1/chat/completions``, ``/v1/messages``, ``/v1/models`` and ``/health`` as scripted.
 
     Args:
-        replies: one text, an `HttpReply`, a `RawReply`, rules tried in order (the last resort is ``OK.``), or a
+        replies: one text, an `HttpReply`, a `RawResponse`, rules tried in order (the last resort is ``OK.``), or a
             callable that is given the `ReceivedRequest`.
         time_to_first_token_s: seconds between a request and its first token.
         tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
@@ -78,7 +80,7 @@ class ScriptedServer:
             `ReceivedRequest`, and says with which status and body it is refused, if it is.
         headers: added to every answer, for instance rate limits; may be a callable.
         models: names listed by ``/v1/models``.
-        pages: what other paths answer, these two among them: JSON, a text, or `Told` for another status.
+        pages: what other paths answer, these two among them: JSON, a text, or `Page` for another status.
         port: 0 for a free one.
 
     Attributes:
@@ -205,7 +207,7 @@ class ScriptedServer:
     async def _inform(self, connection: Connection, received: ReceivedRequest) -> None:
         if received.path in self._pages:
             page = self._pages[received.path]
-            told = page if isinstance(page, Told) else Told(page)
+            told = page if isinstance(page, Page) else Page(page)
             await connection.send_page(told.status, told.body)
         elif received.path == "/health":
             await connection.send_json(200, {"status": "ok"})
@@ -229,7 +231,7 @@ class ScriptedServer:
 
     async def _generate(self, connection: Connection, received: ReceivedRequest, dialect: Dialect) -> None:
         reply = self._reply(received)
-        if isinstance(reply, RawReply):
+        if isinstance(reply, RawResponse):
             await self._send_raw(connection, received, reply)
             return
         fault = (self._faults.popleft() if self._faults else None) or reply.fault
@@ -264,7 +266,7 @@ class ScriptedServer:
             await connection.send_events(calls + dialect.closing(turn))
         await connection.end_events()
 
-    async def _send_raw(self, connection: Connection, received: ReceivedRequest, reply: RawReply) -> None:
+    async def _send_raw(self, connection: Connection, received: ReceivedRequest, reply: RawResponse) -> None:
         self.active_streams += 1
         try:
             await connection.start(reply.status, reply.headers)
@@ -315,14 +317,14 @@ class ScriptedServer:
         if received.first_token_s is None:
             received.first_token_s = received.tokens_s[0]
 
-    def _reply(self, received: ReceivedRequest) -> HttpReply | RawReply:
+    def _reply(self, received: ReceivedRequest) -> HttpReply | RawResponse:
         if callable(self._replies):
             try:
                 found = self._replies(received)
             except Exception as error:  # noqa: BLE001 - the mistake is in the script: the client shall read it
                 fault = Fault("status", message=f"The script failed: {error!r}")
                 return HttpReply("", fault=fault)
-        elif isinstance(self._replies, (str, HttpReply, RawReply)):
+        elif isinstance(self._replies, (str, HttpReply, RawResponse)):
             found = self._replies
         else:
             prompt = received.prompt

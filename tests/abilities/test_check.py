@@ -66,7 +66,7 @@ def echoing(prompt):
 
 def scripted(said, **able):
     backend = ScriptedBackend({"": said})
-    backend.capabilities = Capabilities(context_window=8000, **({"parallel_slots": 8} | able))
+    backend.capabilities = Capabilities(context_window=8000, **({"concurrent_calls": 8} | able))
     return backend
 
 
@@ -116,7 +116,7 @@ async def test_a_weak_model_is_asked_for_points_in_the_languages_of_its_prompts(
     async with AsyncStretto(backend) as stretto:
         german, french = [await stretto.route(asked) for asked in ("Wie pflege ich ein Fahrrad?", FRENCH)]
     assert german.strategy == "skeleton"
-    assert "the model does not hold points in French (" in french.cause
+    assert "the model does not hold points in French (" in french.reason
 
 
 async def test_a_weak_model_that_was_not_checked_answers_straight_in_other_languages_than_english():
@@ -125,7 +125,7 @@ async def test_a_weak_model_that_was_not_checked_answers_straight_in_other_langu
         english, french = [await stretto.route(asked) for asked in (BICYCLE, FRENCH)]
     assert english.strategy == "skeleton"
     assert french.strategy == "direct"
-    assert "has to show in `stretto check` that it holds points in this language" in french.cause
+    assert "has to show in `stretto check` that it holds points in this language" in french.reason
 
 
 async def test_a_model_that_does_not_quote_reads_a_document_that_fits_without_citing_it():
@@ -137,7 +137,7 @@ async def test_a_model_that_does_not_quote_reads_a_document_that_fits_without_ci
         keep(found_of(backend, held=record))
         after = await stretto.route("Who signed?", documents=[document])
     assert (before.strategy, after.strategy) == ("document", "direct")
-    assert "the model does not hold quotations letter by letter (0 of 3" in after.cause
+    assert "the model does not hold quotations letter by letter (0 of 3" in after.reason
 
 
 async def test_a_check_makes_sixty_calls_at_most_and_tells_its_progress():
@@ -249,11 +249,11 @@ async def test_labels_that_are_not_held_are_not_classified_in_parts_and_the_caus
         keep(found_of(backend))
         route = await stretto.route(REVIEWS)
         assert route.strategy == "direct"
-        assert "does not hold labels out of a list (5 of 10 in the check of 2026-11-24" in route.cause
-        assert "`stretto check`" in route.cause
+        assert "does not hold labels out of a list (5 of 10 in the check of 2026-11-24" in route.reason
+        assert "`stretto check`" in route.reason
         demanded = await stretto.route(REVIEWS, strategy="items")
         assert demanded.strategy == "items"
-        assert demanded.cause.startswith("Asked for by the caller, although the model does not hold labels")
+        assert demanded.reason.startswith("Asked for by the caller, although the model does not hold labels")
         translated = await stretto.route("Translate into French:\n- dog\n- cat\n- hen\n- ant")
         assert translated.strategy == "items"  # which needs no labels
 
@@ -266,7 +266,7 @@ async def test_points_need_outlines_and_points(name):
         keep(found_of(backend, held={name: Ability(right=0, of=3, needed=2)}))
         route = await stretto.route(BICYCLE)
     assert route.strategy == "direct"
-    assert "0 of 3" in route.cause
+    assert "0 of 3" in route.reason
 
 
 async def test_streams_that_slow_each_other_make_points_too_slow():
@@ -277,7 +277,7 @@ async def test_streams_that_slow_each_other_make_points_too_slow():
         keep(found_of(backend, held={}, tokens_per_s={1: 40.0, 8: 5.0}))
         route = await stretto.route(BICYCLE)
     assert route.strategy == "direct"
-    assert "too little gained" in route.cause
+    assert "too little gained" in route.reason
 
 
 def test_questions_can_be_asked_in_every_family_of_prompts():

@@ -4,7 +4,7 @@ Their own paths, the fields of their answers and the words of their refusals are
 Studio of its documentation. The programs themselves need weights and mostly a GPU, so they do not run in tests.
 """
 
-from stretto.testing.server import ScriptedServer, Told
+from stretto.testing.server import Page, ScriptedServer
 
 MODEL = "Qwen/Qwen3-8B"
 SEEN = "# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig\n# TYPE vllm:cache_config_info gauge\n"
@@ -26,7 +26,7 @@ def vllm(replies="OK.", *, slots=None, speculation=False, caching=True, old=Fals
         "/v1/models": {"object": "list", "data": [base, adapter]},
         "/version": {"version": "0.14.0"},
         "/metrics": f"{SEEN}vllm:cache_config_info{{{labels}}} 1.0\n{DRAFTS if speculation else ''}",
-        "/server_info": info if slots else Told({"detail": "Not Found"}, 404),
+        "/server_info": info if slots else Page({"detail": "Not Found"}, 404),
     }
     return ScriptedServer(replies, pages=pages, rejects=_no_schema_yet if old else (), **how)
 
@@ -64,7 +64,7 @@ def sglang(replies="OK.", *, speculation=None, caching=True, newer=False, **how)
         ],
         "version": "0.5.6",
     }
-    missing = Told({"detail": "Not Found"}, 404)
+    missing = Page({"detail": "Not Found"}, 404)
     pages = {
         "/v1/models": {"object": "list", "data": [card]},
         "/get_server_info": missing if newer else info,
@@ -87,7 +87,7 @@ def llamacpp(replies="OK.", *, slots=4, window=8_192, speculation=False, listed=
         "chat_template": "{{ messages }}",
         "build_info": "b7000-abcdef0",
     }
-    loading = Told({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503)
+    loading = Page({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503)
     pages = {"/v1/models": {"object": "list", "data": [card]} if listed else loading, "/props": props}
 
     def refuse(received):

@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.request import GenerationOptions, Message
 
@@ -43,7 +43,7 @@ async def opened(folder, **options):
 
 
 def prompt(*contents, role="user"):
-    return Prompt(tuple(Message(role=role, content=content) for content in contents))
+    return ModelRequest(tuple(Message(role=role, content=content) for content in contents))
 
 
 async def collect(backend, question="How do I oil a chain?", **options):

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio.lowlevel
 
 from stretto.answer import Usage
-from stretto.backends.base import Backend, Prompt
+from stretto.backends.base import Backend, ModelRequest
 from stretto.request import GenerationOptions, Message
 from stretto.testing.server import HttpReply, ScriptedServer
 
@@ -64,7 +64,7 @@ async def served(connect, replies, **settings):
 
 
 def asking(text="Say hello.", **changes):
-    return Prompt(messages=(Message(role="user", content=text),), **changes)
+    return ModelRequest(messages=(Message(role="user", content=text),), **changes)
 
 
 @dataclass

@@ -4,7 +4,7 @@ import pytest
 from talking import ACCOUNTED, KEY, asking, check_account, hear, served
 
 from stretto import AsyncStretto
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.providers.anthropic import AnthropicBackend
 from stretto.request import GenerationOptions, Message
 from stretto.testing.server import HttpReply, ScriptedServer
@@ -30,7 +30,7 @@ async def test_system_is_apart_and_turns_of_one_role_are_merged():
     said = [("system", "Be brief."), ("system", "Be kind."), ("user", "a"), ("user", "b"), ("assistant", "c")]
     messages = tuple(Message(role=role, content=content) for role, content in [*said, ("user", "d")])
     async with talk() as (backend, server):
-        await hear(backend, Prompt(messages=messages))
+        await hear(backend, ModelRequest(messages=messages))
     body = server.requests[0].body
     assert body["system"] == "Be brief.\n\nBe kind."
     assert body["messages"] == [

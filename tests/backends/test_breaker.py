@@ -222,7 +222,7 @@ async def test_two_models_of_one_client_on_one_server_share_its_breaker_and_each
             "openai:large",
             base_url=server.openai_url,
             api_key=KEY,
-            settings=Settings(retries=0),
+            settings=Settings(attempts=1),
             small="openai:small",
             roles={"claude": "anthropic:claude-haiku-4-5"},
         ) as stretto,

@@ -8,9 +8,10 @@ import anyio
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from patience import patience
+from stretto.extending import Capabilities, Chunk
 from talking import KEY, asking
 
-from stretto import AsyncStretto, BackendError, Capabilities, Chunk, StreamBrokenError, Usage
+from stretto import AsyncStretto, BackendError, StreamBrokenError, Usage
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.providers.anthropic import AnthropicBackend
 from stretto.backends.providers.langchain import LangChainBackend

@@ -95,7 +95,7 @@ async def test_under_many_faults_every_answer_is_whole_or_an_error_and_nothing_i
         first_wait_s=0.001,
         first_text_s=patience(1),
         stall_s=patience(1),
-        max_in_flight=8,
+        concurrent_calls=8,
         breaker_faults=1000,
         hedge=True,
     )

@@ -435,7 +435,7 @@ async def test_an_event_loop_that_was_held_up_is_no_silence_of_the_server():
         await begun.wait()
         time.sleep(0.5)  # noqa: ASYNC251 - longer than the limit, in the event loop itself
 
-    guard = StallGuard(HoldingUp({"": Reply(chunks=["one ", "two"])}), first_text_s=0.2, gap_s=0.2)
+    guard = StallGuard(HoldingUp({"": Reply(chunks=["one ", "two"])}), first_text_s=0.2, stall_s=0.2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(hold_up)
         async with guard.stream(asking(), GenerationOptions()) as chunks:

@@ -12,7 +12,7 @@ from stretto.backends.providers.failures import translate
 from stretto.backends.providers.http_bounds import MOST_OF_AN_ERROR
 from stretto.backends.providers.http_clients import async_client, http_library
 from stretto.errors import ConnectionFailedError
-from stretto.testing.server import RawReply, ScriptedServer
+from stretto.testing.server import RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def test_an_sdk_gets_a_client_of_the_library_it_runs_on(sdk):
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__)
 async def test_the_body_of_an_error_is_bounded_in_both_libraries(library):
-    body = RawReply([b"x" * 2 * MOST_OF_AN_ERROR], status=500)
+    body = RawResponse([b"x" * 2 * MOST_OF_AN_ERROR], status=500)
     async with ScriptedServer(body) as server, async_client(an_sdk_on(library)) as client:
         assert isinstance(client, library.AsyncClient)
         answer = await client.post(f"{server.openai_url}/chat/completions", json={"messages": [], "model": "m"})

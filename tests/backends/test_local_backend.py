@@ -15,7 +15,7 @@ from patience import patience
 from small_models import collect, opened, prompt, save, text_of
 
 from stretto.answer import Usage
-from stretto.backends.base import Backend, Prompt
+from stretto.backends.base import Backend, ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError
 from stretto.local_engine.choosing.constraint import Grammars
@@ -75,7 +75,7 @@ async def test_the_next_turn_of_a_chat_starts_from_the_turn_before_and_says_the_
         first = await collect(backend, "How do I oil a chain?", max_tokens=20)
         turns = (("user", "How do I oil a chain?"), ("assistant", text_of(first)), ("user", "And then?"))
         messages = tuple(Message(role=role, content=content) for role, content in turns)
-        async with backend.stream(Prompt(messages=messages), GenerationOptions(max_tokens=20)) as chunks:
+        async with backend.stream(ModelRequest(messages=messages), GenerationOptions(max_tokens=20)) as chunks:
             second = [chunk async for chunk in chunks]
         return text_of(first), text_of(second), second[-1].usage.cached_tokens
 
@@ -176,7 +176,8 @@ async def test_control_tokens_in_a_message_are_text_unless_the_caller_says_other
 
 def test_a_prompt_over_the_window_is_said_once():
     code = """
-from stretto import LocalBackend, Stretto
+from stretto import Stretto
+from stretto.local import LocalBackend
 with Stretto(LocalBackend("local:pocket", long_context=None)) as stretto:
     try:
         stretto.ask("How do I look after a bicycle? " * 500, strategy="direct")
@@ -198,7 +199,7 @@ async def test_without_a_limit_an_answer_stays_inside_the_window(folder):
 
 async def test_the_chat_template_is_used_and_a_refused_system_message_stands_before_the_question(tmp_path):
     folder = save(tmp_path, template=TEMPLATE)
-    both = Prompt((Message(role="system", content="Be brief."), Message(role="user", content="Why?")))
+    both = ModelRequest((Message(role="system", content="Be brief."), Message(role="user", content="Why?")))
     async with opened(folder) as backend:
         assert await backend.count_tokens(prompt("Why?")) == len("<user>Why?\n<assistant>")
         assert await backend.count_tokens(both) == len("<user>Be brief.\n\nWhy?\n<assistant>")
@@ -296,13 +297,13 @@ async def test_an_answer_is_held_to_a_schema_or_an_expression(folder):
         assert backend.capabilities.json_schema
         assert backend.capabilities.regex
         for prompt, fits in (
-            (Prompt(ask, response_schema=schema), lambda text: json.loads(text)["stars"] in (1, 2)),
-            (Prompt(ask, response_regex="[ab]{3}!"), re.compile("[ab]{3}!").fullmatch),
+            (ModelRequest(ask, response_schema=schema), lambda text: json.loads(text)["stars"] in (1, 2)),
+            (ModelRequest(ask, response_regex="[ab]{3}!"), re.compile("[ab]{3}!").fullmatch),
         ):
             async with backend.stream(prompt, GenerationOptions(max_tokens=40)) as chunks:
                 assert fits(text_of([chunk async for chunk in chunks]))
         with pytest.raises(InvalidRequestError, match="unclosed group"):
-            async with backend.stream(Prompt(ask, response_regex="(a"), GenerationOptions()):
+            async with backend.stream(ModelRequest(ask, response_regex="(a"), GenerationOptions()):
                 pass
         assert text_of(await collect(backend, max_tokens=5))
 
@@ -346,14 +347,14 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
 
     async def held(backend):
         schema = {"type": "array", "items": {"enum": [f"value {number}" for number in range(3000)]}, "maxItems": 1}
-        ask = Prompt((Message(role="user", content="Choose."),), response_schema=schema)
+        ask = ModelRequest((Message(role="user", content="Choose."),), response_schema=schema)
         async with backend.stream(ask, GenerationOptions(max_tokens=20)) as chunks:
             answers["held"] = text_of([chunk async for chunk in chunks])
 
     async with opened(folder) as backend:
         await collect(backend, max_tokens=2)
         engine = backend._loader.engine
-        known = Prompt((Message(role="user", content="Yes or no?"),), response_regex="yes|no")
+        known = ModelRequest((Message(role="user", content="Yes or no?"),), response_regex="yes|no")
         async with backend.stream(known, GenerationOptions(max_tokens=8)) as chunks:
             assert text_of([chunk async for chunk in chunks]) in {"yes", "no"}
         compiled = in_threads(monkeypatch, Grammars, "_compile", before)

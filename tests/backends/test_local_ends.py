@@ -143,7 +143,7 @@ else:
     from stretto.backends.base import Prompt
     from stretto.request import Message
     client = LocalBackend(model)
-    asyncio.run(client.count_tokens(Prompt((Message(role="user", content="Why?"),))))
+    asyncio.run(client.count_tokens(ModelRequest((Message(role="user", content="Why?"),))))
 """
     done = run(code, folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -204,7 +204,7 @@ def slow(self):
     exits.wait(60)
     return load(self)
 LoadingOptions._load = slow
-prompt = Prompt((Message(role="user", content="Why?"),))
+prompt = ModelRequest((Message(role="user", content="Why?"),))
 backends = [LocalBackend("local:" + sys.argv[1]) for _ in range(3)]
 atexit.register(exits.set)
 
@@ -235,7 +235,7 @@ begun.wait(60)
 def test_whoever_interrupts_the_exit_ends_the_process_at_once(folder, raised, status, last):
     code = f"""
 import asyncio, signal, sys, threading
-from stretto import ending_thread
+from stretto.foundation import ending_thread
 from stretto.backends.base import Prompt
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions
@@ -251,7 +251,7 @@ def slow(self):
     threading.Event().wait()
 
 async def main():
-    prompt = Prompt((Message(role="user", content="Why?"),))
+    prompt = ModelRequest((Message(role="user", content="Why?"),))
     counting = asyncio.create_task(backend.count_tokens(prompt))
     await asyncio.sleep(0)
     counting.cancel()
@@ -294,7 +294,7 @@ from stretto.backends.base import Prompt
 from stretto.request import Message
 
 MODEL, KIND = "local:" + sys.argv[1], sys.argv[2]
-PROMPT = Prompt((Message(role="user", content="Why?"),))
+PROMPT = ModelRequest((Message(role="user", content="Why?"),))
 
 def said(use):
     try:

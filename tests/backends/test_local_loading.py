@@ -113,7 +113,7 @@ sys.modules["torch"] = None
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.base import Prompt
 try:
-    asyncio.run(LocalBackend(sys.argv[1]).count_tokens(Prompt(())))
+    asyncio.run(LocalBackend(sys.argv[1]).count_tokens(ModelRequest(())))
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -159,7 +159,7 @@ from stretto.backends.base import Prompt
 async def main():
     backend = LocalBackend("local:nobody/no-such-model")
     try:
-        await backend.count_tokens(Prompt(()))
+        await backend.count_tokens(ModelRequest(()))
     except Exception as error:
         print(type(error).__name__, error)
     await backend.aclose()

@@ -11,7 +11,7 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.errors import BackendError, ContextOverflowError, SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FocusOptions, StarOptions
+from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.load import load_model

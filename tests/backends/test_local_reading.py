@@ -9,9 +9,9 @@ from small_models import opened, prompt, save, text_of
 
 from stretto import AsyncStretto, Document
 from stretto.errors import SettingsError
-from stretto.local_engine.long_context.options import StarOptions
+from stretto.local_engine.long_context.reader_options import StarOptions
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.reading import added, read_reading, write_reading
+from stretto.local_engine.model.reading_adapter import added, read_reading, write_reading
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio

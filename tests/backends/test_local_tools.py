@@ -4,8 +4,9 @@ import json
 
 import pytest
 from small_models import collect, opened, save, text_of
+from stretto.extending import Chunk, ModelRequest
 
-from stretto import AsyncStretto, Chunk, InvalidRequestError, Message, Prompt, RequestRejectedError
+from stretto import AsyncStretto, InvalidRequestError, Message, RequestRejectedError
 from stretto.backends.local.tools import Calling
 from stretto.request import GenerationOptions
 
@@ -37,7 +38,7 @@ async def heard(pieces, *, whole=False):
             yield Chunk(piece)
         yield Chunk(finish_reason="stop")
 
-    prompt = Prompt((Message(role="user", content="?"),), tools=(NOT, NOW))
+    prompt = ModelRequest((Message(role="user", content="?"),), tools=(NOT, NOW))
     found = [chunk async for chunk in Calling(chunks(), prompt, whole=whole)]
     calls = [(call.index, call.name, call.arguments) for chunk in found for call in chunk.tool_calls]
     return text_of(found), calls, found[-1].finish_reason
@@ -69,7 +70,7 @@ async def test_text_streams_although_there_are_tools():
         for piece in ("One ", "two ", "three."):
             yield Chunk(piece)
 
-    found = [chunk.text async for chunk in Calling(chunks(), Prompt((), tools=(NOT,)), whole=False)]
+    found = [chunk.text async for chunk in Calling(chunks(), ModelRequest((), tools=(NOT,)), whole=False)]
     assert found == ["One", " two", " three."]
 
 
@@ -90,9 +91,9 @@ async def test_tools_and_their_results_are_shown_by_the_template(with_tools):
         Message(role="tool", content="false", tool_call_id="1"),
     )
     async with opened(with_tools) as backend:
-        plain = await backend.count_tokens(Prompt(messages))
-        shown = await backend.count_tokens(Prompt(messages, tools=(NOT,)))
-        hidden = await backend.count_tokens(Prompt(messages, tools=(NOT,), tool_choice="none"))
+        plain = await backend.count_tokens(ModelRequest(messages))
+        shown = await backend.count_tokens(ModelRequest(messages, tools=(NOT,)))
+        hidden = await backend.count_tokens(ModelRequest(messages, tools=(NOT,), tool_choice="none"))
     assert plain == len("[user]True?|[assistant]not=True|[tool]false|[assistant]") == hidden
     assert shown == plain + len(json.dumps(NOT)) + 1
 
@@ -100,7 +101,7 @@ async def test_tools_and_their_results_are_shown_by_the_template(with_tools):
 async def test_a_template_without_tools_is_one_clear_error(folder):
     async with opened(folder) as backend:
         assert not backend.capabilities.tools
-        prompt = Prompt((Message(role="user", content="True?"),), tools=(NOT,))
+        prompt = ModelRequest((Message(role="user", content="True?"),), tools=(NOT,))
         with pytest.raises(RequestRejectedError, match="takes no tools: its chat template has no place for them"):
             async with backend.stream(prompt, GenerationOptions()):
                 pass
@@ -120,7 +121,7 @@ async def test_a_begun_answer_is_gone_on_with(tmp_path, template):
     async with opened(save(tmp_path, template=template)) as backend, AsyncStretto(backend) as stretto:
         begun = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because"}]
         answer = await stretto.ask(begun, max_tokens=8, temperature=0)
-        sent = Prompt(tuple(Message(**turn) for turn in begun))
+        sent = ModelRequest(tuple(Message(**turn) for turn in begun))
         text = "[user]Why?|[assistant]Because" if template else "Why?\n\nBecause"
         assert await backend.count_tokens(sent) == len(text)
     assert answer.route.strategy == "direct"

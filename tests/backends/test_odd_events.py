@@ -19,7 +19,7 @@ from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import BackendError, ServerFailedError, StalledError, StreamBrokenError
 from stretto.request import GenerationOptions
-from stretto.testing.server import HttpReply, RawReply, ScriptedServer
+from stretto.testing.server import HttpReply, RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -120,12 +120,12 @@ def api(request):
 
 
 def raw(*pieces, **how):
-    return RawReply([piece for piece in pieces if piece], **how)
+    return RawResponse([piece for piece in pieces if piece], **how)
 
 
 def body(data, kind="application/json", **how):
     data = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return RawReply([data], headers={"content-type": kind}, **how)
+    return RawResponse([data], headers={"content-type": kind}, **how)
 
 
 @asynccontextmanager
@@ -406,9 +406,9 @@ async def test_thinking_is_no_stall():
 async def test_a_compressed_stream_is_bounded_by_what_it_unfolds_to(api):
     headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
     whole = gzip.compress(api.start() + api.delta("one") + api.finish(api.usage) + api.done)
-    assert (await listen(api, RawReply([whole], headers=headers)))[:2] == ("one", "stop")
+    assert (await listen(api, RawResponse([whole], headers=headers)))[:2] == ("one", "stop")
     bomb = gzip.compress(b"data: " + b"x" * 2**25)
-    error, _ = await fail(api, RawReply([bomb], headers=headers), StreamBrokenError)
+    error, _ = await fail(api, RawResponse([bomb], headers=headers), StreamBrokenError)
     assert "longer than 8 MiB" in str(error)
 
 
@@ -510,7 +510,7 @@ async def test_what_instruments_the_sdk_sees_each_call(monkeypatch):
 
 async def test_a_key_in_a_response_header_is_taken_out(api):
     headers = {"x-request-id": f"req-{KEY}", "x-ratelimit-limit-requests": "key hunter2"}
-    error, _ = await fail(api, RawReply([b"{}"], status=500, headers=headers), key="hunter2")
+    error, _ = await fail(api, RawResponse([b"{}"], status=500, headers=headers), key="hunter2")
     assert error.headers["x-request-id"] == "req-[key]"
     assert error.headers["x-ratelimit-limit-requests"] == "key [key]"
     kept = repr(vars(error)) + repr(vars(pickle.loads(pickle.dumps(error))))  # noqa: S301 - our own

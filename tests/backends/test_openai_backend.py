@@ -2,7 +2,7 @@ import pytest
 from talking import ACCOUNTED, KEY, asking, check_account, hear, served, settled
 
 from stretto import AsyncStretto
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.errors import RequestRejectedError
 from stretto.request import GenerationOptions, Message
@@ -31,7 +31,7 @@ async def test_it_streams_text_usage_headers_and_finish_reason():
 async def test_all_options_arrive_under_the_names_of_the_api():
     messages = (Message(role="system", content="Be brief."), Message(role="user", content="Hello"))
     async with talk() as (backend, server):
-        await hear(backend, Prompt(messages=messages, response_schema=SCHEMA), EVERYTHING)
+        await hear(backend, ModelRequest(messages=messages, response_schema=SCHEMA), EVERYTHING)
     sent = dict(server.requests[0].body)
     assert sent.pop("response_format")["json_schema"]["schema"] == SCHEMA
     assert sent == {

@@ -41,10 +41,10 @@ class ShiftedClock:
 
 
 @asynccontextmanager
-async def talk(max_in_flight=4, limits=None, **settings):
+async def talk(concurrent_calls=4, limits=None, **settings):
     async with ScriptedServer("one two three", **settings) as server:
         inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
-        backend = Pace(inner, max_in_flight=max_in_flight, limits=limits)
+        backend = Pace(inner, concurrent_calls=concurrent_calls, limits=limits)
         yield backend, server
         await backend.aclose()
 
@@ -113,9 +113,9 @@ async def test_after_a_429_nobody_calls_before_the_server_wants_it():
 
 
 async def test_no_more_calls_are_under_way_than_allowed():
-    async with talk(max_in_flight=2) as (backend, server):
+    async with talk(concurrent_calls=2) as (backend, server):
         server.script(*[Fault("stall", after=1)] * 2)
-        assert backend.capabilities.parallel_slots == 2
+        assert backend.capabilities.concurrent_calls == 2
         async with anyio.create_task_group() as callers:
             for _ in range(5):
                 callers.start_soon(hear, backend)
@@ -127,7 +127,7 @@ async def test_no_more_calls_are_under_way_than_allowed():
 
 
 async def test_a_failed_call_gives_its_place_back():
-    async with talk(max_in_flight=1) as (backend, server):
+    async with talk(concurrent_calls=1) as (backend, server):
         for _ in range(3):
             server.script(Fault("reset"))
             with pytest.raises(Exception, match="cannot be reached"):

@@ -7,8 +7,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from stretto.local import LocalBackend
+
 from recipes.pocket.source import held_out_source
-from stretto import ContextOverflowError, LocalBackend, Stretto
+from stretto import ContextOverflowError, Stretto
 from stretto.local_engine.model.adapter_files import FOCUS_FILE
 from stretto.local_engine.pocket import MODEL_FOLDER
 
@@ -40,7 +42,7 @@ def test_a_code_in_a_prompt_of_several_windows_is_found(name, stretto):
     assert code in answer.text
     assert answer.usage.prompt_tokens > 3 * WINDOW
     assert answer.route.strategy == "direct"
-    assert answer.route.cause.endswith("the context window of 2,048 tokens, and the model reads it by itself.")
+    assert answer.route.reason.endswith("the context window of 2,048 tokens, and the model reads it by itself.")
 
 
 def test_such_a_prompt_is_refused_where_that_is_asked_for():

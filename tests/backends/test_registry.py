@@ -44,7 +44,7 @@ def test_a_base_url_that_is_no_address_is_refused():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"attempts": 0}, {"attempts": "x"}, {"max_in_flight": 5000}, {"hedge_share": 2}, {"stall_s": -1}]
+    "wrong", [{"attempts": 0}, {"attempts": "x"}, {"concurrent_calls": 5000}, {"hedge_share": 2}, {"stall_s": -1}]
 )
 def test_a_policy_that_cannot_work_is_refused_by_name(wrong):
     with pytest.raises(SettingsError, match=next(iter(wrong))):

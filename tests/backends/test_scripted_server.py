@@ -9,7 +9,7 @@ import openai
 import pytest
 from talking import KEY
 
-from stretto.testing.server import HttpReply, Rule, ScriptedServer
+from stretto.testing.server import HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +41,7 @@ async def test_the_anthropic_sdk_gets_an_answer_in_one_piece_and_its_own_stream(
 
 
 async def test_replies_follow_rules_callables_and_the_requests_bounds():
-    rules = [Rule("colou?r", HttpReply("blue then red")), Rule("", "Something.")]
+    rules = [ReplyRule("colou?r", HttpReply("blue then red")), ReplyRule("", "Something.")]
     async with ScriptedServer(rules) as server, openai.AsyncOpenAI(base_url=server.openai_url, api_key="k") as client:
 
         async def ask(text, **options):

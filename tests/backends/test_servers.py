@@ -17,7 +17,7 @@ from stretto.backends.providers.learned import MOST_KEPT, forget, learned
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.errors import ConnectionFailedError, ModelNotFoundError, SettingsError
-from stretto.testing.server import ScriptedServer, Told
+from stretto.testing.server import Page, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_the_form_of_a_servers_weights_is_known_through_all_that_wraps_its
 
 
 async def test_a_server_that_says_nothing_of_itself_stays_what_its_name_says():
-    able = await told_by(ScriptedServer(pages={"/v1/models": Told({"detail": "Not Found"}, 404)}))
+    able = await told_by(ScriptedServer(pages={"/v1/models": Page({"detail": "Not Found"}, 404)}))
     assert able == open_backend("openai:some-model", base_url="http://localhost:1/v1").capabilities
 
 
@@ -77,17 +77,17 @@ async def test_a_server_that_says_nothing_of_itself_stays_what_its_name_says():
 
 async def test_vllm_tells_its_window_its_cache_its_drafts_and_in_development_its_slots():
     able = await told_by(vllm(slots=12, speculation=True), f"openai:{MODEL}")
-    assert (able.context_window, able.parallel_slots) == (40_960, 12)
+    assert (able.context_window, able.concurrent_calls) == (40_960, 12)
     assert (able.prefix_caching, able.speculation) == (True, True)
     assert (able.json_schema, able.schema_in_words, able.choices, able.logprobs) == (True, True, True, True)
     able = await told_by(vllm(caching=False), f"openai:{MODEL}")
     assert (able.prefix_caching, able.speculation) == (False, False)
-    assert able.parallel_slots == Capabilities(parallel_slots=8).parallel_slots  # it does not tell in production
+    assert able.concurrent_calls == Capabilities(concurrent_calls=8).concurrent_calls  # it does not tell in production
 
 
 async def test_a_vllm_without_metrics_leaves_open_what_they_would_tell():
     server = vllm()
-    server._pages["/metrics"] = Told({"detail": "Not Found"}, 404)
+    server._pages["/metrics"] = Page({"detail": "Not Found"}, 404)
     able = await told_by(server, f"openai:{MODEL}")
     assert (able.context_window, able.prefix_caching, able.speculation) == (40_960, None, None)
 
@@ -95,7 +95,7 @@ async def test_a_vllm_without_metrics_leaves_open_what_they_would_tell():
 @pytest.mark.parametrize("newer", [False, True])
 async def test_sglang_tells_all_of_it(newer):
     able = await told_by(sglang(speculation="EAGLE3", newer=newer), f"openai:{MODEL}")
-    assert (able.context_window, able.parallel_slots) == (40_960, 24)  # twelve in each of two replicas
+    assert (able.context_window, able.concurrent_calls) == (40_960, 24)  # twelve in each of two replicas
     assert (able.prefix_caching, able.speculation) == (True, True)
     able = await told_by(sglang(caching=False), f"openai:{MODEL}")
     assert (able.prefix_caching, able.speculation) == (False, False)
@@ -103,7 +103,7 @@ async def test_sglang_tells_all_of_it(newer):
 
 async def test_llama_cpp_tells_the_window_of_a_slot_and_not_that_of_its_training():
     able = await told_by(llamacpp(slots=3), "openai:model.gguf")
-    assert (able.context_window, able.parallel_slots, able.speculation) == (8_192, 3, False)
+    assert (able.context_window, able.concurrent_calls, able.speculation) == (8_192, 3, False)
     assert (able.choices, able.logprobs) == (False, True)
 
 
@@ -155,7 +155,7 @@ async def test_whatever_a_server_tells_no_answer_fails_for_it(models, page):
         answer = await stretto.ask("Why?", strategy="direct")
         able = stretto.backends["main"].capabilities
     assert answer.text == "OK."
-    assert (able.context_window, able.parallel_slots) == (None, 8)
+    assert (able.context_window, able.concurrent_calls) == (None, 8)
 
 
 async def test_a_body_without_end_is_not_read_to_it():
@@ -190,7 +190,7 @@ async def test_ollama_is_asked_again_after_a_while_for_the_window_of_a_model_tha
 async def test_a_server_that_could_not_tell_is_asked_again_after_a_while(status):
     async with vllm() as server:
         told = server._pages["/v1/models"]
-        server._pages["/v1/models"] = Told({"detail": "Not now"}, status)
+        server._pages["/v1/models"] = Page({"detail": "Not now"}, status)
         backend = OpenAIBackend(MODEL, base_url=server.openai_url)
         for _ in range(2):
             await backend.ask_server(5.0)
@@ -218,9 +218,9 @@ async def test_a_llama_cpp_that_was_loading_is_asked_again_for_its_window():
 async def test_an_address_that_wants_another_key_says_so():
     async with (
         vllm(key="sk-another-0123456789") as server,
-        AsyncStretto(server.url, settings=Settings(retries=0)) as stretto,
+        AsyncStretto(server.url, settings=Settings(attempts=1)) as stretto,
     ):
-        server._pages["/v1/models"] = Told({"error": "Unauthorized"}, 401)
+        server._pages["/v1/models"] = Page({"error": "Unauthorized"}, 401)
         with pytest.raises(ConnectionFailedError, match=r"did not tell\. Check the address, the key"):
             await stretto.ask("Why?")
 
@@ -288,7 +288,7 @@ async def test_a_server_that_stays_silent_holds_an_answer_up_for_a_moment_only()
 
 async def test_a_server_that_is_not_there_is_the_error_of_the_call():
     async with AsyncStretto(
-        "vllm:some-model", base_url="http://127.0.0.1:9/v1", settings=Settings(retries=0)
+        "vllm:some-model", base_url="http://127.0.0.1:9/v1", settings=Settings(attempts=1)
     ) as stretto:
         with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1:9"):
             await stretto.ask("Why?")
@@ -445,7 +445,7 @@ async def test_an_address_with_several_models_asks_for_a_name():
 
 
 async def test_an_address_where_nobody_answers_is_one_clear_error():
-    async with AsyncStretto("http://127.0.0.1:9", settings=Settings(retries=0)) as stretto:
+    async with AsyncStretto("http://127.0.0.1:9", settings=Settings(attempts=1)) as stretto:
         with pytest.raises(ConnectionFailedError, match=r"nothing listens at 127\.0\.0\.1:9"):
             await stretto.ask("Why?")
 
@@ -468,7 +468,7 @@ async def test_the_router_knows_the_slots_of_the_server():
         assert (await stretto.route(QUESTION)).strategy == "skeleton"
         answer = await stretto.ask(QUESTION)
     assert (answer.strategy, len(server.requests)) == ("direct", 1)
-    assert "runs only 1 call at once" in answer.route.cause
+    assert "runs only 1 call at once" in answer.route.reason
 
 
 async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_point():
@@ -482,7 +482,7 @@ async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_poi
             await stretto.ask("Why?", strategy="direct")
             found[caching] = await stretto.route(prompt)
     assert (found[True].strategy, found[False].strategy) == ("skeleton", "direct")
-    assert "too little gained" in found[False].cause
+    assert "too little gained" in found[False].reason
 
 
 async def test_the_router_expects_drafts_to_speed_up_a_call_that_runs_alone():
@@ -504,7 +504,7 @@ async def test_a_prompt_that_fills_the_window_of_the_server_is_not_written_in_pa
     ):
         prompt = [{"role": "system", "content": "You know bicycles. " * 300}, {"role": "user", "content": QUESTION}]
         answer = await stretto.ask(prompt)
-    assert "fills the context window of 1000 tokens" in answer.route.cause
+    assert "fills the context window of 1000 tokens" in answer.route.reason
 
 
 async def test_names_of_servers_stand_for_the_same_without_an_answer():

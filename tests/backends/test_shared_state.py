@@ -418,7 +418,7 @@ async def test_a_client_shares_what_the_settings_name(redis, monkeypatch):
     async with ScriptedServer("one two three") as server, AsyncExitStack() as opened:
         first, second = [
             await opened.enter_async_context(
-                AsyncStretto("openai:m", base_url=server.openai_url, api_key=KEY, settings=Settings.load(retries=0))
+                AsyncStretto("openai:m", base_url=server.openai_url, api_key=KEY, settings=Settings.load(attempts=1))
             )
             for _ in range(2)
         ]

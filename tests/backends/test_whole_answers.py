@@ -18,7 +18,7 @@ from stretto.errors import BackendError, StrettoError
 from stretto.testing import ScriptedBackend
 from stretto.testing.dialects import AnthropicDialect, OpenAIDialect
 from stretto.testing.protocols import HttpReply, turn_of
-from stretto.testing.server import RawReply, ScriptedServer
+from stretto.testing.server import RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ def finished(dialect):
 async def test_silence_after_the_finish_reason_ends_the_answer(model, stall_s):
     sent, unsent = up_to(finished(MODELS[model]), events(MODELS[model]))
     assert unsent
-    async with ScriptedServer(RawReply(sent, then="stall")) as server:
+    async with ScriptedServer(RawResponse(sent, then="stall")) as server:
         url = server.openai_url if model.startswith("openai") else server.url
         limits = Settings(stall_s=stall_s, first_text_s=20)
         async with AsyncStretto(model, base_url=url, api_key=KEY, settings=limits) as stretto:
@@ -62,7 +62,7 @@ async def test_a_usage_that_follows_the_finish_reason_is_waited_for():
     sent, rest = up_to(b'"usage"', listed)
     assert b"finish_reason" in b"".join(sent)
     assert rest == [b"data: [DONE]\n\n"]
-    async with ScriptedServer(RawReply(sent, then="stall")) as server:
+    async with ScriptedServer(RawResponse(sent, then="stall")) as server:
         backend = open_backend("openai:m", base_url=server.openai_url, api_key=KEY)
         heard = await hear(backend)
         await backend.aclose()

@@ -49,7 +49,7 @@ def chatting(chromium):
     @asynccontextmanager
     async def open_chat(backend, *, viewport=None, settings=None, options=None, **how):
         async with (
-            AsyncStretto(backend, settings=settings or Settings(retries=0)) as client,
+            AsyncStretto(backend, settings=settings or Settings(attempts=1)) as client,
             serving(client, options) as live,
         ):
             context = await chromium.new_context(viewport=viewport, accept_downloads=True, **how)

@@ -14,5 +14,5 @@ from stretto.testing import Reply, ScriptedBackend
 if __name__ == "__main__":
     port, script = sys.argv[1:]
     backend = ScriptedBackend({pattern: Reply(**fields) for pattern, fields in json.loads(script).items()})
-    client = AsyncStretto(backend, settings=Settings(retries=0))
+    client = AsyncStretto(backend, settings=Settings(attempts=1))
     serve(client, ServerOptions(port=int(port)), lambda address, _: print(address, flush=True))

@@ -24,7 +24,7 @@ async def opened(page, monkeypatch):
 
     @asynccontextmanager
     async def open_example(backend):
-        client = AsyncStretto(backend, settings=Settings(retries=0))
+        client = AsyncStretto(backend, settings=Settings(attempts=1))
         monkeypatch.setattr(example, "AsyncStretto", lambda _: client)
         server = uvicorn.Server(uvicorn.Config(example.app, port=0, log_level="error"))
         async with anyio.create_task_group() as tasks:

@@ -6,7 +6,7 @@ import anyio
 from patience import patience
 
 from stretto.cli.chat_state import ChatState
-from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.app import ChatApp
 from stretto.cli.terminal.lines import Words
 from stretto.cli.terminal.written import Written

@@ -407,7 +407,7 @@ def test_nothing_is_said_of_the_model_before_an_error(stretto, options):
 
 
 def test_a_missing_key_names_an_option_of_the_command_line(monkeypatch):
-    monkeypatch.setenv("STRETTO_RETRIES", "0")
+    monkeypatch.setenv("STRETTO_ATTEMPTS", "1")
     result = CliRunner().invoke(app, ["ask", "Why?", "-m", "openai:some-model"])
     assert result.exit_code == 4
     assert "--key-variable" in result.stderr

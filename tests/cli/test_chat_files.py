@@ -17,7 +17,7 @@ from stretto.cli.chat_folder import ChatFolder
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.route import Route
 
-ROUTE = Route(strategy="direct", role="main", backend="scripted:model", cause="It is short.")
+ROUTE = Route(strategy="direct", role="main", backend="scripted:model", reason="It is short.")
 WRITING = """
 import sys
 from pathlib import Path

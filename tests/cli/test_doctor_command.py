@@ -83,10 +83,10 @@ def test_a_broken_torch_is_told_from_a_missing_one():
 
 
 def test_settings_that_cannot_be_used_are_reported(stretto, monkeypatch):
-    monkeypatch.setenv("STRETTO_RETRIES", "many")
+    monkeypatch.setenv("STRETTO_ATTEMPTS", "many")
     result = stretto("doctor")
     assert result.exit_code == 1
-    assert "STRETTO_RETRIES" in result.stdout
+    assert "STRETTO_ATTEMPTS" in result.stdout
 
 
 def test_packages_are_those_the_library_declares():

@@ -5,7 +5,7 @@ import json
 from stretto.answer import Answer, Branch, Span, Timeline
 from stretto.citation import PassageRecord
 from stretto.cli.progress import Progress
-from stretto.cli.timeline import render_timeline
+from stretto.cli.trace import render_timeline
 from stretto.events import BranchStarted, PassageRead, RouteChosen
 from stretto.route import Route
 

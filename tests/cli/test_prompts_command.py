@@ -53,5 +53,5 @@ def test_templates_of_the_settings_folder_are_shown(stretto, tmp_path, monkeypat
     folder = tmp_path / "mine" / "general" / "v1"
     folder.mkdir(parents=True)
     (folder / "skeleton.md").write_text("Mine.\n--- user ---\n$question\n", encoding="utf-8")
-    monkeypatch.setenv("STRETTO_PROMPTS", str(tmp_path / "mine"))
+    monkeypatch.setenv("STRETTO_TEMPLATES", str(tmp_path / "mine"))
     assert stretto("prompts", "show", "skeleton").stdout.startswith("Mine.")

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from patience import patience
 
-from stretto.testing.server import Fault, HttpReply, Rule, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 KEY = "sk-test-0123456789abcdef"
@@ -17,13 +17,13 @@ async def ask(server, *arguments, **environment):
     command = [sys.executable, "-m", "stretto.cli", "ask", "-m", "openai:scripted", "--base-url", server.openai_url]
     with anyio.fail_after(patience(60)):
         result = await anyio.run_process(
-            [*command, *arguments], check=False, env={**os.environ, "STRETTO_RETRIES": "0", **environment}
+            [*command, *arguments], check=False, env={**os.environ, "STRETTO_ATTEMPTS": "1", **environment}
         )
     return result.returncode, result.stdout.decode(), result.stderr.decode()
 
 
 async def test_points_are_written_in_parallel_and_printed_in_order():
-    rules = [Rule("1\\. Tea", "Some words about it."), Rule("", "1. Tea\n2. Milk\n3. Sugar\n")]
+    rules = [ReplyRule("1\\. Tea", "Some words about it."), ReplyRule("", "1. Tea\n2. Milk\n3. Sugar\n")]
     async with ScriptedServer(rules) as server:
         code, answer, said = await ask(server, "-s", "skeleton", "How do I make tea?")
     assert code == 0, said

@@ -18,7 +18,7 @@ def test_a_person_reads_the_cause_the_shapes_and_the_forecast(stretto):
 def test_a_program_reads_the_route(stretto):
     result = stretto("route", "How do I look after a bicycle?", "--json")
     route = Route.model_validate_json(result.stdout)
-    assert route.cause
+    assert route.reason
     assert sum(chance for name, chance in route.probabilities.items() if name != "skeleton") > 0.99
 
 

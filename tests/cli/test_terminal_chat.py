@@ -13,7 +13,7 @@ from stretto.cli.chat_folder import ChatFolder
 from stretto.client import AsyncStretto
 from stretto.errors import ServerFailedError
 from stretto.testing import Reply
-from stretto.testing.server import Fault, HttpReply, Rule, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 POINTS = "1. Tea\n2. Milk\n3. Sugar\n4. Lemon\n"
@@ -34,7 +34,7 @@ def held(**replies):
 
 async def test_points_are_written_side_by_side():
     unending = HttpReply("Hot words without end.", fault=Fault("stall", after=2))
-    async with ScriptedServer([Rule("1\\. Tea", unending), Rule("", POINTS)]) as server, over(server) as chat:
+    async with ScriptedServer([ReplyRule("1\\. Tea", unending), ReplyRule("", POINTS)]) as server, over(server) as chat:
         await chat.send("How do I make tea?")
         await chat.until(lambda: [card.state for card in chat.view.cards.values()] == ["writing"] * 4)
         await chat.tick()
@@ -45,7 +45,10 @@ async def test_points_are_written_side_by_side():
 
 
 async def test_points_settle_into_one_text():
-    async with ScriptedServer([Rule("1\\. Tea", "Hot words."), Rule("", POINTS)]) as server, over(server) as chat:
+    async with (
+        ScriptedServer([ReplyRule("1\\. Tea", "Hot words."), ReplyRule("", POINTS)]) as server,
+        over(server) as chat,
+    ):
         await chat.ask("How do I make tea?")
         assert not chat.app.query("Card")
         text = chat.view.text
@@ -69,7 +72,7 @@ async def test_the_route_and_its_reason_are_shown():
     async with chatting(opening({"": "Fine."})) as chat:
         await chat.ask("How are you?")
         answer = chat.app.answering.last
-        assert f"{answer.route.strategy}: {answer.route.cause}" in chat.said
+        assert f"{answer.route.strategy}: {answer.route.reason}" in chat.said
 
 
 @pytest.mark.parametrize(("width", "columns"), [(40, 1), (60, 1), (80, 2), (120, 3), (200, 4)])
@@ -110,7 +113,7 @@ async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come():
     unending = HttpReply("Hot words without end.", fault=Fault("stall", after=2))
     chat = ChatFolder().begin()
     async with (
-        ScriptedServer([Rule("1\\. Tea", unending), Rule("", POINTS)]) as server,
+        ScriptedServer([ReplyRule("1\\. Tea", unending), ReplyRule("", POINTS)]) as server,
         over(server, chat=chat) as driven,
     ):
         await driven.send("How do I make tea?")
@@ -174,7 +177,7 @@ async def test_points_are_arranged_anew_when_the_window_changes():
 @pytest.mark.parametrize("key", ["ctrl+c", "escape"])
 async def test_a_key_stops_the_answer_and_leaves_the_chat_open(key):
     async with ScriptedServer(
-        [Rule("more", "Fine."), Rule("", HttpReply("One two", fault=Fault("stall", after=1)))]
+        [ReplyRule("more", "Fine."), ReplyRule("", HttpReply("One two", fault=Fault("stall", after=1)))]
     ) as server:
         async with over(server, strategy="direct", chat=ChatFolder().begin()) as chat:
             await chat.send("Why?")

@@ -1,9 +1,9 @@
 from rich.cells import cell_len
 
 from stretto.answer import Answer, Branch, Span, Timeline, Usage
-from stretto.cli.timeline import render_timeline
+from stretto.cli.trace import render_timeline
 from stretto.route import Route
-from stretto.tokens import Decoding
+from stretto.token_records import DecodingStats
 
 
 def branch(name, times, *, title="", tokens=0, failed=False):
@@ -95,7 +95,7 @@ def test_an_answer_without_branches_says_so():
 
 
 def test_below_the_answer_of_a_local_model_stands_how_it_was_decoded():
-    decoding = Decoding(
+    decoding = DecodingStats(
         methods=("auto",),
         steps=1200,
         rows=6000,
@@ -109,7 +109,7 @@ def test_below_the_answer_of_a_local_model_stands_how_it_was_decoded():
         "suffix 25% of 3,800 drafted accepted",
         "token_recycling 85% of 1,000 drafted accepted",
     ]
-    plain = TEA.model_copy(update={"decoding": Decoding(methods=("autoregressive",), steps=9, rows=9, tokens=9)})
+    plain = TEA.model_copy(update={"decoding": DecodingStats(methods=("autoregressive",), steps=9, rows=9, tokens=9)})
     assert drawn(plain, 80)[-1] == "decoding autoregressive · 9 steps · 1.00 tokens a step · 1.0 rows a step"
 
 

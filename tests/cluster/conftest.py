@@ -19,7 +19,7 @@ def port():
 
 @pytest.fixture(scope="session")
 def cluster(port):
-    options = RayOptions(engines=2, slots=4, cpus=0.2, server_cpus=0.2, engine={"threads": 1}, drain_s=2)
+    options = RayOptions(engines=2, concurrent_calls=4, cpus=0.2, server_cpus=0.2, engine={"threads": 1}, drain_s=2)
     serve.run(build(options), name="main", route_prefix="/")
     return Cluster(port, "main", options)
 

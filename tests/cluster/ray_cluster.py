@@ -49,7 +49,7 @@ class Cluster:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
 
     async def backend(self):
-        return await RayBackend.of(self.engines, self.options.model, self.options.slots)
+        return await RayBackend.of(self.engines, self.options.model, self.options.concurrent_calls)
 
     async def replicas(self) -> list[dict[str, Any]]:
         return await self.engines.broadcast("describe").results_async()

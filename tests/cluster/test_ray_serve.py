@@ -13,7 +13,7 @@ from patience import patience
 from ray import serve
 from ray_cluster import Cluster
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.errors import InvalidRequestError
 from stretto.integrations.ray_serve import RayOptions, build
 from stretto.request import GenerationOptions, Message
@@ -32,7 +32,7 @@ ITEMS = "Say for each of these reviews whether it is positive or negative:\n" + 
 async def heard(backend, *turns, **options):
     """The text and the usage of one generation."""
     roles = ("user", "assistant") * len(turns)
-    prompt = Prompt(tuple(Message(role=role, content=text) for role, text in zip(roles, turns, strict=False)))
+    prompt = ModelRequest(tuple(Message(role=role, content=text) for role, text in zip(roles, turns, strict=False)))
     text, usage = "", None
     async with backend.stream(prompt, GenerationOptions(**options)) as chunks:
         async for chunk in chunks:
@@ -59,7 +59,7 @@ async def test_the_replicas_keep_the_contract_of_a_backend(cluster):
 
 async def test_the_replicas_are_one_backend_with_the_slots_of_both(cluster):
     backend = await cluster.backend()
-    assert backend.capabilities.parallel_slots == 2 * 4
+    assert backend.capabilities.concurrent_calls == 2 * 4
     assert backend.capabilities.prompt_family == "pocket"
     await cluster.until(lambda found: len(found) == 2)
 
@@ -159,12 +159,19 @@ async def test_the_counters_of_all_servers_are_on_one_page(port):
 
 async def test_under_load_a_second_replica_is_added_and_used(port):
     options = RayOptions(
-        engines=1, most_engines=2, slots=2, cpus=0.2, server_cpus=0.2, engine={"threads": 1}, upscale_s=1, drain_s=2
+        engines=1,
+        most_engines=2,
+        concurrent_calls=2,
+        cpus=0.2,
+        server_cpus=0.2,
+        engine={"threads": 1},
+        upscale_s=1,
+        drain_s=2,
     )
     cluster = Cluster(port, "scaled", options)
     await anyio.to_thread.run_sync(lambda: serve.run(build(options), name="scaled", route_prefix="/scaled"))
     backend = await cluster.backend()
-    assert backend.capabilities.parallel_slots == 2
+    assert backend.capabilities.concurrent_calls == 2
     asking = True
 
     async def ask(number):
@@ -178,7 +185,7 @@ async def test_under_load_a_second_replica_is_added_and_used(port):
         asking = False
     assert await backend.count_replicas() in (1, 2)
     with anyio.fail_after(patience(30)):
-        while backend.capabilities.parallel_slots != 4:
+        while backend.capabilities.concurrent_calls != 4:
             await backend.count_replicas()
             await anyio.sleep(0.2)
     await anyio.to_thread.run_sync(lambda: serve.delete("scaled"))

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from stretto.answer import Usage
-from stretto.backends.base import Capabilities, Chunk, Prompt, Stages
+from stretto.backends.base import Capabilities, Chunk, ModelRequest, Stages
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, StalledError
 from stretto.integrations.ray_serve import RayOptions, build, wire
 from stretto.request import GenerationOptions, Message
-from stretto.tokens import Decoding, TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import DecodingStats, TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
@@ -22,11 +22,11 @@ CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments":
 def asked(*texts, shared=0):
     roles = ("user", "assistant") * len(texts)
     turns = [Message(role=role, content=text) for role, text in zip(roles, texts, strict=False)]
-    return Prompt((Message(role="system", content="Be brief."), *turns), shared=shared)
+    return ModelRequest((Message(role="system", content="Be brief."), *turns), shared=shared)
 
 
 def test_a_call_arrives_with_everything_in_it():
-    prompt = Prompt(
+    prompt = ModelRequest(
         (
             Message(role="user", content=[{"type": "text", "text": "Что? 😀"}, {"type": "image_url", "image_url": {}}]),
             Message(role="assistant", content="", tool_calls=(CALL,)),
@@ -48,7 +48,9 @@ def test_a_call_arrives_with_everything_in_it():
 
 def test_a_field_that_json_cannot_hold_is_refused():
     with pytest.raises(InvalidRequestError, match="another machine"):
-        wire.call_text(Prompt((Message(role="user", content="Hi."),), extra={"odd": object()}), GenerationOptions())
+        wire.call_text(
+            ModelRequest((Message(role="user", content="Hi."),), extra={"odd": object()}), GenerationOptions()
+        )
 
 
 def test_a_chunk_arrives_with_everything_in_it():
@@ -56,11 +58,11 @@ def test_a_chunk_arrives_with_everything_in_it():
         text='{"failed": {"kind": "StalledError"}}',  # a model may write what it likes
         usage=Usage(prompt_tokens=3, calls=1),
         finish_reason="tool_calls",
-        decoding=Decoding(methods=("suffix",), steps=3, drafted={"suffix": 2}),
+        decoding=DecodingStats(methods=("suffix",), steps=3, drafted={"suffix": 2}),
         logprobs=(TokenLogprob(token="a", logprob=-0.5, top=(("a", -0.5),)),),  # noqa: S106 - of a text
         warnings=("Careful.",),
         thinking=True,
-        tool_calls=(ToolCallDelta(id="1", name="look", arguments="{}"),),
+        tool_calls=(ToolCallFragment(id="1", name="look", arguments="{}"),),
         thoughts=({"type": "thinking", "thinking": "Hm."},),
         choice=1,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from stretto.testing.server import Rule, ScriptedServer
+from stretto.testing.server import ReplyRule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
 PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
@@ -22,10 +22,10 @@ SHORT = [
     "lexical.md",
 ]
 REPLIES = [
-    Rule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
-    Rule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
-    Rule("positive or negative", "positive"),
-    Rule("", "A text."),
+    ReplyRule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
+    ReplyRule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
+    ReplyRule("positive or negative", "positive"),
+    ReplyRule("", "A text."),
 ]
 BESIDE = ("examples", "recipes", "benchmarks/results")
 LINKING = [

@@ -5,7 +5,7 @@ import random
 import re
 
 from stretto import AsyncStretto, Document
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.testing import ScriptedBackend
 
 FACT = re.compile(r"The code of (\w+) is (\d+)\.")
@@ -38,11 +38,11 @@ async def ask(backend, question, *documents, **options):
         return await stretto.ask(question, strategy="document", documents=documents, **options)
 
 
-def text_of(prompt: Prompt) -> str:
+def text_of(prompt: ModelRequest) -> str:
     return "\n".join(message.content for message in prompt.messages)
 
 
-def answer(prompt: Prompt) -> str:
+def answer(prompt: ModelRequest) -> str:
     """What a careful reader of this prompt would write."""
     return answer_to(text_of(prompt))
 

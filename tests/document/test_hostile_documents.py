@@ -106,7 +106,7 @@ def test_a_file_that_is_cut_off_or_spoiled_anywhere_gives_a_document_or_one_erro
     (tmp_path / "whole.txt").write_text("A folder of which nothing can be read is an error.")
     found = read_documents([tmp_path])
     assert len(found.documents) + len(found.left_out) == written + 1
-    assert not [each for each in found.left_out if "longer than" in each.cause or "more than" in each.cause]
+    assert not [each for each in found.left_out if "longer than" in each.reason or "more than" in each.reason]
 
 
 async def test_documents_of_the_same_name_are_told_apart():

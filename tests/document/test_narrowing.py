@@ -30,7 +30,7 @@ async def read(question=QUESTION, *, text=TEXT, headings=(), slots=16, preferenc
             prompts.append(text)
         return NOTHING
 
-    backend = scripted(reply, context_window=8_000, parallel_slots=slots)
+    backend = scripted(reply, context_window=8_000, concurrent_calls=slots)
     found = await ask(
         backend, question, Document(text=text, title="minutes", headings=headings), preference=preference, **options
     )
@@ -166,7 +166,7 @@ async def test_a_reader_that_lists_the_first_ten_things_of_a_passage_finds_more(
             {"record": {"evidence": quotes, "answer": "Invoices."} if quotes else {"no_information": True}}
         )
 
-    backend = scripted(first_ten, context_window=8_000, parallel_slots=slots)
+    backend = scripted(first_ten, context_window=8_000, concurrent_calls=slots)
     found = []
     for question in ("List all invoices.", "List all dates."):
         answer = await ask(backend, question, Document(text=TEXT, title="minutes"), preference=preference)
@@ -176,7 +176,7 @@ async def test_a_reader_that_lists_the_first_ten_things_of_a_passage_finds_more(
 
 async def test_the_dense_one_of_two_passages_is_cut():
     documents = [Document(text="\n\n".join([PARAGRAPH] * 10)), Document(text=DENSE)]
-    backend = scripted(lambda _: NOTHING, context_window=8_000, parallel_slots=1)
+    backend = scripted(lambda _: NOTHING, context_window=8_000, concurrent_calls=1)
     plain = await ask(backend, "List all dates.", *documents, preference="careful")
     found = await ask(backend, "List all invoices.", *documents, preference="careful")
     assert len(plain.passages) == 2 < len(found.passages)

@@ -17,7 +17,7 @@ from patience import patience
 from stretto import AsyncStretto, Document, Stretto
 from stretto.documents import Allowance, ReadingLimits, read_document, read_documents
 from stretto.errors import DeadlineExceededError, DocumentError
-from stretto.imports import import_all
+from stretto.first_imports import import_all
 from stretto.settings import Settings
 from stretto.testing import ScriptedBackend
 
@@ -111,7 +111,7 @@ def test_a_file_whose_parsing_needs_too_much_memory_is_left_out(tmp_path):
     (tmp_path / "b.html").write_bytes(b"<p>The rent is 900 euros.</p>")
     found = read_documents([tmp_path], allowance=Allowance(ReadingLimits(reading_memory_mb=300)))
     assert [document.title for document in found.documents] == ["b.html"]
-    assert "more than 300 MB of memory" in found.left_out[0].cause
+    assert "more than 300 MB of memory" in found.left_out[0].reason
 
 
 def changed(data, old, new):
@@ -154,7 +154,7 @@ def test_what_is_no_file_is_told_and_the_rest_is_read(tmp_path):
         found = read_documents([tmp_path])
         pattern = read_documents([f"{tmp_path}/*.txt"])
     assert [document.title for document in found.documents] == ["lease.txt"]
-    causes = {each.path.name: each.cause for each in found.left_out}
+    causes = {each.path.name: each.reason for each in found.left_out}
     assert causes == {
         "gone": "it is a link to nothing",
         "gone.txt": "it is a link to nothing",
@@ -190,7 +190,7 @@ def test_a_folder_that_may_not_be_entered_is_told(tmp_path):
         "read_documents([folder / 'lease.txt'])\n"  # imports what it needs, while that may be read
         "if not os.geteuid(): os.seteuid(65534)\n"
         "found = read_documents([folder])\n"
-        "print([each.title for each in found.documents], [(each.path.name, each.cause) for each in found.left_out])\n"
+        "print([each.title for each in found.documents], [(each.path.name, each.reason) for each in found.left_out])\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "['lease.txt'] [('locked', 'Permission denied; check its rights')]\n"
@@ -209,7 +209,7 @@ def test_links_out_of_a_folder_are_followed_only_where_that_is_asked_for(tmp_pat
     found = read_documents([inside])
     assert [document.title for document in found.documents] == ["lease.txt", "same.txt"]
     assert [each.path.name for each in found.left_out] == ["out.txt", "back", "folder"]
-    assert all("follow_links" in each.cause for each in found.left_out)
+    assert all("follow_links" in each.reason for each in found.left_out)
     followed = read_documents([inside], allowance=Allowance(ReadingLimits(follow_links=True)))
     assert [document.title for document in followed.documents] == ["lease.txt", "out.txt", "same.txt", "secret.txt"]
     with Stretto(backend(), settings=Settings(follow_links=True)) as stretto:

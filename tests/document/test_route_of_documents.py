@@ -1,7 +1,8 @@
 import pytest
 from reader import FACTS, haystack, scripted
+from stretto.extending import Offer
 
-from stretto import AsyncStretto, Document, Offer
+from stretto import AsyncStretto, Document
 
 pytestmark = pytest.mark.anyio
 
@@ -25,13 +26,13 @@ async def route(question, *documents, window=2_000, beyond_window=False, passage
 async def test_a_document_that_does_not_fit_is_read_in_passages_and_the_route_says_how(question, says):
     chosen = await route(question, haystack(10, FACTS))
     assert chosen.strategy == "document"
-    assert "do not fit into the context window of 2,000 tokens" in chosen.cause
-    assert says in chosen.cause
+    assert "do not fit into the context window of 2,000 tokens" in chosen.reason
+    assert says in chosen.reason
 
 
 async def test_hops_over_many_passages_are_followed_in_rounds():
     chosen = await route("What is the code of the person who is captain of the Aurora?", haystack(100, FACTS))
-    assert "read in parallel rounds" in chosen.cause
+    assert "read in parallel rounds" in chosen.reason
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ async def test_hops_over_many_passages_are_followed_in_rounds():
 async def test_a_question_about_a_document_that_fits_is_answered_with_places(question):
     chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
     assert chosen.strategy == "document"
-    assert "sent whole, and the answer cites them" in chosen.cause
+    assert "sent whole, and the answer cites them" in chosen.reason
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,10 @@ async def test_a_question_about_a_document_that_fits_is_answered_with_places(que
 async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document_that_fits(question):
     chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
     assert chosen.strategy == "document"
-    assert "every passage is searched in parallel" in chosen.cause
+    assert "every passage is searched in parallel" in chosen.reason
     few = await route(question, Document(text="Signed by Ada. " * 2_000), window=100_000, budget={"max_calls": 2})
     assert few.strategy == "direct"
-    assert "the budget of 2 calls is too small" in few.cause
+    assert "the budget of 2 calls is too small" in few.reason
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,8 @@ async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document
 async def test_an_answer_that_citations_would_spoil_has_none_and_the_route_says_so(question, options, says):
     chosen = await route(question, Document(text="def add(a, b): return a + b"), window=100_000, **options)
     assert chosen.strategy == "direct"
-    assert "although an answer about the documents could cite them" in chosen.cause
-    assert says in chosen.cause
+    assert "although an answer about the documents could cite them" in chosen.reason
+    assert says in chosen.reason
 
 
 async def test_an_answer_about_a_document_that_fits_cites_it_without_being_told_to():
@@ -99,7 +100,7 @@ async def test_a_long_document_is_read_in_passages_for_an_answer_in_a_form():
 async def test_a_model_that_reads_beyond_its_window_is_sent_the_document_for_a_question_to_one_passage():
     chosen = await route("Who signed?", haystack(10, FACTS), beyond_window=True)
     assert chosen.strategy == "direct"
-    assert "the model reads beyond its window by itself" in chosen.cause
+    assert "the model reads beyond its window by itself" in chosen.reason
     for question in ("List all the codes.", "What is the code of the person who is captain of the Aurora?"):
         assert (await route(question, haystack(10, FACTS), beyond_window=True)).strategy == "document"
 
@@ -113,14 +114,14 @@ async def test_a_prompt_longer_than_the_window_is_answered_straight_and_the_rout
     question = f"{haystack(10, FACTS).text}\n\nWhat is the code of name3?"
     chosen = await route(question, beyond_window=True)
     assert chosen.strategy == "direct"
-    assert chosen.cause.endswith("longer than the context window of 2,000 tokens, and the model reads it by itself.")
-    assert "by itself" not in (await route(question)).cause
+    assert chosen.reason.endswith("longer than the context window of 2,000 tokens, and the model reads it by itself.")
+    assert "by itself" not in (await route(question)).reason
 
 
 async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():
     chosen = await route("Translate it into German.", haystack(10, FACTS), response_format={"type": "object"})
     assert chosen.strategy == "direct"
-    assert "response_format holds an answer as a whole" in chosen.cause
+    assert "response_format holds an answer as a whole" in chosen.reason
 
 
 @pytest.mark.parametrize(("able", "strategy"), [({}, "direct"), ({"passage_tokens": 256}, "document")])
@@ -128,7 +129,7 @@ async def test_a_model_that_was_trained_on_single_questions_cites_where_it_learn
     async with AsyncStretto(scripted(context_window=100_000, reads_history=False, **able)) as stretto:
         chosen = await stretto.route("Who signed?", documents=[Document(text="Signed by Ada.")])
     assert chosen.strategy == strategy
-    assert ("scripted:model has not learned to cite" in chosen.cause) == (strategy == "direct")
+    assert ("scripted:model has not learned to cite" in chosen.reason) == (strategy == "direct")
 
 
 class Own:
@@ -137,7 +138,7 @@ class Own:
     name = "own"
 
     def offer(self, case):
-        return Offer(confidence=0.5, cause="It is mine.", forecast=case.straight)
+        return Offer(confidence=0.5, reason="It is mine.", forecast=case.direct_forecast)
 
     async def run(self, request, route, runner):
         raise NotImplementedError
@@ -148,5 +149,5 @@ async def test_a_strategy_of_the_callers_own_is_asked_before_documents_that_fit_
     async with AsyncStretto(scripted(context_window=100_000), strategies=[Own()]) as stretto:
         chosen = await stretto.route(question, documents=[Document(text="Signed by Ada.")])
         long = await stretto.route("Who signed?", documents=[haystack(200, FACTS)])
-    assert (chosen.strategy, chosen.cause) == ("own", "It is mine.")
+    assert (chosen.strategy, chosen.reason) == ("own", "It is mine.")
     assert long.strategy == "document"

@@ -25,7 +25,7 @@ async def test_a_word_that_stands_there_often_is_kept_once(monkeypatch):
         return found
 
     monkeypatch.setattr(strategy, "relevant", measured)
-    backend = scripted(lambda _: record({"no_information": True}), context_window=16_000, parallel_slots=1)
+    backend = scripted(lambda _: record({"no_information": True}), context_window=16_000, concurrent_calls=1)
     found = await ask(backend, "What is in paragraph17?", Document(text=TEXT), preference="fastest")
     assert any(each.status == "skipped" for each in found.passages)
     assert peaks[0] < 15 * len(TEXT)

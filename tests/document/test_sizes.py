@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def chunk(total, *, left=None, preference="balanced", task=Task(), measured=None, **able):  # noqa: B008 - frozen
-    able = {"context_window": 32_000, "parallel_slots": 16} | able
+    able = {"context_window": 32_000, "concurrent_calls": 16} | able
     request = Request.of("What is it?", preference=preference)
     sizes = sizes_of(
         request,
@@ -41,7 +41,7 @@ def chunk(total, *, left=None, preference="balanced", task=Task(), measured=None
 
 def test_a_document_is_spread_over_the_calls_that_run_side_by_side():
     assert chunk(32_000) == 2_000
-    assert chunk(32_000, parallel_slots=8) == 4_000
+    assert chunk(32_000, concurrent_calls=8) == 4_000
 
 
 def test_a_passage_is_neither_too_short_to_be_worth_a_call_nor_too_long_to_be_read_with_care():
@@ -69,9 +69,9 @@ def test_where_few_tokens_are_left_the_instructions_are_sent_less_often():
 
 def test_slots_of_a_local_model_count_as_far_as_a_forward_takes_them_for_nothing():
     measured = Measured(step_ms={1: 10.0, 8: 40.0})
-    assert useful_slots(Capabilities(parallel_slots=8), measured) == 2
-    assert useful_slots(Capabilities(parallel_slots=8)) == 8
-    assert chunk(16_000, parallel_slots=8, measured=measured) == 8_000
+    assert useful_slots(Capabilities(concurrent_calls=8), measured) == 2
+    assert useful_slots(Capabilities(concurrent_calls=8)) == 8
+    assert chunk(16_000, concurrent_calls=8, measured=measured) == 8_000
 
 
 async def test_rate_limits_that_a_server_reports_make_passages_longer():
@@ -172,7 +172,7 @@ async def test_a_shared_beginning_is_warmed_by_one_call_before_the_others_where_
         arrived.set()
         return Reply(answer(prompt), hold=go if first else None)
 
-    backend = scripted(script, prompt_cache_minimum=300, parallel_slots=8, context_window=4_000)
+    backend = scripted(script, prompt_cache_minimum=300, concurrent_calls=8, context_window=4_000)
     system = "Be exact. " * 250
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(ask, backend, "What is the code of name3?", haystack(20, FACTS), system=system))
@@ -188,7 +188,7 @@ async def test_a_shared_beginning_is_warmed_by_one_call_before_the_others_where_
 
 
 async def test_without_a_cache_all_start_at_once():
-    backend = scripted(parallel_slots=8)
+    backend = scripted(concurrent_calls=8)
     await ask(backend, "What is the code of name3?", haystack(20, FACTS))
     assert backend.most_running == 8
 

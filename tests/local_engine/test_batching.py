@@ -60,7 +60,7 @@ def test_a_request_without_drafts_gets_its_token_in_every_step_of_the_others(loa
 
 
 def test_those_that_wait_are_admitted_in_the_order_in_which_they_came(loaded, start):
-    engine, told = start(loaded("llama"), max_batch=2), []
+    engine, told = start(loaded("llama"), batch_size=2), []
     with engine.announced():
         handles = [
             engine.submit(Generation(PROMPTS[0], 5), lambda event, number=number: told.append((number, event)))

@@ -13,7 +13,7 @@ from asking import tokens
 from tiny_models import build
 
 from stretto.local_engine.drafting.catalogue import DRAFTERS, make_drafter
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
@@ -125,7 +125,7 @@ def compiled_drafts(name, seed):
 def drafts(name, seed):
     """What a drafter proposes on a text that repeats itself now and then, one token a step."""
     chance = random.Random(seed)  # noqa: S311 - chance, not secrets
-    context, drafter, proposed = Context([chance.randrange(30) for _ in range(40)], 40, 50), make_drafter(name), []
+    context, drafter, proposed = DraftContext([chance.randrange(30) for _ in range(40)], 40, 50), make_drafter(name), []
     for _ in range(40):
         tree = drafter.propose(context, 16)
         proposed.append((tree.tokens, tree.parents, tree.survival))
@@ -133,7 +133,7 @@ def drafts(name, seed):
         numbers = np.random.default_rng(seed + len(proposed))
         tops = numbers.integers(0, 50, shape), np.sort(numbers.random(shape, np.float32))[:, ::-1].copy()
         context.tokens.append(context.tokens[-20] if chance.random() < 0.8 else chance.randrange(30))
-        drafter.learn(context, Outcome(list(range(1, 1 + len(tree))), *tops, context.tokens[-1:], []))
+        drafter.learn(context, DraftOutcome(list(range(1, 1 + len(tree))), *tops, context.tokens[-1:], []))
     return proposed
 
 
@@ -141,7 +141,8 @@ WITHOUT = """
 import asyncio, logging, sys
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
 {before}
-from stretto import AsyncStretto, LocalBackend
+from stretto import AsyncStretto
+from stretto.local import LocalBackend
 
 async def main():
     async with AsyncStretto(LocalBackend("local:pocket", compiled={compiled})) as stretto:

@@ -244,7 +244,7 @@ def test_samples_follow_the_distribution_of_the_model(method, letters, tokenizer
     torch.manual_seed(2)
     other = LlamaForCausalLM(LlamaConfig(**(SIZES | {"vocab_size": letters, "initializer_range": 0.12}))).double()
     draft = prepare("local:other letters", other, tokenizer)
-    engine = start(loaded, drafters=drafters, max_batch=64, draft_nodes=64 * 6, draft=draft)
+    engine = start(loaded, drafters=drafters, batch_size=64, draft_nodes=64 * 6, draft=draft)
     requests = [
         Generation(prompt, length, temperature=temperature, seed=seed, decoding=method) for seed in range(draws)
     ]

@@ -135,7 +135,7 @@ def test_cancelling_a_waiting_request_ends_it_at_once(loaded, start):
 
 
 def test_more_requests_than_a_batch_holds_run_one_batch_after_the_other(loaded, start):
-    engine = start(loaded("llama"), max_batch=2)
+    engine = start(loaded("llama"), batch_size=2)
     handles = submit_together(engine, [Generation(PROMPTS[0], 6)] * 5)
     assert len({tuple(tokens(handle)) for handle in handles}) == 1
     assert [handle.sequence.cached for handle in handles] == [0, 31, 31, 31, 31]
@@ -263,7 +263,7 @@ def test_a_listener_that_raises_ends_its_own_request_only(loaded, start):
 
 def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start):
     before = threading.active_count()
-    engine = start(replace(loaded("llama"), context_window=10**7, cache_tokens=10**7), max_batch=1)
+    engine = start(replace(loaded("llama"), context_window=10**7, cache_tokens=10**7), batch_size=1)
     started = threading.Event()
     with engine.announced():
         engine.submit(Generation(PROMPTS[0], 10**6), running := Collected(on_piece=started.set))

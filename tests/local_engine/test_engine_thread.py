@@ -202,7 +202,7 @@ from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving import thread
 from stretto.local_engine.serving.engine import Engine
-from stretto import ending_thread
+from stretto.foundation import ending_thread
 
 thread._CLOSE_S = ending_thread._PATIENCE_S = 0.2
 hangs = threading.Event()

@@ -15,7 +15,7 @@ from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors,
 from stretto.local_engine.long_context.chunks import cut
 from stretto.local_engine.long_context.decoder import attention, attention_of_one
 from stretto.local_engine.long_context.focus import FocusReader, candidates
-from stretto.local_engine.long_context.options import FocusOptions
+from stretto.local_engine.long_context.reader_options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import prepare

@@ -16,11 +16,11 @@ from stretto.errors import SettingsError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
 from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FocusOptions
+from stretto.local_engine.long_context.reader_options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.reading import reading_change, write_reading
+from stretto.local_engine.model.reading_adapter import reading_change, write_reading
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 

@@ -12,7 +12,7 @@ from recipes.lexical.texts import Texts, continuations, keep, kept
 from recipes.lexical.train import Plan, Trainer, main
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
+from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE

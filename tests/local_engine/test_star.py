@@ -9,7 +9,7 @@ from transformers import DynamicCache
 
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.decoder import attention
-from stretto.local_engine.long_context.options import StarOptions
+from stretto.local_engine.long_context.reader_options import StarOptions
 from stretto.local_engine.long_context.star import StarReader, merged
 
 CPU = torch.device("cpu")

@@ -4,8 +4,8 @@ from asking import outcome
 from tiny_models import WINDOW
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.long_context.options import StarOptions
 from stretto.local_engine.long_context.reader import LongContextReader
+from stretto.local_engine.long_context.reader_options import StarOptions
 
 PROMPTS = [tuple(5 + (place * step) % 300 for place in range(20)) for step in (7, 11)]  # they begin differently
 

@@ -29,14 +29,14 @@ def test_a_request_comes_through_all_stages_before_its_first_text(loaded, start)
 
 
 def test_a_request_without_a_slot_stays_in_the_queue_and_the_log_says_why(loaded, start, caplog):
-    engine = start(loaded("llama"), max_batch=1)
+    engine = start(loaded("llama"), batch_size=1)
     with caplog.at_level(logging.DEBUG, "stretto.local_engine.serving"):
         first, second = submit_together(engine, [Generation(PROMPTS[0], 30), Generation(PROMPTS[1], 2)])
         tokens(second)
     assert first.finished
     assert second.stages["admitted"] > first.stages["first_token"]
     waits = [record.stretto for record in caplog.records if record.stretto["event"] == "requests wait"]
-    assert ("no slot is free", 1) in {(fields["cause"], fields["waiting"]) for fields in waits}
+    assert ("no slot is free", 1) in {(fields["reason"], fields["waiting"]) for fields in waits}
 
 
 def test_each_request_leaves_a_line_with_its_times_and_none_of_its_text(loaded, start, caplog):

@@ -35,4 +35,4 @@ async def test_labels_that_smollm2_does_not_hold_are_not_delivered_as_results(ll
         assert found.tokens_per_s[8] < found.tokens_per_s[1]  # eight streams share one processor
         route = await stretto.route(REVIEWS)
     assert route.strategy == "direct"
-    assert "`stretto check`" in route.cause
+    assert "`stretto check`" in route.reason

@@ -25,7 +25,7 @@ async def test_the_server_is_recognised_with_its_slots_and_the_window_of_one(lla
     await backend.ask_server(60.0)
     able = backend.capabilities
     await backend.aclose()
-    assert (able.parallel_slots, able.context_window) == (8, 2048)
+    assert (able.concurrent_calls, able.context_window) == (8, 2048)
     assert able.json_schema
     assert able.logprobs
 
@@ -118,7 +118,7 @@ async def test_while_the_model_is_being_loaded_the_server_says_so_and_is_asked_a
 
 async def test_a_server_that_is_killed_and_comes_back_answers_again(own_llamacpp):
     own_llamacpp.wait()
-    async with own_llamacpp.client(retries=0) as stretto:
+    async with own_llamacpp.client(attempts=1) as stretto:
         assert (await stretto.ask(TEA, strategy="direct", max_tokens=10)).text
         own_llamacpp.kill()
         with pytest.raises(BackendError) as failed:

@@ -74,7 +74,7 @@ async def in_front_of(
         AsyncStretto(
             f"{provider}:scripted",
             base_url=upstream.url if provider == "anthropic" else upstream.openai_url,
-            settings=settings or Settings(retries=0),
+            settings=settings or Settings(attempts=1),
             roles=roles,
         ) as client,
         serving(client, options, environ) as live,

@@ -130,7 +130,7 @@ async def test_errors_are_anthropics(live):
 
 async def test_a_stream_that_breaks_off_says_the_id_of_its_request():
     fault = Reply(fault=ServerFailedError("It melted."), delay_s=1)
-    client = AsyncStretto(ScriptedBackend({"": fault}), settings=Settings(retries=0))
+    client = AsyncStretto(ScriptedBackend({"": fault}), settings=Settings(attempts=1))
     async with client, serving(client, ServerOptions(port=0, first_byte_s=0.01)) as live, live.anthropic() as asking:
         async with asking.messages.stream(**ASKED) as stream:
             with pytest.raises(anthropic.APIStatusError) as broken:

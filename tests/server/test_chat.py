@@ -7,10 +7,11 @@ import openai
 import pytest
 from live_server import QUESTION, in_front_of, serving
 from pydantic import BaseModel
+from stretto.extending import Capabilities
 
-from stretto import AsyncStretto, Capabilities
+from stretto import AsyncStretto
 from stretto.testing import Reply, ScriptedBackend
-from stretto.testing.server import HttpReply, RawReply, Rule
+from stretto.testing.server import HttpReply, RawResponse, ReplyRule
 from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ TOOL = {
     },
 }
 CALL = HttpReply("Let me see.", tool_calls=[ToolCall(id="call_1", name="weather", arguments='{"city": "Turin"}')])
-POINTS = [Rule("1\\. Tyres", "Some words about it."), Rule("", "1. Tyres\n2. Chain\n")]
+POINTS = [ReplyRule("1\\. Tyres", "Some words about it."), ReplyRule("", "1. Tyres\n2. Chain\n")]
 
 
 class Bicycle(BaseModel):
@@ -133,7 +134,7 @@ async def test_tool_calls_pass_through_whole_and_streamed():
         assert (call.id, call.type, call.function.name) == ("call_1", "function", "weather")
         assert json.loads(call.function.arguments) == {"city": "Turin"}
     assert sent["tools"] == [TOOL]
-    assert "tools come with the request" in whole.stretto["route"]["cause"]
+    assert "tools come with the request" in whole.stretto["route"]["reason"]
 
 
 async def test_the_results_of_tools_and_images_reach_the_model():
@@ -175,7 +176,7 @@ async def test_a_schema_goes_before_the_parts_in_a_models_name():
         response = await client.responses.parse(model="stretto-items", input="How many?", text_format=Bicycle)
     assert answer.choices[0].message.parsed == response.output_parsed == Bicycle(gears=21, bell=True)
     assert answer.model_extra["stretto"]["route"]["strategy"] == "direct"
-    assert "response_format holds the answer as a whole" in answer.model_extra["stretto"]["route"]["cause"]
+    assert "response_format holds the answer as a whole" in answer.model_extra["stretto"]["route"]["reason"]
 
 
 async def test_json_objects_are_asked_for_in_openais_own_words():
@@ -255,7 +256,7 @@ async def test_a_route_is_told_without_an_answer(live):
     async with live.http() as http:
         route = (await http.post("/v1/route", json={"model": "stretto", "messages": QUESTION})).json()
     assert route["strategy"] in ("skeleton", "direct")
-    assert route["cause"]
+    assert route["reason"]
     assert live.upstream.requests == []
 
 
@@ -287,7 +288,7 @@ def scored_reply(_):
     ]
     chunks.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop"})
     events = [b"data: " + json.dumps(head | {"choices": [chunk]}).encode() + b"\n\n" for chunk in chunks]
-    return RawReply([*events, b"data: [DONE]\n\n"])
+    return RawResponse([*events, b"data: [DONE]\n\n"])
 
 
 async def test_log_probabilities_come_with_the_content_that_they_belong_to():
@@ -355,7 +356,7 @@ def marked_reply(_):
     ends = [None, None, "stop"]
     choices = [{"index": 0, "delta": delta, "finish_reason": end} for delta, end in zip(deltas, ends, strict=True)]
     events = [b"data: " + json.dumps(head | {"choices": [choice]}).encode() + b"\n\n" for choice in choices]
-    return RawReply([*events, b"data: [DONE]\n\n"])
+    return RawResponse([*events, b"data: [DONE]\n\n"])
 
 
 @pytest.mark.parametrize(("model", "own"), [("openai:scripted", True), ("stretto-direct", False)])

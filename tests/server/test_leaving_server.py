@@ -20,7 +20,7 @@ from stretto import AsyncStretto, SettingsError
 from stretto.server import ServerOptions
 from stretto.server.running import listening, risk
 from stretto.testing import ScriptedBackend
-from stretto.testing.server import Fault, HttpReply, Rule, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 ASKED = {"model": "stretto-direct", "messages": QUESTION}
@@ -64,7 +64,7 @@ async def test_a_client_that_goes_away_ends_its_calls(path, asked, stream):
 
 
 async def test_a_client_that_leaves_in_mid_stream_ends_every_branch():
-    points = [Rule("1\\. Tyres", STUCK), Rule("", "1. Tyres\n2. Chain\n3. Bell\n")]
+    points = [ReplyRule("1\\. Tyres", STUCK), ReplyRule("", "1. Tyres\n2. Chain\n3. Bell\n")]
     async with in_front_of(points) as live, live.openai() as client:
         stream = await client.chat.completions.create(model="stretto-skeleton", messages=QUESTION, stream=True)
         async for chunk in stream:
@@ -76,7 +76,7 @@ async def test_a_client_that_leaves_in_mid_stream_ends_every_branch():
 
 
 async def test_a_client_that_waits_for_its_turn_and_leaves_is_forgotten():
-    async with in_front_of(SLOW, options=ServerOptions(port=0, concurrency=1)) as live, live.http() as http:
+    async with in_front_of(SLOW, options=ServerOptions(port=0, concurrent_answers=1)) as live, live.http() as http:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
@@ -183,8 +183,8 @@ def test_an_address_that_is_taken_is_one_clear_error():
 
 
 def test_options_out_of_range_are_named():
-    with pytest.raises(SettingsError, match="concurrency=0"):
-        ServerOptions(concurrency=0)
+    with pytest.raises(SettingsError, match="concurrent_answers=0"):
+        ServerOptions(concurrent_answers=0)
 
 
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True)])  # noqa: S104

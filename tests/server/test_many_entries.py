@@ -9,7 +9,7 @@ import pytest
 from live_server import in_front_of, serving
 
 from stretto import AsyncStretto
-from stretto.bounds import MOST
+from stretto.foundation.bounds import MOST
 from stretto.server.app import create_app
 from stretto.server.chat import Chat
 from stretto.server.running import _prepare

@@ -8,7 +8,7 @@ from live_server import QUESTION, serving
 
 from stretto import AsyncStretto, Settings
 from stretto.testing import ScriptedBackend
-from stretto.testing.server import RawReply, ScriptedServer
+from stretto.testing.server import RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ PROVIDERS = ["openai", "ollama", "vllm", "sglang", "llamacpp", "lmstudio"]
 async def in_front(model, **how):
     async with (
         ScriptedServer('{"a": 1}', **how) as upstream,
-        AsyncStretto(model, base_url=upstream.openai_url, settings=Settings(retries=0)) as client,
+        AsyncStretto(model, base_url=upstream.openai_url, settings=Settings(attempts=1)) as client,
         serving(client) as live,
         live.http() as http,
     ):
@@ -77,7 +77,7 @@ async def test_answers_in_a_form_of_openais_own_come_as_they_are(given, stream):
     body = json.dumps({"choices": [{"index": 0, "message": said, "finish_reason": "function_call"}]}).encode()
     kind = "text/event-stream" if stream else "application/json"
     async with (
-        ScriptedServer(RawReply([body], headers={"content-type": kind})) as upstream,
+        ScriptedServer(RawResponse([body], headers={"content-type": kind})) as upstream,
         AsyncStretto("openai:scripted", base_url=upstream.openai_url) as client,
         serving(client) as live,
         live.http() as http,

@@ -9,7 +9,7 @@ from patience import patience
 from starlette.routing import Route
 
 from stretto.server import ServerOptions, create_app
-from stretto.testing.server import Fault, HttpReply, RawReply
+from stretto.testing.server import Fault, HttpReply, RawResponse
 
 pytestmark = pytest.mark.anyio
 KEY = "a-long-random-text-1"
@@ -73,7 +73,7 @@ async def test_an_answer_that_breaks_is_paid_for(tmp_path, path, asked, stream):
 
 async def test_what_the_model_refuses_costs_nothing(tmp_path):
     limits = options(tmp_path, "tokens_per_minute = 40")
-    reply = RawReply([b'{"error": {"message": "No."}}'], status=400, headers={"content-type": "application/json"})
+    reply = RawResponse([b'{"error": {"message": "No."}}'], status=400, headers={"content-type": "application/json"})
     async with in_front_of(reply, options=limits) as live, with_key(live) as http:
         for path, asked in WAYS:
             body = {"model": "stretto-direct", **asked}
@@ -82,7 +82,7 @@ async def test_what_the_model_refuses_costs_nothing(tmp_path):
 
 
 async def test_the_prompts_of_a_batch_take_the_places_of_their_key(tmp_path):
-    limits = options(tmp_path, "concurrency = 2")
+    limits = options(tmp_path, "concurrent_answers = 2")
     together = []
 
     def reply(request):
@@ -99,7 +99,7 @@ async def test_the_prompts_of_a_batch_take_the_places_of_their_key(tmp_path):
 
 async def test_the_prompts_of_a_batch_take_the_places_of_the_server():
     stuck = HttpReply("word", time_to_first_token_s=3600)
-    async with in_front_of(stuck, options=ServerOptions(port=0, concurrency=3)) as live, live.http() as http:
+    async with in_front_of(stuck, options=ServerOptions(port=0, concurrent_answers=3)) as live, live.http() as http:
         async with anyio.create_task_group() as tasks:
             body = {"model": "stretto-direct", "prompt": ["Why?"] * 20}
             tasks.start_soon(lambda: http.post("/v1/completions", json=body))

@@ -6,7 +6,7 @@ import anthropic
 import pytest
 from live_server import QUESTION, in_front_of
 
-from stretto.testing.server import RawReply
+from stretto.testing.server import RawResponse
 
 pytestmark = pytest.mark.anyio
 CHAT = {"model": "stretto", "messages": QUESTION}
@@ -75,7 +75,7 @@ async def test_a_stop_sequence_that_the_backend_tells_of_is_passed_on(field):
         "usage": {"prompt_tokens": 3, "completion_tokens": 2},
     }
     stream = b"data: " + json.dumps(body).encode() + b"\n\ndata: [DONE]\n\n"
-    async with in_front_of(RawReply([stream])) as live, live.anthropic() as client:
+    async with in_front_of(RawResponse([stream])) as live, live.anthropic() as client:
         answer = await client.messages.create(**ANTHROPIC, stop_sequences=["STOP"])
     assert (answer.stop_reason, answer.stop_sequence) == ("stop_sequence", "STOP")
     assert answer.stretto["warnings"] == []

@@ -18,7 +18,7 @@ from stretto import AsyncStretto
 from stretto.server import ServerOptions
 from stretto.server.running import listening
 from stretto.testing import ScriptedBackend
-from stretto.testing.server import Rule
+from stretto.testing.server import ReplyRule
 
 pytestmark = pytest.mark.anyio
 TOOL = {
@@ -76,7 +76,7 @@ async def test_the_sdks_helper_gathers_a_stream_with_the_events_of_branches():
 
 
 async def test_functions_are_called_and_their_results_go_back():
-    script = [Rule("Sun\\.", "Sunny."), Rule("", CALL)]
+    script = [ReplyRule("Sun\\.", "Sunny."), ReplyRule("", CALL)]
     async with in_front_of(script) as live, live.openai() as client:
         whole = await client.responses.create(model="stretto", input=QUESTION, tools=[TOOL])
         async with client.responses.stream(model="stretto", input=QUESTION, tools=[TOOL]) as stream:
@@ -169,7 +169,7 @@ async def test_what_only_openai_knows_goes_there_as_it_is():
 
 
 async def test_completions_answer_several_prompts_each_by_its_index():
-    async with in_front_of([Rule("cat", "Meow."), Rule("dog", "Woof.")]) as live, live.openai() as client:
+    async with in_front_of([ReplyRule("cat", "Meow."), ReplyRule("dog", "Woof.")]) as live, live.openai() as client:
         asked = {"model": "stretto-direct", "prompt": ["A cat says", "A dog says"], "echo": True}
         whole = await client.completions.create(**asked)
         said = {0: "", 1: ""}
@@ -185,7 +185,7 @@ async def test_completions_answer_several_prompts_each_by_its_index():
 
 
 async def test_one_completion_that_fails_ends_all_with_one_error():
-    script = [Rule("cat", "Meow."), Rule("dog", "Woof.")]
+    script = [ReplyRule("cat", "Meow."), ReplyRule("dog", "Woof.")]
     async with in_front_of(script, key="sk-right-0123456789") as live, live.openai() as client:
         with pytest.raises(openai.InternalServerError) as failed:  # the server has no key for its model
             await client.completions.create(model="stretto-direct", prompt=["A cat says", "A dog says"])

@@ -15,7 +15,7 @@ from patience import patience
 from stretto import SettingsError
 from stretto.server import ServerOptions
 from stretto.server.keys import Keyring
-from stretto.testing.server import Fault, HttpReply, RawReply
+from stretto.testing.server import Fault, HttpReply, RawResponse
 
 pytestmark = pytest.mark.anyio
 KEY = "a-long-random-text-1"
@@ -129,7 +129,9 @@ async def test_what_is_passed_on_costs_a_key_what_its_usage_tells(tmp_path, toke
     event = b'data: {"type": "response.completed", "response": ' + whole + b"}\n\n"
     pieces = [event[:20], event[20:]] if stream else [whole]
     async with (
-        in_front_of(RawReply(pieces, headers={"content-type": kind}), options=ServerOptions(port=0, keys=file)) as live,
+        in_front_of(
+            RawResponse(pieces, headers={"content-type": kind}), options=ServerOptions(port=0, keys=file)
+        ) as live,
         live.http(headers={"authorization": f"Bearer {KEY}"}) as http,
     ):
         asked = ASKED | {"functions": [{"name": "add"}], "stream": stream}
@@ -376,7 +378,10 @@ async def test_all_origins_may_ask_only_where_there_are_keys(tmp_path):
 
 
 async def test_a_full_server_sends_away_with_the_time_to_come_back():
-    async with in_front_of(SLOW, options=ServerOptions(port=0, concurrency=1, queue=1)) as live, live.http() as http:
+    async with (
+        in_front_of(SLOW, options=ServerOptions(port=0, concurrent_answers=1, queue=1)) as live,
+        live.http() as http,
+    ):
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))

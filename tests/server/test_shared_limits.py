@@ -49,7 +49,7 @@ async def ask(live):
 
 @pytest.mark.parametrize("limit", ["requests_per_minute = 2", "tokens_per_minute = 5"])
 async def test_what_a_key_allows_in_a_minute_is_for_both_servers_together(redis, tmp_path, limit):
-    how = {"options": options(tmp_path, limit), "settings": Settings(retries=0, shared=redis.url)}
+    how = {"options": options(tmp_path, limit), "settings": Settings(attempts=1, shared=redis.url)}
     async with in_front_of("Hello.", **how) as first, in_front_of("Hello.", **how) as second:
         assert await ask(first) == "Hello."
         if "requests" in limit:
@@ -61,8 +61,8 @@ async def test_what_a_key_allows_in_a_minute_is_for_both_servers_together(redis,
 
 
 async def test_the_answers_of_a_key_at_a_time_are_those_of_both_servers(redis, tmp_path):
-    limits = options(tmp_path, "concurrency = 1\nrequests_per_minute = 2")
-    how = {"options": limits, "settings": Settings(retries=0, shared=redis.url)}
+    limits = options(tmp_path, "concurrent_answers = 1\nrequests_per_minute = 2")
+    how = {"options": limits, "settings": Settings(attempts=1, shared=redis.url)}
     async with in_front_of(SLOW, **how) as first, in_front_of("Hello.", **how) as second:
         async with anyio.create_task_group() as asking:
             asking.start_soon(ask, first)
@@ -131,7 +131,7 @@ async def test_a_place_is_given_back_when_its_answer_ends_while_it_is_held_anew(
 
 
 async def test_without_redis_each_server_counts_by_itself(redis, tmp_path):
-    how = {"options": options(tmp_path, "requests_per_minute = 2"), "settings": Settings(retries=0, shared=redis.url)}
+    how = {"options": options(tmp_path, "requests_per_minute = 2"), "settings": Settings(attempts=1, shared=redis.url)}
     async with in_front_of("Hello.", **how) as first, in_front_of("Hello.", **how) as second:
         assert await ask(first) == "Hello."
         redis.stop()

@@ -12,7 +12,7 @@ from stretto import AsyncStretto
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
 from stretto.testing import Reply, ScriptedBackend
-from stretto.testing.server import HttpReply, RawReply
+from stretto.testing.server import HttpReply, RawResponse
 from stretto.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ class Refusing(ScriptedBackend):
 @asynccontextmanager
 async def in_front_of_backend(script, **able):
     """A server in front of a backend of ours."""
-    backend = Refusing(script, capabilities=Capabilities(parallel_slots=4, **able))
+    backend = Refusing(script, capabilities=Capabilities(concurrent_calls=4, **able))
     async with AsyncStretto(backend) as client, serving(client) as live, live.http() as http:
         yield http
 
@@ -206,7 +206,7 @@ async def test_the_signature_of_a_call_reaches_the_client(stream):
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}, "extra_content": {"a": "b"}}
     said = {"role": "assistant", "tool_calls": [call | {"index": 0}]}
     body = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": said}]}).encode()
-    reply = RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+    reply = RawResponse([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
     async with in_front_of(reply) as live, live.openai() as client:
         asked = {"model": "stretto", "messages": QUESTION, "tools": [TOOL]}
         if stream:
@@ -312,7 +312,7 @@ async def test_unsigned_thoughts_do_not_go_to_anthropic():
 
 async def test_a_thought_behind_a_call_stays_behind_it_in_a_stream():
     blocks = [_thinking("One."), _calling("1"), _thinking("Two."), _calling("2")]
-    reply = RawReply([b"".join(_streamed(blocks))])
+    reply = RawResponse([b"".join(_streamed(blocks))])
     async with in_front_of_anthropic(reply) as live, live.anthropic() as client:
         asked = {"model": "stretto", "max_tokens": 2000, "tools": [ANTHROPIC_TOOL], "thinking": THINKING}
         async with client.messages.stream(messages=QUESTION, **asked) as events:

@@ -4,8 +4,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from patience import patience
+from stretto.extending import BranchSpec, ModelRequest
 
-from stretto import AsyncStretto, BranchSpec, DeadlineExceededError, Message, Prompt
+from stretto import AsyncStretto, DeadlineExceededError, Message
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.testing import Reply, ScriptedBackend
 
@@ -32,7 +33,7 @@ class Own:
 
 
 def branch(request, runner, name="one", prompt=None):
-    asked = Prompt((Message(role="user", content=request.question),))
+    asked = ModelRequest((Message(role="user", content=request.question),))
     running = runner.start(BranchSpec(name, "point", prompt or (lambda: asked), request.options))
     runner.merge.add_branch(running)
     return running
@@ -60,13 +61,13 @@ async def test_what_a_prompt_raises_reaches_the_caller_and_is_not_asked_again():
     assert made == [1]
 
 
-@pytest.mark.parametrize("hook", ["another_way", "on_end"])
+@pytest.mark.parametrize("hook", ["fallback_prompt", "on_end"])
 async def test_what_a_specification_raises_reaches_the_caller(hook):
     def mistake(*_):
         raise OwnError(hook)
 
     async def run(request, runner):
-        asked = Prompt((Message(role="user", content="Why?"),))
+        asked = ModelRequest((Message(role="user", content="Why?"),))
         running = runner.start(BranchSpec("one", "point", lambda: asked, request.options, **{hook: mistake}))
         runner.merge.add_branch(running)
         await runner.merge.finish()

@@ -110,7 +110,7 @@ async def test_what_cannot_be_split_safely_goes_straight_and_says_so(question, c
 
 
 async def test_one_call_at_a_time_goes_straight():
-    backend = ScriptedBackend({"": "A straight answer."}, capabilities=Capabilities(parallel_slots=1))
+    backend = ScriptedBackend({"": "A straight answer."}, capabilities=Capabilities(concurrent_calls=1))
     assert [branch.kind for branch in (await ask(backend)).branches] == ["direct"]
 
 

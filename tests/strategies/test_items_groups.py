@@ -22,7 +22,7 @@ async def test_more_items_than_slots_share_calls():
             f"{number}. {item.upper()}" for number, item in re.findall(r"^(\d)\. (\w+)$", text_of(prompt), re.MULTILINE)
         )
 
-    backend = ScriptedBackend(answers, capabilities=Capabilities(parallel_slots=3))
+    backend = ScriptedBackend(answers, capabilities=Capabilities(concurrent_calls=3))
     answer = await ask(backend, "Put each word in capitals: aa, bb, cc, dd, ee, ff, gg")
     assert answer.text == "\n".join(f"{word}: {word.upper()}" for word in ("aa", "bb", "cc", "dd", "ee", "ff", "gg"))
     assert [branch.id for branch in answer.branches] == ["item-1-3", "item-4-5", "item-6-7"]
@@ -31,7 +31,7 @@ async def test_more_items_than_slots_share_calls():
 @pytest.mark.parametrize("wrong", ["1. A\n2. B", "1. A\n2. B\n1. C\n3. D", "no list", "1. A\n2. B\n3. C\n4. D"])
 async def test_a_group_with_a_wrong_number_of_results_is_asked_for_item_by_item(wrong):
     backend = ScriptedBackend(
-        {r"1\. aa": wrong, r"these \d": "1. x\n2. y\n3. z", "": "single"}, capabilities=Capabilities(parallel_slots=2)
+        {r"1\. aa": wrong, r"these \d": "1. x\n2. y\n3. z", "": "single"}, capabilities=Capabilities(concurrent_calls=2)
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: single\nbb: single\ncc: single\ndd: x\nee: y\nff: z"
@@ -41,7 +41,7 @@ async def test_a_group_with_a_wrong_number_of_results_is_asked_for_item_by_item(
 async def test_what_a_group_wrote_before_it_broke_off_is_kept_and_only_the_rest_is_asked_for():
     cut = Reply("1. A\n2. B\n3. C", finish_reason="length")
     backend = ScriptedBackend(
-        {r"1\. aa": cut, r"these \d": "1. x\n2. y\n3. z", "": "single"}, capabilities=Capabilities(parallel_slots=2)
+        {r"1\. aa": cut, r"these \d": "1. x\n2. y\n3. z", "": "single"}, capabilities=Capabilities(concurrent_calls=2)
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: A\nbb: B\ncc: single\ndd: x\nee: y\nff: z"
@@ -80,7 +80,7 @@ async def test_when_only_part_of_one_group_was_written_that_is_the_answer():
 async def test_tokens_of_a_group_that_is_asked_for_again_count_as_discarded():
     backend = ScriptedBackend(
         {r"1\. aa": "1. A\n2. B", r"these \d": "1. x\n2. y\n3. z", "": "single"},
-        capabilities=Capabilities(parallel_slots=2),
+        capabilities=Capabilities(concurrent_calls=2),
     )
     answer = await ask(backend, WORDS)
     group = next(branch for branch in answer.branches if branch.id == "item-1-3")
@@ -102,7 +102,7 @@ async def test_calls_stay_within_the_budget():
 
 
 async def test_the_pocket_model_is_never_given_a_group():
-    backend = ScriptedBackend({"Item: ": "x"}, capabilities=Capabilities(parallel_slots=2, prompt_family="pocket"))
+    backend = ScriptedBackend({"Item: ": "x"}, capabilities=Capabilities(concurrent_calls=2, prompt_family="pocket"))
     assert len((await ask(backend, "Put each word in capitals: aa, bb, cc, dd, ee")).branches) == 5
 
 
@@ -112,7 +112,7 @@ async def test_the_pocket_model_is_never_given_a_group():
 async def test_text_behind_the_last_number_is_not_part_of_the_last_result(tail):
     backend = ScriptedBackend(
         {r"1\. aa": "1. A\n2. B\n3. C" + tail, r"1\. dd": "1. D\n2. E\n3. F"},
-        capabilities=Capabilities(parallel_slots=2),
+        capabilities=Capabilities(concurrent_calls=2),
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: A\nbb: B\ncc: C\ndd: D\nee: E\nff: F"
@@ -130,7 +130,7 @@ async def test_text_behind_the_last_number_is_not_part_of_the_last_result(tail):
 async def test_only_the_wrong_result_of_a_group_is_asked_for_alone(wrong):
     backend = ScriptedBackend(
         {r"1\. aa": wrong, r"1\. dd": "1. D\n2. E\n3. F", r"<entry>\nbb\n": "single"},
-        capabilities=Capabilities(parallel_slots=2),
+        capabilities=Capabilities(concurrent_calls=2),
     )
     answer = await ask(backend, WORDS)
     assert answer.text == "aa: A\nbb: single\ncc: C\ndd: D\nee: E\nff: F"
@@ -148,7 +148,7 @@ async def test_swapped_results_of_a_group_are_asked_for_alone(swapped):
             r"1\. dd": "1. D\n2. E\n3. F",
             **{rf"<entry>\n{x}\n": x.upper() for x in ("aa", "bb", "cc")},
         },
-        capabilities=Capabilities(parallel_slots=2),
+        capabilities=Capabilities(concurrent_calls=2),
     )
     answer = await ask(backend, WORDS)
     assert [line.partition(": ")[2][0] for line in answer.text.split("\n")] == list("ABCDEF")
@@ -159,7 +159,7 @@ async def test_labels_of_a_group_are_checked_one_by_one():
     question = "Classify each word as a noun or a verb: aa, bb, cc, dd, ee, ff"
     backend = ScriptedBackend(
         {r"1\. aa": "1. **Noun**\n2. bb\n3. verb.", r"1\. dd": "1. noun\n2. noun\n3. verb", r"<entry>\nbb\n": "verb"},
-        capabilities=Capabilities(parallel_slots=2),
+        capabilities=Capabilities(concurrent_calls=2),
     )
     answer = await ask(backend, question)
     assert answer.text == "aa: noun\nbb: verb\ncc: verb\ndd: noun\nee: noun\nff: verb"

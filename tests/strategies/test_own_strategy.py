@@ -3,19 +3,16 @@
 import logging
 
 import pytest
+from stretto.extending import BranchSpec, ModelRequest, Offer, Strategy
 
 from stretto import (
     AsyncStretto,
-    BranchSpec,
     Forecast,
     InvalidRequestError,
     Message,
-    Offer,
-    Prompt,
     Request,
     Router,
     SettingsError,
-    Strategy,
     UnknownStrategyError,
 )
 from stretto.strategies import STRATEGIES
@@ -42,7 +39,7 @@ class BothSides:
 
     async def run(self, request, route, runner):  # noqa: ARG002 - the protocol's arguments
         for side in ("for", "against"):
-            prompt = Prompt((Message(role="user", content=f"{request.question} Only what speaks {side} it."),))
+            prompt = ModelRequest((Message(role="user", content=f"{request.question} Only what speaks {side} it."),))
             branch = runner.start(BranchSpec(side, "point", lambda prompt=prompt: prompt, request.options))
             runner.merge.add(f"{side.title()}: ")
             runner.merge.add_branch(branch)
@@ -50,7 +47,7 @@ class BothSides:
         await runner.merge.finish()
 
 
-SURE = Offer(confidence=0.9, cause="Both sides at the same time.", forecast=Forecast(seconds=1.0, tokens=9, calls=2))
+SURE = Offer(confidence=0.9, reason="Both sides at the same time.", forecast=Forecast(seconds=1.0, tokens=9, calls=2))
 
 
 async def ask(strategies=(), prompt=ADVICE, **options):
@@ -61,7 +58,7 @@ async def ask(strategies=(), prompt=ADVICE, **options):
 async def test_a_strategy_can_be_passed_with_a_request():
     answer = await ask(strategy=BothSides())
     assert answer.text == "For: Honey.\nAgainst: Stings.\n"
-    assert (answer.route.strategy, answer.route.cause) == ("both_sides", "Asked for by the caller.")
+    assert (answer.route.strategy, answer.route.reason) == ("both_sides", "Asked for by the caller.")
 
 
 async def test_a_registered_strategy_is_called_by_its_name():
@@ -72,7 +69,7 @@ async def test_a_registered_strategy_is_weighed_by_its_offer():
     answer = await ask([BothSides(SURE)])
     assert answer.text.startswith("For: Honey.")
     assert (answer.route.strategy, answer.route.confidence) == ("both_sides", 0.9)
-    assert answer.route.cause == "Both sides at the same time."
+    assert answer.route.reason == "Both sides at the same time."
     assert answer.route.forecast["both_sides"].calls == 2
     assert set(answer.route.forecast) >= {"direct", "skeleton"}
 
@@ -81,8 +78,8 @@ async def test_a_registered_strategy_is_weighed_by_its_offer():
     "offered",
     [
         None,
-        Offer(confidence=0.9, cause="", suits=False),
-        Offer(confidence=0.9, cause="", priority=5),  # below the skeleton, which suits
+        Offer(confidence=0.9, reason="", eligible=False),
+        Offer(confidence=0.9, reason="", priority=5),  # below the skeleton, which suits
     ],
 )
 async def test_without_a_better_offer_the_others_are_weighed(offered):
@@ -94,23 +91,23 @@ async def test_among_equals_the_most_confident_offer_is_taken():
     class Other(BothSides):
         name = "other_sides"
 
-    offers = BothSides(SURE), Other(Offer(confidence=0.95, cause="More so."))
+    offers = BothSides(SURE), Other(Offer(confidence=0.95, reason="More so."))
     assert (await ask(offers)).route.strategy == "other_sides"
 
 
 async def test_an_obstacle_makes_the_answer_straight_and_is_named():
     hindered = Offer(
-        confidence=0.9, cause="", although="two sides would serve", obstacle=lambda: "one of them is asleep"
+        confidence=0.9, reason="", when_blocked="two sides would serve", obstacle=lambda: "one of them is asleep"
     )
     answer = await ask([BothSides(hindered)])
     assert answer.text == "A straight answer."
-    assert answer.route.cause == "Written straight through although two sides would serve: one of them is asleep."
+    assert answer.route.reason == "Written straight through although two sides would serve: one of them is asleep."
 
 
 async def test_a_doubt_becomes_the_cause_where_nothing_suits():
-    doubtful = Offer(confidence=0.2, cause="", suits=False, doubt="it hardly has two sides")
+    doubtful = Offer(confidence=0.2, reason="", eligible=False, why_not="it hardly has two sides")
     answer = await ask([BothSides(doubtful)], prompt="Write a poem about the harbour at night.")
-    assert answer.route.cause == "Written straight through: it hardly has two sides."
+    assert answer.route.reason == "Written straight through: it hardly has two sides."
 
 
 async def test_a_strategy_that_cannot_make_its_offer_is_left_out_and_logged(caplog):
@@ -130,7 +127,7 @@ def test_the_case_tells_what_an_offer_needs():
     case = strategy.seen[0]
     assert (case.text, case.role, case.backend.name) == (ADVICE, "main", "scripted:model")
     assert case.judgement.shape == "points"
-    assert case.straight.calls == 1
+    assert case.direct_forecast.calls == 1
     assert case.obstacle(Forecast(seconds=0.1, tokens=10, calls=2)) == (
         "the budget of 1 call is too small, 2 are needed"
     )

@@ -350,7 +350,7 @@ async def test_a_wrong_template_of_the_callers_own_is_an_error_that_names_it(tmp
     folder = tmp_path / "general" / "v2"
     folder.mkdir(parents=True)
     (folder / "skeleton.md").write_text("Mine.\n--- user ---\nWrite only the outline of $questoin\n")
-    async with AsyncStretto(ScriptedBackend(script()), prompts=tmp_path) as stretto:
+    async with AsyncStretto(ScriptedBackend(script()), templates=tmp_path) as stretto:
         with pytest.raises(UnknownPromptError, match="questoin"):
             await stretto.ask(QUESTION, strategy="skeleton")
 

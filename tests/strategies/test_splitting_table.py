@@ -286,7 +286,7 @@ def test_a_number_of_samples_is_read(prompt):
 def test_what_belongs_together_is_not_taken_apart(prompt):
     taken = split(prompt)
     assert isinstance(taken, NotSplit), taken
-    assert taken.cause
+    assert taken.reason
 
 
 def test_there_are_enough_examples():

@@ -15,7 +15,7 @@ LEFT_OUT = "scripted:model called tools in a part of the answer; the calls were 
 
 
 async def asked(script, prompt, slots=1, **options):
-    backend = ScriptedBackend(script, capabilities=Capabilities(parallel_slots=slots))
+    backend = ScriptedBackend(script, capabilities=Capabilities(concurrent_calls=slots))
     with anyio.fail_after(patience(20)):
         async with AsyncStretto(backend) as stretto, stretto.stream(prompt, **options) as events:
             kinds = [event.type async for event in events]
@@ -32,7 +32,7 @@ async def test_points_that_call_tools_keep_their_text():
     assert (answer.strategy, answer.finish_reason, answer.tool_calls) == ("skeleton", "stop", ())
     assert answer.text.count("It is good for you.") == 2
     assert answer.warnings == (LEFT_OUT,)
-    assert "tool_call_piece" not in kinds
+    assert "tool_call_delta" not in kinds
 
 
 async def test_a_point_that_only_calls_tools_is_asked_for_in_another_way():
@@ -55,7 +55,7 @@ async def test_a_straight_answer_that_calls_tools_and_wins_its_race_keeps_its_te
     script = {"Write only the outline": outline, "": calling("Tea and milk.")}
     answer, kinds = await asked(script, "Name two drinks.", slots=2, strategy="skeleton", race=True)
     assert (answer.text, answer.tool_calls, answer.finish_reason) == ("Tea and milk.", (), "stop")
-    assert "tool_call_piece" not in kinds
+    assert "tool_call_delta" not in kinds
 
 
 async def test_a_straight_answer_that_would_call_tools_and_loses_its_race_leaves_the_points():

@@ -160,7 +160,7 @@ async def test_after_two_wrong_outlines_no_more_are_offered_and_the_cause_says_s
         other = await stretto.route("Wie pflege ich ein Fahrrad?")
     assert [route.strategy for route in chosen] == ["skeleton", "skeleton", "direct", "direct"]
     wrong = "2 of the last 2 answers in points of this model in this language went wrong; `stretto check`"
-    assert wrong in chosen[2].cause
+    assert wrong in chosen[2].reason
     assert other.strategy == "skeleton"  # a model may hold outlines in one language only
 
 

@@ -4,31 +4,24 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
+from stretto.extending import Backend, BranchSpec, Capabilities, Case, Chunk, ModelRequest, Offer, Runner, Strategy
+from stretto.local import FocusOptions, LocalBackend, StarOptions
+
 from stretto import (
     Answer,
     AnswerFinished,
     AsyncStretto,
-    Backend,
-    BranchSpec,
     CallEnded,
-    Capabilities,
-    Case,
     Catalogue,
     Choice,
     ChoiceDelta,
-    Chunk,
-    Decoding,
     DecodingForecast,
+    DecodingStats,
     Document,
     Event,
-    FanOut,
-    FocusOptions,
     GenerationOptions,
     Hooks,
-    LocalBackend,
     Message,
-    Offer,
-    Prompt,
     RefusalStarted,
     Request,
     RequestOptions,
@@ -36,8 +29,6 @@ from stretto import (
     Route,
     Router,
     ServerFailedError,
-    StarOptions,
-    Strategy,
     Stretto,
     SyncAnswerStream,
     TextDelta,
@@ -45,7 +36,7 @@ from stretto import (
     TokenLogprob,
     ToolCall,
     ToolCallDelta,
-    ToolCallPiece,
+    ToolCallFragment,
     Usage,
 )
 from stretto.testing import Reply, ScriptedBackend, check_backend
@@ -57,7 +48,7 @@ async def asynchronous() -> str:
         local: Answer = await stretto.ask("Why?", decoding="suffix", max_tokens=20)
         whole: Answer = await stretto.ask("Why?", response_format={"type": "array"}, on_missing="raise")
         print(whole.parsed, whole.strategy.upper())
-        decoded: Decoding | None = local.decoding
+        decoded: DecodingStats | None = local.decoding
         expected: DecodingForecast | None = local.route.decoding_forecast
         scored: list[TokenLogprob] = list((await stretto.ask("Why?", logprobs=2)).logprobs)
         print([(each.token, each.logprob, each.top) for each in scored])
@@ -71,17 +62,17 @@ async def asynchronous() -> str:
                     print(event.text)
                 elif event.type == "answer_finished":
                     finished: AnswerFinished = event
-        return answer.text + route.cause + str(finished.answer)
+        return answer.text + route.reason + str(finished.answer)
 
 
 async def passed_on() -> list[str]:
-    pieces: list[ToolCallDelta] = []
+    pieces: list[ToolCallFragment] = []
     async with AsyncStretto() as stretto:
         async with stretto.stream(
             "Why?", tools=[{"type": "function"}], tool_choice="auto", n=2, extra={"user": "me"}
         ) as stream:
             async for event in stream:
-                if isinstance(event, ToolCallPiece):
+                if isinstance(event, ToolCallDelta):
                     pieces.append(event.delta)
                 elif isinstance(event, ChoiceDelta):
                     print(event.choice, event.text)
@@ -114,15 +105,15 @@ class Own:
     capabilities = Capabilities(context_window=8_000)
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
         async with aclosing(self._chunks(prompt, options)) as chunks:
             yield chunks
 
-    async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
         yield Chunk(prompt.messages[-1].content[: options.max_tokens])
         yield Chunk(usage=Usage(calls=1), finish_reason="stop")
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         return len(prompt.messages)
 
     async def aclose(self) -> None:
@@ -135,10 +126,10 @@ class BothSides:
     name = "both_sides"
 
     def offer(self, case: Case) -> Offer | None:
-        return Offer(confidence=0.9, cause="Because.", forecast=case.straight) if "?" in case.text else None
+        return Offer(confidence=0.9, reason="Because.", forecast=case.direct_forecast) if "?" in case.text else None
 
-    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
-        prompt = Prompt((Message(role="user", content=request.question + route.cause),))
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+        prompt = ModelRequest((Message(role="user", content=request.question + route.reason),))
         runner.merge.add_branch(runner.start(BranchSpec("one", "point", lambda: prompt, request.options)))
         await runner.merge.finish()
 
@@ -160,7 +151,7 @@ async def extended() -> None:
         strategies=[strategy],
         hooks=hooks,
         router=Router(),
-        prompts=Catalogue(),
+        templates=Catalogue(),
     ) as stretto:
         options: RequestOptions = {"system": "Be kind.", "budget": {"max_calls": 3}, "stop": ["END"]}
         await stretto.ask({"role": "user", "content": "Why?"}, **options)

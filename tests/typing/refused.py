@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from stretto import AsyncStretto, Capabilities, Chunk, Hooks, Request, Route, Stretto
+from stretto.extending import Capabilities, Chunk
+
+from stretto import AsyncStretto, Hooks, Request, Route, Stretto
 from stretto.testing import ScriptedBackend, check_backend
 
 
@@ -36,7 +38,7 @@ def clients() -> None:
     AsyncStretto("openai:gpt-5.4-mini", small=3)  # type: ignore[arg-type]  # a model
     Stretto(roles={"small": 3})  # type: ignore[dict-item]  # models
     Stretto(strategies=[object()])  # type: ignore[list-item]  # strategies
-    Stretto(prompts=Path("prompts"), base_url=3)  # type: ignore[arg-type]  # a text
+    Stretto(templates=Path("prompts"), base_url=3)  # type: ignore[arg-type]  # a text
     Hooks(on_rout=print)  # type: ignore[call-arg]  # misspelt
     Hooks(on_route=lambda route: route.wrong)  # type: ignore[attr-defined]  # a Route has no such field
 
@@ -48,7 +50,7 @@ class Half:
     capabilities = Capabilities()
 
     async def run(self, route: Route) -> Chunk:
-        return Chunk(route.cause)
+        return Chunk(route.reason)
 
 
 async def unfinished() -> None:

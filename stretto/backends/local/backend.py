@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from stretto.arguments import shown
 from stretto.backends.allowance import calling
-from stretto.backends.base import Capabilities, Chunk, Measured, Prompt, Stages
+from stretto.backends.base import Capabilities, Chunk, Measured, ModelRequest, Stages
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions, compiled_by_default
 from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
 from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import shown
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.log import log_event
-from stretto.local_engine.long_context.options import FocusOptions, StarOptions, chosen_method
+from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
 from stretto.request import ACCOMPANYING, GenerationOptions
@@ -31,7 +31,7 @@ from stretto.telemetry import is_traced
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
-    from stretto.local_engine.drafting.lexical.options import LexicalOptions
+    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.long_context.reader import LongContextReader
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
@@ -151,7 +151,7 @@ class LocalBackend:
         return Measured(engine.step_ms, {name: decoding_of(seen) for name, seen in self._record.by_method().items()})
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Start one generation. Leaving the context returns once the engine has ended it, after two seconds at most.
 
         Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
@@ -191,7 +191,7 @@ class LocalBackend:
         self,
         engine: Engine,
         chunks: Chunks,
-        prompt: Prompt,
+        prompt: ModelRequest,
         options: GenerationOptions,
         *,
         decoding: str,
@@ -220,7 +220,7 @@ class LocalBackend:
         chunks.reach("prepared")
         return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced())
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
         encode = partial(self._tokens, (await self._loader.ready()).model, prompt)
         return len(encode() if _is_short(prompt) else await self._loader.in_worker(encode))
@@ -240,7 +240,7 @@ class LocalBackend:
         if self._reading is not None:
             await self._reading.aclose()
 
-    async def _prepared(self, engine: Engine, prompt: Prompt, decoding: str) -> Constraint | None:
+    async def _prepared(self, engine: Engine, prompt: ModelRequest, decoding: str) -> Constraint | None:
         """Compile a grammar and hash the weights of an adapter, which can take seconds, outside the event loop.
 
         The request is not announced yet, so no other one waits for this.
@@ -263,7 +263,7 @@ class LocalBackend:
         self._reader = self._reader or LongContextReader(engine, self._long_context)
         return self._reader
 
-    def _tokens(self, model: LoadedModel, prompt: Prompt, window: int | None = None) -> tuple[int, ...]:
+    def _tokens(self, model: LoadedModel, prompt: ModelRequest, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
         return model.chat.encode(
             turns_of(prompt),
@@ -273,19 +273,19 @@ class LocalBackend:
         )
 
 
-def _is_short(prompt: Prompt) -> bool:
+def _is_short(prompt: ModelRequest) -> bool:
     """Whether a text can be made into tokens in the event loop."""
     return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
 
 
-def _format(prompt: Prompt) -> Mapping[str, Any] | str | None:
+def _format(prompt: ModelRequest) -> Mapping[str, Any] | str | None:
     return prompt.response_regex if prompt.response_schema is None else prompt.response_schema
 
 
 def _generation(
     model: LoadedModel,
     ids: tuple[int, ...],
-    prompt: Prompt,
+    prompt: ModelRequest,
     options: GenerationOptions,
     decoding: str,
     *,
@@ -344,7 +344,7 @@ def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _left_out(name: str, prompt: Prompt) -> tuple[str, ...]:
+def _left_out(name: str, prompt: ModelRequest) -> tuple[str, ...]:
     """Say what of the prompt has no effect here."""
     names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
     return (f"{' and '.join(names)} had no effect: {name} has nothing like it.",) if names else ()

@@ -15,7 +15,7 @@ from stretto.errors import BackendError
 from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.serving.record import Record
-from stretto.tokens import Decoding, TokenLogprob
+from stretto.token_records import DecodingStats, TokenLogprob
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
@@ -141,9 +141,9 @@ class Chunks:
         return TokenLogprob.model_construct(token=word(score.token), logprob=score.logprob, top=top)
 
 
-def decoding_of(figures: Figures) -> Decoding:
+def decoding_of(figures: Figures) -> DecodingStats:
     """The figures of one generation, or of several by one method, as an answer has them."""
-    return Decoding(
+    return DecodingStats(
         methods=(figures.decoding,),
         steps=figures.steps,
         rows=figures.rows,

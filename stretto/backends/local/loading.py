@@ -18,13 +18,13 @@ from importlib.util import find_spec
 from types import NoneType
 from typing import TYPE_CHECKING, TypeVar
 
-from stretto.arguments import MOST_THREADS, shown
 from stretto.backends.base import Capabilities
 from stretto.backends.local.tools import may_take_tools
 from stretto.backends.local.worker import Worker, outcome
-from stretto.ending_thread import is_exiting
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
-from stretto.fork import Fork
+from stretto.foundation.arguments import MOST_THREADS, shown
+from stretto.foundation.ending_thread import is_exiting
+from stretto.foundation.fork import Fork
 from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.kernels.switch import VARIABLE
@@ -35,7 +35,7 @@ from stretto.local_engine.model.source import Source
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
-    from stretto.local_engine.drafting.lexical.options import LexicalOptions
+    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]
@@ -101,7 +101,7 @@ class LoadingOptions:
         pocket = self.source.name == "local:pocket"
         return Capabilities(
             context_window=self.source.context_window(),
-            parallel_slots=_SLOTS,
+            concurrent_calls=_SLOTS,
             prompt_family=POCKET if pocket else family_of(self.source.name, self.source.parameters()),
             reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
             passage_tokens=_POCKET_PASSAGE if pocket and self.has_reading else None,
@@ -168,7 +168,7 @@ class LoadingOptions:
     def _load(self) -> Engine:
         try:
             from stretto.local_engine.model.load import load_model  # noqa: PLC0415
-            from stretto.local_engine.model.reading import reading_change  # noqa: PLC0415
+            from stretto.local_engine.model.reading_adapter import reading_change  # noqa: PLC0415
             from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
         except ImportError as error:
             raise MissingDependencyError(
@@ -190,7 +190,7 @@ class LoadingOptions:
             check_vocabulary(model, draft)
         engine = Engine(
             model,
-            max_batch=_SLOTS,
+            batch_size=_SLOTS,
             threads=self.threads,
             draft=draft,
             lexical=self.lexical,

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stretto.backends.base import Chunk, Prompt
+from stretto.backends.base import Chunk, ModelRequest
 from stretto.errors import RequestRejectedError
 from stretto.local_engine.model.source import Source
-from stretto.tool_calls import ToolCallDelta
+from stretto.tool_calls import ToolCallFragment
 
 __all__ = ["Calling", "check_template", "forced_schema", "may_take_tools", "tools_shown", "turns_of"]
 
@@ -48,7 +48,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def turns_of(prompt: Prompt) -> list[dict[str, Any]]:
+def turns_of(prompt: ModelRequest) -> list[dict[str, Any]]:
     """The messages as chat templates take them; the arguments of tool calls as objects."""
     turns: list[dict[str, Any]] = []
     for message in prompt.messages:
@@ -68,12 +68,12 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**call, "function": function}
 
 
-def tools_shown(prompt: Prompt) -> list[dict[str, Any]]:
+def tools_shown(prompt: ModelRequest) -> list[dict[str, Any]]:
     """The tools that the model is shown."""
     return [] if prompt.tool_choice == "none" else [dict(tool) for tool in prompt.tools]
 
 
-def check_template(template: object, prompt: Prompt, backend: str) -> None:
+def check_template(template: object, prompt: ModelRequest, backend: str) -> None:
     """Raise `RequestRejectedError` for tools, or calls of them, that the template has no place for."""
     needed = tools_shown(prompt) or any(each.tool_calls or each.role == "tool" for each in prompt.messages)
     if needed and not takes_tools(template):
@@ -84,7 +84,7 @@ def check_template(template: object, prompt: Prompt, backend: str) -> None:
         )
 
 
-def forced_schema(prompt: Prompt, backend: str) -> dict[str, Any] | None:
+def forced_schema(prompt: ModelRequest, backend: str) -> dict[str, Any] | None:
     """The JSON schema of a required call; ``None`` where the model decides.
 
     Raises `RequestRejectedError` for a choice that is none of the tools.
@@ -126,7 +126,7 @@ class Calling(AsyncIterator[Chunk]):
         whole: the whole answer is one call.
     """
 
-    def __init__(self, chunks: AsyncIterator[Chunk], prompt: Prompt, *, whole: bool) -> None:
+    def __init__(self, chunks: AsyncIterator[Chunk], prompt: ModelRequest, *, whole: bool) -> None:
         self._chunks = chunks
         self._names = {(tool.get("function") or {}).get("name") for tool in prompt.tools}
         self._whole = whole
@@ -141,7 +141,7 @@ class Calling(AsyncIterator[Chunk]):
         reason = "tool_calls" if self._calls and chunk.finish_reason == "stop" else chunk.finish_reason
         return replace(chunk, text=text, tool_calls=calls, finish_reason=reason)
 
-    def _certain(self, *, final: bool) -> tuple[str, tuple[ToolCallDelta, ...]]:
+    def _certain(self, *, final: bool) -> tuple[str, tuple[ToolCallFragment, ...]]:
         """What of the text that is held is certain, as text or as calls."""
         if self._whole or (not self._begun and not self._calls and self._held.lstrip().startswith("{")):
             if not final:
@@ -170,7 +170,7 @@ class Calling(AsyncIterator[Chunk]):
         held, self._held = self._held, ""
         return held
 
-    def _call(self, text: str) -> ToolCallDelta | None:
+    def _call(self, text: str) -> ToolCallFragment | None:
         try:
             said = json.loads(text)
         except (ValueError, RecursionError):
@@ -180,4 +180,4 @@ class Calling(AsyncIterator[Chunk]):
         arguments = said.get("arguments", said.get("parameters")) or {}
         self._calls += 1
         written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return ToolCallDelta(self._calls - 1, f"call_{secrets.token_hex(8)}", said["name"], written)
+        return ToolCallFragment(self._calls - 1, f"call_{secrets.token_hex(8)}", said["name"], written)

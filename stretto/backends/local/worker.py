@@ -11,7 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
-from stretto.ending_thread import EndingThread
+from stretto.foundation.ending_thread import EndingThread
 
 T = TypeVar("T")
 Job = Callable[[], None]

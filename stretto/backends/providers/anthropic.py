@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stretto.answer import Usage
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.providers.anthropic_form import (
     OPENAI_ONLY,
@@ -31,7 +31,7 @@ from stretto.backends.providers.long_bodies import around_the_sdk, post_very_lon
 from stretto.backends.providers.pieces import Finish, Piece, Thought
 from stretto.backends.providers.remote import RemoteBackend
 from stretto.request import GenerationOptions
-from stretto.tool_calls import ToolCallDelta
+from stretto.tool_calls import ToolCallFragment
 
 _DEFAULT_MAX_TOKENS = 16_384  # the API wants a number; thinking counts towards it
 _FINISH: dict[str, Finish] = {
@@ -60,7 +60,7 @@ class AnthropicBackend(RemoteBackend):
 
         return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=0, http_client=async_client(anthropic))
 
-    def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
+    def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
         schema = prompt.response_schema if may_take_schema(self.provider, self.model) else None
         given = {
             "system": system_of(prompt),
@@ -79,10 +79,10 @@ class AnthropicBackend(RemoteBackend):
             **{name: value for name, value in given.items() if value is not None},
         }
 
-    def _extra(self, prompt: Prompt) -> dict[str, Any]:
+    def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
         return extra_of(prompt.extra)
 
-    def _left_out(self, prompt: Prompt) -> tuple[str, ...]:
+    def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
         names = [name for name in prompt.extra if name in OPENAI_ONLY]
         return (f"{' and '.join(names)} had no effect: {self.name} has nothing like it.",) if names else ()
 
@@ -133,7 +133,7 @@ def _delta(delta: Any, index: int) -> Piece:
         case "text_delta":
             return Piece(text=text_of(delta, "text"))
         case "input_json_delta":
-            return Piece(tool_calls=(ToolCallDelta(index=index, arguments=text_of(delta, "partial_json")),))
+            return Piece(tool_calls=(ToolCallFragment(index=index, arguments=text_of(delta, "partial_json")),))
         case "signature_delta":
             return Piece(thoughts=(Thought("thinking", "signature", text_of(delta, "signature"), index),))
     thought = word_of(delta, "thinking") or ""
@@ -150,7 +150,7 @@ def _begun(block: Any, index: int) -> Sequence[Piece]:
         return [Piece(text=text_of(block, "text"))] if _is_text(block) else ()
     given = value_of(block, "input")
     arguments = json.dumps(plain(given)) if given else ""
-    call = ToolCallDelta(index, word_of(block, "id"), word_of(block, "name") or "", arguments)
+    call = ToolCallFragment(index, word_of(block, "id"), word_of(block, "name") or "", arguments)
     return [Piece(tool_calls=(call,))]
 
 
@@ -184,7 +184,7 @@ def _usage(counted: Any) -> Usage | None:
     return (prompt or Usage()) + Usage(completion_tokens=written, reasoning_tokens=thought)
 
 
-def _turns(prompt: Prompt, cached: bool, backend: str) -> list[dict[str, Any]]:
+def _turns(prompt: ModelRequest, cached: bool, backend: str) -> list[dict[str, Any]]:
     """Give the turns without system messages; those of one role in a row become one.
 
     ``cached``: mark the end of what other calls share, so that it is kept. An entry can be read once the response of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.errors import RequestRejectedError
 from stretto.messages import Message
 
@@ -41,12 +41,12 @@ def extra_of(extra: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def tools_of(prompt: Prompt) -> list[Block]:
+def tools_of(prompt: ModelRequest) -> list[Block]:
     """The tools; those that are Anthropic's own stay as they are."""
     return [_tool(tool) for tool in prompt.tools]
 
 
-def tool_choice_of(prompt: Prompt) -> Block | None:
+def tool_choice_of(prompt: ModelRequest) -> Block | None:
     """The choice among the tools; ``None`` leaves it to the model."""
     given, alone = prompt.tool_choice, prompt.extra.get("parallel_tool_calls") is False
     choice: Block | None = None
@@ -60,7 +60,7 @@ def tool_choice_of(prompt: Prompt) -> Block | None:
     return choice if prompt.tools else None
 
 
-def system_of(prompt: Prompt) -> str | list[Block] | None:
+def system_of(prompt: ModelRequest) -> str | list[Block] | None:
     """The system's instructions: a text, or blocks where they carry more than text."""
     said = [message for message in prompt.messages if message.role == "system"]
     if any(message.parts for message in said):

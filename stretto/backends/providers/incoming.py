@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from stretto.stop_texts import StopTexts
-from stretto.surrogates import Mending
+from stretto.foundation.stop_texts import StopTexts
+from stretto.foundation.surrogates import Mending
 
 MOST_TEXT = 8 * 2**20  # characters of one generation, thinking included; no model writes more
 

@@ -15,14 +15,14 @@ from pydantic import SecretStr
 
 from stretto.answer import Usage
 from stretto.backends.allowance import Caller, calling
-from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import bounded_output, capabilities_of, estimate_tokens
 from stretto.backends.providers.failures import charge, translate
 from stretto.backends.providers.incoming import IncomingText
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.errors import BackendError, RequestRejectedError, StreamBrokenError
 from stretto.request import GenerationOptions
-from stretto.tool_calls import ToolCallDelta
+from stretto.tool_calls import ToolCallFragment
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import BaseCallbackManager
@@ -90,7 +90,9 @@ class LangChainBackend:
         return getattr(self.model, "max_retries", 0) != 0
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
+    async def stream(
+        self, prompt: ModelRequest, options: GenerationOptions
+    ) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
         """Send one call through the model."""
         chunks = self._chunks(prompt, options)
         try:
@@ -99,14 +101,14 @@ class LangChainBackend:
             with anyio.move_on_after(_CLOSING_S, shield=True):
                 await chunks.aclose()
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Estimate the tokens; many models would load a tokenizer for a count."""
         return estimate_tokens(prompt)
 
     async def aclose(self) -> None:
         """Do nothing: the model belongs to the caller."""
 
-    async def _chunks(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
         pieces, usage = await self._open(prompt, options)
         text, finish, failure = IncomingText(options.stop), None, None
         called = False
@@ -138,7 +140,7 @@ class LangChainBackend:
             raise failure
         yield Chunk(usage=usage, finish_reason=finish or ("tool_calls" if called else "stop"))  # type: ignore[arg-type]  # the table holds only these
 
-    async def _open(self, prompt: Prompt, options: GenerationOptions) -> tuple[_Pieces, Usage]:
+    async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> tuple[_Pieces, Usage]:
         """Begin a stream and read its first piece, without the parameters that the model refuses."""
         calls = 0
         while True:
@@ -153,7 +155,7 @@ class LangChainBackend:
                 failure = self._failure(error, started=False)
             self._memory.repeat_without(failure, arguments, Usage(calls=calls))
 
-    def _bound(self, prompt: Prompt) -> Runnable[Any, Any]:
+    def _bound(self, prompt: ModelRequest) -> Runnable[Any, Any]:
         """The model with the tools of the prompt."""
         if not prompt.tools:
             return self.model
@@ -212,17 +214,17 @@ class _Pieces:
         await self._rest.aclose()
 
 
-def _messages(prompt: Prompt) -> list[BaseMessage]:
+def _messages(prompt: ModelRequest) -> list[BaseMessage]:
     from langchain_core.messages import convert_to_messages  # noqa: PLC0415 - imported on first use
 
     return convert_to_messages([message.as_openai() for message in prompt.messages])
 
 
-def _calls(piece: AIMessageChunk) -> tuple[ToolCallDelta, ...]:
+def _calls(piece: AIMessageChunk) -> tuple[ToolCallFragment, ...]:
     """Pieces of tool calls; a model that does not stream gives them whole."""
     if chunks := getattr(piece, "tool_call_chunks", None):
         return tuple(
-            ToolCallDelta(
+            ToolCallFragment(
                 index=place if chunk.get("index") is None else hash(chunk["index"]),  # some count by texts
                 id=chunk.get("id") or None,
                 name=chunk.get("name") or None,
@@ -231,7 +233,7 @@ def _calls(piece: AIMessageChunk) -> tuple[ToolCallDelta, ...]:
             for place, chunk in enumerate(chunks)
         )
     return tuple(
-        ToolCallDelta(place, call.get("id"), call["name"], json.dumps(call["args"]))
+        ToolCallFragment(place, call.get("id"), call["name"], json.dumps(call["args"]))
         for place, call in enumerate(piece.tool_calls)
     )
 

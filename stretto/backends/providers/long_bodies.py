@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from stretto.bounds import VERY_LONG, is_long
+from stretto.foundation.bounds import VERY_LONG, is_long
 
 __all__ = ["around_the_sdk", "post_very_long"]
 

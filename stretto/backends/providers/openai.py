@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from stretto.answer import Usage
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
 from stretto.backends.providers.discovery import discover
@@ -41,10 +41,10 @@ from stretto.backends.providers.pieces import Finish, Piece, Thought
 from stretto.backends.providers.remote import RemoteBackend
 from stretto.backends.providers.server_facts import ServerFacts, able
 from stretto.errors import BackendError, StrettoError
+from stretto.foundation.surrogates import mend
 from stretto.request import GenerationOptions
-from stretto.surrogates import mend
-from stretto.tokens import TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class OpenAIBackend(RemoteBackend):
 
         return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, http_client=async_client(openai))
 
-    def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
+    def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
         # Older compatible servers ignore max_completion_tokens in silence, and would never stop;
         # max_tokens is refused aloud where it is not known, and then learned.
         limit = "max_tokens" if self.compatible else "max_completion_tokens"
@@ -168,13 +168,13 @@ class OpenAIBackend(RemoteBackend):
             **{name: value for name, value in given.items() if value is not None and name not in prompt.extra},
         }
 
-    def _cache_key(self, prompt: Prompt) -> str | None:
+    def _cache_key(self, prompt: ModelRequest) -> str | None:
         # OpenAI caches by itself, on the machine that a call comes to; equal keys bring calls to one machine.
         if self.compatible or not worth_caching(prompt, self.capabilities):
             return None
         return hashlib.sha256(prompt.prefix.encode()).hexdigest()[:32]
 
-    def _format(self, prompt: Prompt) -> dict[str, Any] | None:
+    def _format(self, prompt: ModelRequest) -> dict[str, Any] | None:
         schema = prompt.response_schema
         if schema is None or not may_take_schema(self.provider, self.model):
             return None
@@ -270,14 +270,14 @@ def _index(choice: Any) -> int:
     return int(index) if isinstance(index, (int, str)) and str(index).isdecimal() else -1
 
 
-def _calls(said: Any) -> tuple[ToolCallDelta, ...]:
+def _calls(said: Any) -> tuple[ToolCallFragment, ...]:
     calls = [_call(call, place) for place, call in enumerate(objects_of(said, "tool_calls"))]
     if (function := object_of(said, "function_call")) is not None:  # of the API before tools
         calls.append(_delta(function, 0, None, "arguments"))
     return tuple(calls)
 
 
-def _call(call: Any, place: int) -> ToolCallDelta:
+def _call(call: Any, place: int) -> ToolCallFragment:
     index = value_of(call, "index")
     own = object_of(call, "custom")
     function = own if own is not None else object_of(call, "function")
@@ -289,11 +289,11 @@ def _call(call: Any, place: int) -> ToolCallDelta:
     return delta if own is None else replace(delta, type="custom")
 
 
-def _delta(function: Any, index: int, call_id: str | None, field: str) -> ToolCallDelta:
+def _delta(function: Any, index: int, call_id: str | None, field: str) -> ToolCallFragment:
     given = value_of(function, field)
     if given is not None and not isinstance(given, str):  # some servers send an object where JSON text belongs
         given = json.dumps(plain(given))
-    return ToolCallDelta(index=index, id=call_id, name=word_of(function, "name"), arguments=given or "")
+    return ToolCallFragment(index=index, id=call_id, name=word_of(function, "name"), arguments=given or "")
 
 
 def _error_of(event: Any) -> Any:

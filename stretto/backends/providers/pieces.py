@@ -10,8 +10,8 @@ from stretto.answer import Usage
 from stretto.backends.base import Chunk
 from stretto.backends.providers.incoming import IncomingText
 from stretto.content import mended
-from stretto.tokens import TokenLogprob
-from stretto.tool_calls import ToolCallDelta
+from stretto.token_records import TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 __all__ = ["Finish", "IncomingAnswer", "Piece", "Thought"]
 
@@ -62,7 +62,7 @@ class Piece:
     stopped_by: str | None = None
     refused: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
-    tool_calls: tuple[ToolCallDelta, ...] = ()
+    tool_calls: tuple[ToolCallFragment, ...] = ()
     thoughts: tuple[Thought, ...] = ()
     choice: int = 0
     warnings: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class IncomingAnswer:
         withheld = self.text.flush()
         self.length += len(withheld)
         empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
-        calls = tuple(ToolCallDelta(index, arguments="{}") for index in empty)
+        calls = tuple(ToolCallFragment(index, arguments="{}") for index in empty)
         thoughts = self._thought()
         if not (withheld or calls or thoughts):
             return None
@@ -137,7 +137,7 @@ class IncomingAnswer:
         self._thoughts.clear()
         return thoughts
 
-    def _belongs(self, call: ToolCallDelta) -> bool:
+    def _belongs(self, call: ToolCallFragment) -> bool:
         """Whether it says something of a call that has begun: others are of tools that the server calls itself."""
         if call.name is None and call.index not in self._arguments:
             return False

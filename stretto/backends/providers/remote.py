@@ -20,7 +20,7 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.answer import Usage
-from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import capabilities_of, estimate_tokens
 from stretto.backends.providers.arrivals import Arrival, arriving
 from stretto.backends.providers.event_values import EventError
@@ -30,8 +30,8 @@ from stretto.backends.providers.http_clients import host_of, make_ready
 from stretto.backends.providers.learned import learned
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.backends.providers.pieces import IncomingAnswer, Piece
-from stretto.bounds import is_long
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError, missing
+from stretto.foundation.bounds import is_long
 from stretto.request import GenerationOptions
 
 _CLOSING_S = 5.0
@@ -46,7 +46,7 @@ class Opened:
     stream: Any
     arrival: Arrival
     calls: int
-    prompt: Prompt
+    prompt: ModelRequest
     options: GenerationOptions
     warnings: tuple[str, ...] = ()
 
@@ -112,7 +112,9 @@ class RemoteBackend(ABC):
         return self._capabilities
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
+    async def stream(
+        self, prompt: ModelRequest, options: GenerationOptions
+    ) -> AsyncGenerator[AsyncGenerator[Chunk, None]]:
         """Send one call; the first chunk carries the headers, the last two the finish reason and the usage."""
         opened = await self._open(prompt, options)
         chunks = self._chunks(opened)
@@ -123,7 +125,7 @@ class RemoteBackend(ABC):
                 await chunks.aclose()
                 await _close(opened.stream)
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Estimate the tokens of the prompt; a true count would be a call."""
         return estimate_tokens(prompt)
 
@@ -143,18 +145,18 @@ class RemoteBackend(ABC):
         """Make an SDK client that does not retry."""
 
     @abstractmethod
-    def _parameters(self, prompt: Prompt, options: GenerationOptions) -> dict[str, Any]:
+    def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
         """Give everything the call should send, by the API's names."""
 
     @abstractmethod
     async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
         """Begin a stream; the result is the SDK's. ``extra`` goes into the body as it is."""
 
-    def _extra(self, prompt: Prompt) -> dict[str, Any]:
+    def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
         """Give the fields of the caller's that go into the body as they are."""
         return dict(prompt.extra)
 
-    def _left_out(self, prompt: Prompt) -> tuple[str, ...]:  # noqa: ARG002 - for a provider that leaves something out
+    def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:  # noqa: ARG002 - for a provider that leaves something out
         """Say what of the prompt is not sent, for ``Answer.warnings``."""
         return ()
 
@@ -199,7 +201,7 @@ class RemoteBackend(ABC):
             self._clients[loop] = client, holding
         return self._clients[loop][0]
 
-    async def _open(self, prompt: Prompt, options: GenerationOptions) -> Opened:
+    async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> Opened:
         await self._import_sdk()
         client = await self._client()
         many = is_long(prompt.messages, prompt.tools, options.stop)
@@ -296,7 +298,7 @@ class RemoteBackend(ABC):
             backend=self.name,
         )
 
-    def _counted(self, usage: Usage, prompt: Prompt, length: int) -> tuple[Usage, tuple[str, ...]]:
+    def _counted(self, usage: Usage, prompt: ModelRequest, length: int) -> tuple[Usage, tuple[str, ...]]:
         """Estimate the tokens that the server did not report."""
         estimated: dict[str, int] = {}
         if not usage.prompt_tokens:

@@ -67,7 +67,7 @@ class ServerFacts:
     models: tuple[str, ...] = ()
     model: str = ""
     context_window: int | None = None
-    slots: int | None = None
+    concurrent_calls: int | None = None
     speculation: bool | None = None
     prefix_caching: bool | None = None
     refused_media: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
     told = replace(
         known,
         context_window=facts.context_window or known.context_window,
-        parallel_slots=facts.slots or known.parallel_slots,
+        concurrent_calls=facts.concurrent_calls or known.concurrent_calls,
         speculation=facts.speculation,
         prefix_caching=facts.prefix_caching,
         refused_media=facts.refused_media,
@@ -134,7 +134,7 @@ def of_vllm(facts: ServerFacts, metrics: str, info: Any) -> ServerFacts:
     return replace(
         facts,
         engine="vllm",
-        slots=_count(_at(config, "scheduler_config", "max_num_seqs")),
+        concurrent_calls=_count(_at(config, "scheduler_config", "max_num_seqs")),
         speculation=bool(_DRAFTS.search(metrics)) if found else None,
         prefix_caching={"true": True, "false": False}.get(cache.get("enable_prefix_caching", "").lower()),
     )
@@ -151,7 +151,7 @@ def of_sglang(facts: ServerFacts, info: Any) -> ServerFacts:
     return replace(
         facts,
         engine="sglang",
-        slots=each * replicas if each else _count(_at(info, "max_running_requests")),
+        concurrent_calls=each * replicas if each else _count(_at(info, "max_running_requests")),
         speculation=bool(_at(info, "speculative_algorithm")) if told else None,
         prefix_caching=not off if isinstance(off, bool) else None,
     )
@@ -165,7 +165,7 @@ def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
         facts,
         engine="llamacpp",
         context_window=_count(_at(usual, "n_ctx")) or facts.context_window,
-        slots=_count(_at(props, "total_slots")),
+        concurrent_calls=_count(_at(props, "total_slots")),
         speculation=drafts if isinstance(drafts, bool) else None,
         refused_media=tuple(part for name, part in _MODALITIES.items() if _at(props, "modalities", name) is False),
         quantisation=_form(_at(props, "model_ftype")),

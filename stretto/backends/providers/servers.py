@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.providers.failures import nobody_listens
 from stretto.backends.providers.http_clients import is_loopback
 from stretto.backends.providers.openai import OpenAIBackend
@@ -87,7 +87,7 @@ class AtAddress(OpenAIBackend):
         """The provider and where the server is; the name of the model is not known before the first call."""
         return f"{self.provider}:{self.endpoint}"
 
-    async def _open(self, prompt: Prompt, options: GenerationOptions) -> Opened:
+    async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> Opened:
         if not self.model:
             await self._find_model()
         return await super()._open(prompt, options)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from stretto.backends.allowance import Caller, calling
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.providers.failures import is_loading
 from stretto.backends.resilience.shared import SharedHealth
 from stretto.backends.resilience.suspects import MOST_TRIALS, Suspects, fingerprint, may_follow_the_request
@@ -64,7 +64,7 @@ class Circuit:
         self.last: BackendError | None = None
         self.trial: Trial | None = None
 
-    def admit(self, prompt: Prompt | None = None) -> tuple[Trial | None, float | None]:
+    def admit(self, prompt: ModelRequest | None = None) -> tuple[Trial | None, float | None]:
         """Ask for a call: the trial that it is, if it is one; and if it may not pass, the seconds until one may."""
         if self._opened_s is None:
             return None, None
@@ -80,7 +80,7 @@ class Circuit:
         if self.trial is trial:
             self.trial = None
 
-    def heed(self, chunk: Chunk) -> None:
+    def observe(self, chunk: Chunk) -> None:
         """Close when the endpoint answers; forget its faults once an answer is whole."""
         if chunk.is_progress:
             self._opened_s = None
@@ -93,7 +93,7 @@ class Circuit:
             self._requests_only = True
             self.suspects.answered += 1
 
-    def count(self, error: BackendError, trial: Trial | None, prompt: Prompt | None = None) -> bool:
+    def count(self, error: BackendError, trial: Trial | None, prompt: ModelRequest | None = None) -> bool:
         """Count an error if it is the endpoint's fault, and return whether it is.
 
         What would come again at once (a first text that is late, a port where nobody listens) is no fault to wait out,
@@ -125,7 +125,7 @@ class Circuit:
             self._opened_s = now_s
         return True
 
-    def _is_exception(self, prompt: Prompt | None) -> bool:
+    def _is_exception(self, prompt: ModelRequest | None) -> bool:
         """Whether this call may try at once: the faults may be those of other requests.
 
         One prompt may be what makes a server fail. An outline that fails for good must not prevent the direct answer,
@@ -166,7 +166,7 @@ class Breaker(Wrapper):
         self._shared = shared
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation. Raises `BreakerOpenError`."""
         circuit = self.circuit
         trial = await self._admitted(prompt)
@@ -175,15 +175,15 @@ class Breaker(Wrapper):
             try:
                 stream = self.inner.stream(prompt, options)
 
-                async def heed(chunk: Chunk) -> None:
-                    circuit.heed(chunk)
-                    await seen.heed(chunk)
+                async def observe(chunk: Chunk) -> None:
+                    circuit.observe(chunk)
+                    await seen.observe(chunk)
 
                 async def count(error: BackendError) -> None:
                     if circuit.count(error, trial, prompt):
                         await seen.count(error)
 
-                async with tapped(stream, heed, count) as chunks:
+                async with tapped(stream, observe, count) as chunks:
                     yield chunks
             finally:
                 await seen.end()
@@ -191,7 +191,7 @@ class Breaker(Wrapper):
             if trial is not None:
                 circuit.end(trial)
 
-    async def _admitted(self, prompt: Prompt) -> Trial | None:
+    async def _admitted(self, prompt: ModelRequest) -> Trial | None:
         circuit = self.circuit
         until_s = anyio.current_time() + circuit.rest_s
         while True:
@@ -203,7 +203,7 @@ class Breaker(Wrapper):
                 raise self._refusal(left_s, circuit.in_a_row, _what_failed(circuit.last))
             await circuit.trial.wait(patience_s)
 
-    async def _admitted_by_all(self, prompt: Prompt) -> _Seen:
+    async def _admitted_by_all(self, prompt: ModelRequest) -> _Seen:
         """The same by what all replicas have met."""
         if self._shared is None:
             return _Seen()
@@ -249,7 +249,7 @@ class _Seen:
         self._answer = answer
         self._faults = faults
 
-    async def heed(self, chunk: Chunk) -> None:
+    async def observe(self, chunk: Chunk) -> None:
         """Tell that the endpoint answers, if that is news."""
         if self._shared is None:
             return

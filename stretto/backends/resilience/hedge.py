@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge, usage_of
 from stretto.backends.resilience.pump import Pump, pumping
@@ -45,7 +45,7 @@ class Hedge(Wrapper):
         self._hedges = 0
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start a generation; returns with its first text at hand."""
         self._calls += 1
         async with pumping() as tasks:
@@ -84,7 +84,7 @@ class Hedge(Wrapper):
 class _Race:
     """One call, and perhaps a second one like it; ``decided`` is set when one has its first text or all have failed."""
 
-    def __init__(self, backend: Backend, prompt: Prompt, options: GenerationOptions, tasks: TaskGroup) -> None:
+    def __init__(self, backend: Backend, prompt: ModelRequest, options: GenerationOptions, tasks: TaskGroup) -> None:
         self._call = (backend, prompt, options)
         self._tasks = tasks
         self._pumps: list[Pump] = []

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_wait_s, reports
 from stretto.backends.resilience.shared import News, Room, SharedLimits
@@ -31,7 +31,7 @@ class Pace(Wrapper):
 
     Args:
         backend: what to call.
-        max_in_flight: calls under way at a time; less than the connections of the client.
+        concurrent_calls: calls under way at a time; less than the connections of the client.
         longest_pause_s: the longest wait for the limits, in seconds.
         limits: what the server says is left for this model, shared with the other backends that call it.
         shared: the same for all replicas, kept in a store.
@@ -41,14 +41,14 @@ class Pace(Wrapper):
         self,
         backend: Backend,
         *,
-        max_in_flight: int = 32,
+        concurrent_calls: int = 32,
         longest_pause_s: float = 120.0,
         limits: RateLimits | None = None,
         shared: SharedLimits | None = None,
     ) -> None:
         super().__init__(backend)
         self._longest_pause_s = longest_pause_s
-        self._max = max_in_flight
+        self._max = concurrent_calls
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
         self.limits = limits or RateLimits()
         self._shared = shared
@@ -57,16 +57,16 @@ class Pace(Wrapper):
     def capabilities(self) -> Capabilities:
         """What the backend inside can do, with no more slots than there may be calls."""
         inner = self.inner.capabilities
-        if inner.parallel_slots <= self._max:  # asked for several times a call
+        if inner.concurrent_calls <= self._max:  # asked for several times a call
             return inner
-        return replace(inner, parallel_slots=self._max)
+        return replace(inner, concurrent_calls=self._max)
 
     def limits_left(self) -> Mapping[str, float]:
         """What the rate limits leave now by kind, as far as the server has said."""
         return self.limits.left()
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation when there is room for it."""
         borrower = object()  # not the task: a hedged call is begun in one task and ended in another
         limiter = self._limiters.setdefault(asyncio.get_running_loop(), anyio.CapacityLimiter(self._max))
@@ -152,7 +152,7 @@ class _Sent:
                 await self._shared.tell(News(self._limits.flying))
 
 
-def _cost(prompt: Prompt, options: GenerationOptions) -> dict[str, int]:
+def _cost(prompt: ModelRequest, options: GenerationOptions) -> dict[str, int]:
     """Estimate what a call takes from each limit."""
     tokens = estimate_tokens(prompt)
     answer = options.max_tokens or 1

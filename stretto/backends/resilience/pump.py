@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from stretto.backends.base import Backend, Chunk, Prompt
-from stretto.queue import Queue
+from stretto.backends.base import Backend, Chunk, ModelRequest
+from stretto.foundation.queue import Queue
 from stretto.request import GenerationOptions
 
 AHEAD = 64  # chunks that may lie unread before the call waits for its reader
@@ -31,7 +31,7 @@ class Pump(AsyncIterator[Chunk]):
         self._reading = anyio.CancelScope()
         self._entered = False
 
-    async def run(self, backend: Backend, prompt: Prompt, options: GenerationOptions) -> None:
+    async def run(self, backend: Backend, prompt: ModelRequest, options: GenerationOptions) -> None:
         """Make the call. What it raises is kept for the reader."""
         try:
             with self._whole:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Protocol, runtime_checkable
 
-from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.backends.providers.http_clients import MAX_CONNECTIONS
 from stretto.backends.resilience.breaker import Breaker, Circuit
@@ -17,6 +16,7 @@ from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.shared import SharedHealth, SharedLimits, Store
 from stretto.backends.resilience.stall import StallGuard
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Resilience:
         first_text_s: the longest time without text or thinking, before the first text of a prompt of up to 1,000
             tokens; longer ones have more, see `FirstTexts`.
         stall_s: the same after the first text.
-        max_in_flight: calls under way at a time.
+        concurrent_calls: calls under way at a time.
         hedge: send a second call when the first text is late; costs up to ``hedge_share`` more calls.
         hedge_after_s: seconds after which the first text is late; ``None``: when 95 of 100 came sooner.
         hedge_share: extra calls as a share of all.
@@ -46,7 +46,7 @@ class Resilience:
     longest_pause_s: float = 120.0
     first_text_s: float = 120.0
     stall_s: float = 30.0
-    max_in_flight: int = 32
+    concurrent_calls: int = 32
     hedge: bool = False
     hedge_after_s: float | None = None
     hedge_share: float = 0.05
@@ -57,7 +57,7 @@ class Resilience:
     def __post_init__(self) -> None:
         bounds = {
             "attempts": (1, 20),
-            "max_in_flight": (1, MAX_CONNECTIONS),
+            "concurrent_calls": (1, MAX_CONNECTIONS),
             "hedge_share": (0, 1),
             "breaker_faults": (1, math.inf),
         }
@@ -135,11 +135,11 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
     """
     policy = policy or Resilience()
     shared = endpoints or Endpoints()
-    layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, gap_s=policy.stall_s)
+    layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, stall_s=policy.stall_s)
     layers = Breaker(layers, shared.circuit(backend, policy), shared.shared_health(backend, policy))
     layers = Pace(
         layers,
-        max_in_flight=policy.max_in_flight,
+        concurrent_calls=policy.concurrent_calls,
         longest_pause_s=policy.longest_pause_s,
         limits=shared.rate_limits(backend),
         shared=shared.shared_limits(backend),

@@ -11,7 +11,7 @@ import anyio
 
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge, is_loading, usage_of
 from stretto.backends.resilience.waiting import why_not_wait
 from stretto.backends.resilience.wrapper import Replay, Wrapper, open_to_first_text
@@ -68,12 +68,12 @@ class Retry(Wrapper):
         self._longest_pause_s = longest_pause_s
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start a generation; returns with its first text at hand."""
         async with AsyncExitStack() as stack:
             yield await self._begin(stack, prompt, options)
 
-    async def _begin(self, stack: AsyncExitStack, prompt: Prompt, options: GenerationOptions) -> Replay:
+    async def _begin(self, stack: AsyncExitStack, prompt: ModelRequest, options: GenerationOptions) -> Replay:
         spent = Usage()
         attempt = sent = 0
         loaded_by = anyio.current_time() + self._longest_pause_s

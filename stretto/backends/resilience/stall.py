@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from stretto.answer import Usage
-from stretto.backends.base import Backend, Chunk, Prompt
+from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.ending import Ends
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge
@@ -38,13 +38,13 @@ class StallGuard(Wrapper):
         gap_s: the limit after it.
     """
 
-    def __init__(self, backend: Backend, *, first_text_s: float = 120.0, gap_s: float = 30.0) -> None:
+    def __init__(self, backend: Backend, *, first_text_s: float = 120.0, stall_s: float = 30.0) -> None:
         super().__init__(backend)
         self.first_texts = FirstTexts(first_text_s, at_provider=getattr(backend, "at_provider", False))
-        self.gap_s = gap_s
+        self.stall_s = stall_s
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation. Its errors are raised while iterating, also those of its beginning."""
         pump = Pump()
         async with pumping() as tasks:
@@ -56,7 +56,7 @@ class StallGuard(Wrapper):
 
 
 class _Watched(AsyncIterator[Chunk]):
-    def __init__(self, chunks: Pump, guard: StallGuard, prompt: Prompt) -> None:
+    def __init__(self, chunks: Pump, guard: StallGuard, prompt: ModelRequest) -> None:
         self._chunks = chunks
         self._guard = guard
         self._tokens = estimate_tokens(prompt)
@@ -96,7 +96,7 @@ class _Watched(AsyncIterator[Chunk]):
             self._guard.first_texts.note(self._tokens, self._began_s, anyio.current_time() - self._began_s)
         if chunk.is_answer:
             self._mute = False
-            self._limit_s = self._guard.gap_s
+            self._limit_s = self._guard.stall_s
         self._ends.note(chunk)
         if self._ends.whole:
             self._limit_s = _AFTER_FINISH_S  # providers wait for less themselves

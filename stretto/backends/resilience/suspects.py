@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stretto.backends.allowance import calling
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.errors import BackendError, ServerFailedError
 
 __all__ = ["MOST_TRIALS", "Suspects", "fingerprint", "may_follow_the_request"]
@@ -23,7 +23,7 @@ _KEPT_S = 60.0
 _INTERNAL = 500  # 502, 503, 504 and 529 are said of the endpoint
 
 
-def fingerprint(prompt: Prompt) -> str:
+def fingerprint(prompt: ModelRequest) -> str:
     """The same for calls that send the same. Linear in the prompt: made only where a call failed, or may be refused."""
     return hashlib.blake2b(repr(prompt).encode(errors="replace"), digest_size=16).hexdigest()
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 
 from stretto.answer import Usage
-from stretto.backends.base import Backend, Capabilities, Chunk, Prompt
+from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge
 from stretto.errors import BackendError
 from stretto.request import GenerationOptions
@@ -42,11 +42,13 @@ class Wrapper:
         """What the backend inside can do."""
         return self.inner.capabilities
 
-    def stream(self, prompt: Prompt, options: GenerationOptions) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    def stream(
+        self, prompt: ModelRequest, options: GenerationOptions
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Start one generation."""
         return self.inner.stream(prompt, options)
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Count or estimate the tokens of the prompt."""
         return await self.inner.count_tokens(prompt)
 
@@ -124,7 +126,7 @@ async def tapped(
 
 
 async def open_to_first_text(
-    stack: AsyncExitStack, backend: Backend, prompt: Prompt, options: GenerationOptions
+    stack: AsyncExitStack, backend: Backend, prompt: ModelRequest, options: GenerationOptions
 ) -> Replay:
     """Begin a stream on the stack and read up to its first text, or its end if it has none.
 

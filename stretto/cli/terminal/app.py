@@ -15,11 +15,11 @@ from textual.worker import Worker
 
 from stretto.cli.chat_commands import command_in, obey, question_in, traced
 from stretto.cli.plain import one_line
-from stretto.cli.terminal.answer import timeline_of
-from stretto.cli.terminal.answering import Answering
+from stretto.cli.terminal.answer_view import timeline_of
 from stretto.cli.terminal.asking import Asking
 from stretto.cli.terminal.lines import Foot, words
 from stretto.cli.terminal.talk import Talk
+from stretto.cli.terminal.turn import Answering
 from stretto.cli.terms import in_options
 from stretto.errors import StrettoError
 

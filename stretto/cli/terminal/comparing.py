@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.answer_view import AnswerView
 
 
 class Beside(Widget):
@@ -19,9 +19,9 @@ class Beside(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.chosen = AnswerView("In the chosen way")
-        self.straight = AnswerView("Straight on")
+        self.direct = AnswerView("Straight on")
 
     def compose(self) -> ComposeResult:
         """The chosen way first."""
         yield self.chosen
-        yield self.straight
+        yield self.direct

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from stretto.answer import Answer
 from stretto.cli.chat_file import Turn
 from stretto.cli.plain import one_line
-from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.lines import Words, words
 
 MOST_SHOWN = 50  # turns of a chat that is gone on with

@@ -22,11 +22,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field
 
 from stretto.answer import Answer
-from stretto.backends.base import Capabilities, Prompt
+from stretto.backends.base import Capabilities, ModelRequest
 from stretto.client import Stretto
-from stretto.integrations.langchain.answering import aevents, answer_of, events
+from stretto.integrations.langchain.caller_loop import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
-from stretto.integrations.langchain.messages import documents_of, turns_of
+from stretto.integrations.langchain.conversion import documents_of, turns_of
 from stretto.integrations.langchain.results import chunk_of, result_of
 from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
 from stretto.integrations.langchain.structured import structured
@@ -298,7 +298,7 @@ class ChatStretto(Connection, BaseChatModel):
         client = self.client()
         own = [each if _is_provider_tool(each) else convert_to_openai_tool(each) for each in tools or ()]
         request = Request.of(turns_of(messages), tools=own or None)
-        prompt = Prompt(request.messages, tools=request.tools)
+        prompt = ModelRequest(request.messages, tools=request.tools)
         return client._loop.call(partial(client.backends["main"].count_tokens, prompt))
 
     @property

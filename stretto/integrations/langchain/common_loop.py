@@ -14,9 +14,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from stretto.background import BackgroundLoop
 from stretto.client import FORKED, AsyncStretto, Stretto
 from stretto.errors import StrettoError
+from stretto.foundation.background import BackgroundLoop
 
 __all__ = ["InCommonLoop"]
 

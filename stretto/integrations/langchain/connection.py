@@ -14,9 +14,9 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
 
 from stretto.backends.registry import default_model
-from stretto.background import BackgroundLoop
 from stretto.client import AsyncStretto, Stretto
 from stretto.client_options import ClientOptions
+from stretto.foundation.background import BackgroundLoop
 from stretto.integrations.langchain.common_loop import InCommonLoop
 from stretto.settings import Settings
 
@@ -70,7 +70,7 @@ class Connection(BaseModel):
             return self._client
 
     def _opened(self, model: str | BaseChatModel | None) -> Stretto:
-        settings = Settings.load(retries=self.max_retries)
+        settings = Settings.load(attempts=None if self.max_retries is None else self.max_retries + 1)
         chosen = model or settings.model or default_model(os.environ)[0]
         options: ClientOptions = {"small": self.small, "local": self.local, "settings": settings}
         if isinstance(chosen, str) and not chosen.startswith("local:"):

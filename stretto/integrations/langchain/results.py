@@ -8,9 +8,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from stretto.answer import Answer, Choice
-from stretto.events import Event, TextDelta, ToolCallPiece
-from stretto.integrations.langchain.answering import answer_of
-from stretto.integrations.langchain.messages import (
+from stretto.events import Event, TextDelta, ToolCallDelta
+from stretto.integrations.langchain.caller_loop import answer_of
+from stretto.integrations.langchain.conversion import (
     CALL_FIELDS,
     THOUGHTS,
     calls_of,
@@ -28,7 +28,7 @@ def chunk_of(event: Event) -> ChatGenerationChunk | None:
     match event:
         case TextDelta():
             message = AIMessageChunk(content=event.text)
-        case ToolCallPiece() if not event.choice:
+        case ToolCallDelta() if not event.choice:
             message = AIMessageChunk(content="", tool_call_chunks=[chunk_of_call(event.delta)])
     if (answer := answer_of(event)) is not None:
         reason = answer.choices[0].finish_reason if answer.choices else None

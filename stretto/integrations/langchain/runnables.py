@@ -14,9 +14,9 @@ from pydantic import ConfigDict, Field
 
 from stretto.answer import Answer
 from stretto.errors import InvalidRequestError
-from stretto.integrations.langchain.answering import aevents, answer_of, events
+from stretto.integrations.langchain.caller_loop import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
-from stretto.integrations.langchain.messages import documents_of, turns_of
+from stretto.integrations.langchain.conversion import documents_of, turns_of
 from stretto.request import RequestOptions
 from stretto.route import Route
 

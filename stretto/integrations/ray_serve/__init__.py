@@ -13,6 +13,6 @@ except ImportError as error:
 
 from stretto.integrations.ray_serve.application import build
 from stretto.integrations.ray_serve.backend import RayBackend
-from stretto.integrations.ray_serve.options import RayOptions
+from stretto.integrations.ray_serve.cluster_options import RayOptions
 
 __all__ = ["RayBackend", "RayOptions", "build"]

@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.client import AsyncStretto
 from stretto.integrations.ray_serve.backend import RayBackend
+from stretto.integrations.ray_serve.cluster_options import RayOptions
 from stretto.integrations.ray_serve.counters import Gathered
 from stretto.integrations.ray_serve.engine import Engine
-from stretto.integrations.ray_serve.options import RayOptions
 from stretto.integrations.ray_serve.router import PrefixRouter
 from stretto.server.app import create_app
 from stretto.server.metrics import Metrics
@@ -50,10 +50,10 @@ class Server:
         if self._engines is None:
             self._client = AsyncStretto(options.model, settings=settings)
         else:
-            backend = await RayBackend.of(self._engines, options.model, options.slots)
+            backend = await RayBackend.of(self._engines, options.model, options.concurrent_calls)
             policy = Resilience(
-                attempts=settings.retries + 1,
-                max_in_flight=settings.concurrency,
+                attempts=settings.attempts,
+                concurrent_calls=settings.concurrent_calls,
                 stall_s=settings.stall_s,
                 first_text_s=settings.first_text_s,
             )
@@ -61,7 +61,7 @@ class Server:
         served = ServerOptions(
             host=options.host,
             keys=options.keys,
-            concurrency=options.concurrency,
+            concurrent_answers=options.concurrent_answers,
             queue=options.queue,
             drain_s=options.drain_s,
         )
@@ -100,12 +100,12 @@ def build(options: RayOptions) -> serve.Application:
     The servers and the replicas of a local model are scaled by their load. What begins alike, such as the turns of a
     conversation, goes to the replica that has read its beginning, as long as that has a free slot.
     """
-    settings = {"concurrency": min(500, 4 * options.concurrency)} | options.settings
+    settings = {"concurrent_calls": min(500, 4 * options.concurrent_answers)} | options.settings
     options = options.model_copy(update={"settings": settings})
-    scaling = options.scaling(options.servers, options.most_servers, options.concurrency / 2)
+    scaling = options.scaling(options.servers, options.most_servers, options.concurrent_answers / 2)
     server = serve.deployment(
         name="server",
-        max_ongoing_requests=options.concurrency + options.queue,
+        max_ongoing_requests=options.concurrent_answers + options.queue,
         autoscaling_config=scaling,
         graceful_shutdown_timeout_s=options.drain_s,
         ray_actor_options={"num_cpus": options.server_cpus},
@@ -119,8 +119,8 @@ def _engines(options: RayOptions) -> serve.Application:
         gpus = 1 if ray.is_initialized() and ray.cluster_resources().get("GPU", 0) >= 1 else 0
     engine = serve.deployment(
         name="engine",
-        max_ongoing_requests=options.slots,
-        autoscaling_config=options.scaling(options.engines, options.most_engines, options.slots / 2),
+        max_ongoing_requests=options.concurrent_calls,
+        autoscaling_config=options.scaling(options.engines, options.most_engines, options.concurrent_calls / 2),
         graceful_shutdown_timeout_s=options.drain_s,
         ray_actor_options={"num_cpus": options.cpus, "num_gpus": gpus},
         request_router_config={"request_router_class": PrefixRouter},

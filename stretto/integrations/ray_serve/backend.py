@@ -21,7 +21,7 @@ from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 from ray.serve.schema import ReplicaState
 
 from stretto.answer import Usage
-from stretto.backends.base import Capabilities, Chunk, Prompt
+from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge
 from stretto.errors import BackendError, ConnectionFailedError, RateLimitedError, StreamBrokenError
 from stretto.integrations.ray_serve import wire
@@ -46,11 +46,13 @@ class RayBackend:
         slots: calls that one replica runs side by side.
     """
 
-    def __init__(self, handle: DeploymentHandle[Any], name: str, capabilities: Capabilities, slots: int) -> None:
+    def __init__(
+        self, handle: DeploymentHandle[Any], name: str, capabilities: Capabilities, concurrent_calls: int
+    ) -> None:
         self._handle = handle
         self._name = name
         self._capabilities = capabilities
-        self._slots = slots
+        self._concurrent_calls = concurrent_calls
         self._replicas = 1
         self._counted_s = -_COUNTED_AGAIN_S
         self._lost_s = -math.inf  # when a replica was last missed
@@ -58,11 +60,11 @@ class RayBackend:
         self._closed = False
 
     @classmethod
-    async def of(cls, handle: DeploymentHandle[Any], model: str, slots: int) -> RayBackend:
+    async def of(cls, handle: DeploymentHandle[Any], model: str, concurrent_calls: int) -> RayBackend:
         """The backend for a deployment; waits until a replica of it has loaded the model."""
         told = await handle.describe.remote()
         name = f"ray:{model.removeprefix('local:')}"
-        backend = cls(handle, name, wire.read_capabilities(told["capabilities"]), slots)
+        backend = cls(handle, name, wire.read_capabilities(told["capabilities"]), concurrent_calls)
         await backend.count_replicas()
         return backend
 
@@ -74,7 +76,7 @@ class RayBackend:
     @property
     def capabilities(self) -> Capabilities:
         """What the model can do, with the slots of all replicas."""
-        return replace(self._capabilities, parallel_slots=self._replicas * self._slots)
+        return replace(self._capabilities, concurrent_calls=self._replicas * self._concurrent_calls)
 
     async def count_replicas(self) -> int:
         """How many replicas there are, asked of Ray at most every few seconds."""
@@ -99,7 +101,7 @@ class RayBackend:
         return self._replicas
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
+    async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation on a replica. Leaving the context ends it there."""
         if self._closed:
             raise self._is_closed()
@@ -115,7 +117,7 @@ class RayBackend:
             if not chunks.ended:
                 await _end(chunks.response)
 
-    async def count_tokens(self, prompt: Prompt) -> int:
+    async def count_tokens(self, prompt: ModelRequest) -> int:
         """Tokens of the prompt, chat template included; exact."""
         try:
             return int(await self._handle.count_tokens.remote(wire.prompt_text(prompt)))

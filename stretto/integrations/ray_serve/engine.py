@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray import serve
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import StrettoError
 from stretto.integrations.ray_serve import wire
@@ -28,7 +28,7 @@ class Engine:
     async def __init__(self, model: str, options: dict[str, Any]) -> None:  # type: ignore[misc]  # Ray awaits it
         self._backend = LocalBackend(model, **options)
         self._running = self._begun = 0
-        await self._backend.count_tokens(Prompt((Message(role="user", content="Hello."),)))
+        await self._backend.count_tokens(ModelRequest((Message(role="user", content="Hello."),)))
 
     async def describe(self) -> dict[str, Any]:
         """What the model can do, which replica this is, and how many generations it runs and has begun."""

@@ -14,11 +14,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from stretto import errors
-from stretto.backends.base import Capabilities, Chunk, Prompt, Stages
+from stretto.backends.base import Capabilities, Chunk, ModelRequest, Stages
 from stretto.errors import BackendError, InvalidRequestError, StrettoError
 from stretto.request import GenerationOptions
 
-_PROMPT = TypeAdapter(Prompt)
+_PROMPT = TypeAdapter(ModelRequest)
 _CHUNK = TypeAdapter(Chunk)
 _CAPABILITIES = TypeAdapter(Capabilities)
 _KINDS: dict[str, type[StrettoError]] = {
@@ -49,7 +49,7 @@ def read_replica(text: str) -> Replica:
     return _REPLICA.validate_json(text)
 
 
-def call_text(prompt: Prompt, options: GenerationOptions) -> str:
+def call_text(prompt: ModelRequest, options: GenerationOptions) -> str:
     """A call. Raises `InvalidRequestError` for a field that JSON has no word for."""
     try:
         return json.dumps([_PROMPT.dump_python(prompt, mode="json"), options.model_dump(mode="json")])
@@ -57,18 +57,18 @@ def call_text(prompt: Prompt, options: GenerationOptions) -> str:
         raise InvalidRequestError(f"The request cannot be sent to another machine: {error}.") from None
 
 
-def read_call(text: str) -> tuple[Prompt, GenerationOptions]:
+def read_call(text: str) -> tuple[ModelRequest, GenerationOptions]:
     """The prompt and the options of a call."""
     prompt, options = json.loads(text)
     return _PROMPT.validate_python(prompt), GenerationOptions.model_validate(options)
 
 
-def prompt_text(prompt: Prompt) -> str:
+def prompt_text(prompt: ModelRequest) -> str:
     """A prompt alone."""
     return _PROMPT.dump_json(prompt).decode()
 
 
-def read_prompt(text: str) -> Prompt:
+def read_prompt(text: str) -> ModelRequest:
     """A prompt alone."""
     return _PROMPT.validate_json(text)
 
@@ -130,7 +130,7 @@ def read_capabilities(text: str) -> Capabilities:
     return _CAPABILITIES.validate_json(text)
 
 
-def session_of(prompt: Prompt) -> str:
+def session_of(prompt: ModelRequest) -> str:
     """The same for calls that begin alike: turns of a conversation, points of an answer, questions on a document.
 
     Ray sends those to one replica, which then has the keys and values of what they begin with.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from stretto.schema_graph import endless_parts, pointed_at
+from stretto.foundation.schema_graph import endless_parts, pointed_at
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer

@@ -7,7 +7,7 @@ import time
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import MATCHES, Experience, octave
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.drafting.watch import RepetitionWatch
@@ -62,7 +62,7 @@ class Auto:
         self._evaluated = 8  # nodes lately
         self._took_s = 0.0
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         self._draft = None
         if self._rests(context):
@@ -75,7 +75,7 @@ class Auto:
         self._took_s = time.perf_counter() - began
         return self._draft
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`."""
         draft, experience = self._draft, self._experiences[context.greedy]
         if draft is None:
@@ -94,7 +94,7 @@ class Auto:
         gains[self._match] += _LEARN * (min(self._cost.gain(evaluated, expected), 1.0) - gains[self._match])
         self._cost.drafted(1e3 * (self._took_s + time.perf_counter() - began))
 
-    def _rests(self, context: Context) -> bool:
+    def _rests(self, context: DraftContext) -> bool:
         """Whether no draft is looked for in this step; in some texts these are nearly all steps, so it is short."""
         cost = self._cost
         alone = cost.sequences == 1
@@ -107,7 +107,7 @@ class Auto:
             return True
         return not (alone or cost.should_draft(self))
 
-    def _repeated(self, context: Context) -> int:
+    def _repeated(self, context: DraftContext) -> int:
         """How many tokens at the end of the text occurred before."""
         if self._watch is not None:
             return self._watch.match(context.tokens)

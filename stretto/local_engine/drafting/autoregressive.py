@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 __all__ = ["Autoregressive"]
 
@@ -14,9 +14,9 @@ class Autoregressive:
     name = "autoregressive"
     wants_top = 0
 
-    def propose(self, context: Context, rows: int) -> DraftTree:  # noqa: ARG002 - the protocol's arguments
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
         return DraftTree()
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`."""

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 
-from stretto import plugins
 from stretto.errors import SettingsError
+from stretto.foundation import plugins
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
-from stretto.local_engine.drafting.method import USUAL_COSTS, Equipment, Method
+from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 
-__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "Equipment", "all_drafters", "make_drafter"]
+__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "DraftEquipment", "all_drafters", "make_drafter"]
 
 _FOLDERS = (
     "lexical",
@@ -28,13 +28,13 @@ _FOLDERS = (
 """Folders of methods that nothing else uses. One is removed together with its line here."""
 
 
-def _auto(equipment: Equipment) -> Drafter:
+def _auto(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
 
     return Auto(equipment.cost or StepCost(USUAL_COSTS), equipment.memory, experience=equipment.experience)
 
 
-def _draft_model(equipment: Equipment) -> Drafter:
+def _draft_model(equipment: DraftEquipment) -> Drafter:
     if equipment.draft is None:
         raise SettingsError("The decoding method draft_model needs a draft model. Name one, or choose auto.")
     if equipment.model is not None:
@@ -42,7 +42,7 @@ def _draft_model(equipment: Equipment) -> Drafter:
     return DraftModel(equipment.draft)
 
 
-def _suffix(equipment: Equipment) -> Drafter:
+def _suffix(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.suffix import Suffix  # noqa: PLC0415 - see above
 
     return Suffix(equipment.memory)
@@ -63,7 +63,7 @@ def _methods() -> dict[str, Method]:
 
 _METHODS = _methods()
 
-DRAFTERS: dict[str, Callable[[Equipment], Drafter]] = {name: method.make for name, method in _METHODS.items()}
+DRAFTERS: dict[str, Callable[[DraftEquipment], Drafter]] = {name: method.make for name, method in _METHODS.items()}
 """Makes the drafter of one sequence, by the name of the method."""
 
 EQUIPPED = frozenset(name for name, method in _METHODS.items() if method.equipped)
@@ -77,14 +77,14 @@ WEIGHING = frozenset(name for name, method in _METHODS.items() if method.weighs)
 
 
 @cache
-def all_drafters() -> Mapping[str, Callable[[Equipment], Drafter]]:
-    """The same, with those that other packages offer: see `stretto.plugins`."""
+def all_drafters() -> Mapping[str, Callable[[DraftEquipment], Drafter]]:
+    """The same, with those that other packages offer: see `stretto.foundation.plugins`."""
     return {**plugins.load_all("drafters"), **DRAFTERS}
 
 
-def make_drafter(name: str, equipment: Equipment | None = None) -> Drafter:
+def make_drafter(name: str, equipment: DraftEquipment | None = None) -> Drafter:
     """Make a drafter for one sequence. Raises `SettingsError` for an unknown name or missing equipment."""
     drafters = all_drafters()
     if name not in drafters:
         raise SettingsError(f"There is no decoding method {name!r}. Choose one of {', '.join(drafters)}.")
-    return drafters[name](equipment or Equipment())
+    return drafters[name](equipment or DraftEquipment())

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,7 +74,7 @@ class DraftModel:
         self._cached: list[int] = []  # tokens whose keys and values the cache holds, slot by slot
         self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain that were right, and all that were judged
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         tree = DraftTree()
         tokens, parent, survival = list(context.tokens), ROOT, 1.0
@@ -92,7 +92,7 @@ class DraftModel:
             tokens.append(candidates[0])
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`. The next draft starts where the two models parted."""
         if not context.greedy and outcome.rows:
             accepted = len(outcome.accepted)
@@ -100,7 +100,7 @@ class DraftModel:
             self._agreed = self._agreed * _FADING + accepted
             self._judged = self._judged * _FADING + judged
 
-    def _next(self, tokens: list[int], path: list[int], context: Context) -> tuple[list[int], list[float]]:
+    def _next(self, tokens: list[int], path: list[int], context: DraftContext) -> tuple[list[int], list[float]]:
         """What the request would choose after ``tokens``, which end with ``path``, and the probability of each."""
         logits = self._read(tokens, context.vocabulary)
         if context.greedy or context.rank is None:

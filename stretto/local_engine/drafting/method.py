@@ -10,19 +10,19 @@ from stretto.local_engine.drafting.protocol import Drafter
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.calibration import Experience
-    from stretto.local_engine.drafting.lexical.options import LexicalOptions
+    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.drafting.step_cost import StepCost
     from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.model.load import LoadedModel
 
-__all__ = ["USUAL_COSTS", "Equipment", "Method"]
+__all__ = ["USUAL_COSTS", "DraftEquipment", "Method"]
 
 USUAL_COSTS = {1: 10.0, 8: 11.0, 64: 30.0}
 """Costs of a step where none were measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
+class DraftEquipment:
     """What drafters may need.
 
     Attributes:
@@ -55,7 +55,7 @@ class Method:
         weighs: whether it chooses the size of a draft by the cost of rows.
     """
 
-    make: Callable[[Equipment], Drafter]
+    make: Callable[[DraftEquipment], Drafter]
     equipped: bool = False
     lossy: bool = False
     weighs: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 __all__ = ["PromptLookup"]
 
@@ -28,7 +28,7 @@ class PromptLookup:
         self._indexed = 0
         self.evidence = 0
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         self.read_on(context)
         tree, self.evidence = DraftTree(), 0
@@ -41,10 +41,10 @@ class PromptLookup:
                 break
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`. The text is read when a draft is asked for."""
 
-    def read_on(self, context: Context) -> None:
+    def read_on(self, context: DraftContext) -> None:
         """Enter the n-grams of the text that have a token behind them now."""
         tokens = context.tokens
         for end in range(max(self._indexed, 1), len(tokens)):

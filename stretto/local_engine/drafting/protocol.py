@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Context", "Drafter", "Outcome"]
+__all__ = ["DraftContext", "DraftOutcome", "Drafter"]
 
 
 @dataclass(slots=True)
-class Context:
+class DraftContext:
     """What a drafter sees of its sequence.
 
     Attributes:
@@ -43,7 +43,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DraftOutcome:
     """What became of a draft.
 
     Attributes:
@@ -68,13 +68,13 @@ class Drafter(Protocol):
 
     Attributes:
         name: of the method; also the source of its nodes in the figures of an answer.
-        wants_top: number of most probable tokens of each row that it needs in `Outcome`; 0 for none.
+        wants_top: number of most probable tokens of each row that it needs in `DraftOutcome`; 0 for none.
     """
 
     name: str
     wants_top: int
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """Draft at most ``rows`` nodes after ``context.tokens``, fewer or none if that is faster.
 
         If there are more, the least likely to survive are pruned. A tree with a step cost may have more: its nodes
@@ -83,7 +83,7 @@ class Drafter(Protocol):
         """
         ...
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """Learn from a step; ``context.tokens`` ends with ``outcome.path`` already.
 
         It is also called once after the prompt was read, without nodes, with row 0 for the prompt's last token.

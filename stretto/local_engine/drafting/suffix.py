@@ -9,7 +9,7 @@ import numpy as np
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
 from stretto.local_engine.drafting.compiled.suffixes import continuations
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 __all__ = ["AnswerMemory", "Suffix"]
 
@@ -67,7 +67,7 @@ class Suffix:
         """Length of the longest match."""
         return max(self._text.match, self._earlier.length)
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         new = np.array(context.tokens[self._read :], np.int64)
         self._read = len(context.tokens)
@@ -76,10 +76,10 @@ class Suffix:
         count = continuations(text, answers, cursor, new, self._text.counted, self._shortest, tokens, parents, survival)
         return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`. The text is read when a draft is asked for."""
 
-    def read_on(self, context: Context) -> None:
+    def read_on(self, context: DraftContext) -> None:
         """Read what was committed since the last time."""
         new = context.tokens[self._read :]
         if new:

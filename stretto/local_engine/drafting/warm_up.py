@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 from stretto.local_engine.kernels.parts import Part
 
@@ -20,15 +20,15 @@ def warm_up() -> None:
     memory.remember([1, 2])
     suffix = Suffix(memory)
     run_once(suffix)
-    suffix.read_on(Context([1] * 32, 1, 8))
+    suffix.read_on(DraftContext([1] * 32, 1, 8))
 
 
 def run_once(drafter: Drafter) -> None:
     """Draft and learn a few times."""
-    context = Context([1, 2, 3, 1, 2], 3, 8)
+    context = DraftContext([1, 2, 3, 1, 2], 3, 8)
     for _ in range(8):  # some drafters begin with a rest
         rows = len(drafter.propose(context, 4))
         shape = (1 + rows, drafter.wants_top)
         context.tokens.append(3)
         tops = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
-        drafter.learn(context, Outcome([-1] * rows, *tops, [3], []))
+        drafter.learn(context, DraftOutcome([-1] * rows, *tops, [3], []))

@@ -21,7 +21,7 @@ from torch import Tensor
 from stretto.local_engine.long_context.adapter import FocusAdapter
 from stretto.local_engine.long_context.chunks import Chunks, cut
 from stretto.local_engine.long_context.decoder import LayerChange, attention, attention_of_one, rotated, run
-from stretto.local_engine.long_context.options import FocusOptions
+from stretto.local_engine.long_context.reader_options import FocusOptions
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.rows import Rows

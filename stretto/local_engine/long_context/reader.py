@@ -18,7 +18,7 @@ from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
 from stretto.local_engine.long_context.chunks import bytes_per_token
 from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.options import FocusOptions, StarOptions
+from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
 from stretto.local_engine.long_context.star import StarReader
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
 from stretto.local_engine.model.llama import LlamaForward

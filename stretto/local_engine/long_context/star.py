@@ -24,7 +24,7 @@ from torch import Tensor
 
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.decoder import attention, rotated, run
-from stretto.local_engine.long_context.options import StarOptions
+from stretto.local_engine.long_context.reader_options import StarOptions
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.rows import Rows

@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> None:
         from rich.console import Console  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        from stretto.local_engine.drafting.catalogue import Equipment, all_drafters  # noqa: PLC0415
+        from stretto.local_engine.drafting.catalogue import DraftEquipment, all_drafters  # noqa: PLC0415
         from stretto.local_engine.drafting.warm_up import DRAFTING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiler import compile_now, try_again  # noqa: PLC0415
         from stretto.local_engine.kernels.parts import CHOOSING  # noqa: PLC0415
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
             done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # compiles its forward
             if model.folder is not None and (model.folder / LEXICAL_FILE).exists() and "lexical" in all_drafters():
-                all_drafters()["lexical"](Equipment(model=model))  # compiles what its adapter needs
+                all_drafters()["lexical"](DraftEquipment(model=model))  # compiles what its adapter needs
     except StrettoError as error:
         raise SystemExit(str(error)) from None
     if not done:

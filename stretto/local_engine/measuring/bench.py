@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece
 from stretto.local_engine.measuring.bench_prompts import PROMPTS, BenchPrompt
@@ -141,7 +141,7 @@ def bench(
     """
     if draft is not None:
         check_vocabulary(model, draft)
-    methods, left_out = _selectable(Equipment(model=model, draft=draft))
+    methods, left_out = _selectable(DraftEquipment(model=model, draft=draft))
     encoded = [(prompt.kind, _encoded(model, prompt)) for prompt in prompts]
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
@@ -187,7 +187,7 @@ class _Run:
     figures: Figures
 
 
-def _selectable(equipment: Equipment) -> tuple[list[str], dict[str, str]]:
+def _selectable(equipment: DraftEquipment) -> tuple[list[str], dict[str, str]]:
     """Methods to measure, and those that something is missing for."""
     methods, left_out = [], {}
     for name, make in DRAFTERS.items():

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, rms_norm, silu
 
-from stretto.late_executor import LateExecutor
+from stretto.foundation.late_executor import LateExecutor
 from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.compiler import are_ready
 from stretto.local_engine.kernels.panels import Panels, held_as, kind_of

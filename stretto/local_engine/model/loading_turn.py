@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from stretto.errors import BackendError
-from stretto.fork import Fork
+from stretto.foundation.fork import Fork
 
 _fork = Fork()
 _changed = threading.Condition()

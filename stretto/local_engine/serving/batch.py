@@ -18,7 +18,7 @@ from stretto.local_engine.choosing.verify import Verdict, verify
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
-from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation, TokenLogprob
 from stretto.local_engine.model.cache import KeyValueCache, Source
@@ -55,7 +55,7 @@ class _Member:
     constraint: Constraint | None
     drafter: Drafter
     sampler: Sampler
-    context: Context
+    context: DraftContext
     draft: DraftTree = field(default_factory=lambda: _NO_DRAFT)
     nodes: Sequence[int] = ()
     warnings: list[str] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Batch:
     def _member(self, state: RequestState, drafter: Drafter, vocabulary: int) -> _Member:
         request = state.request
         sampler = Sampler(request, self._device, state.constraint)
-        context = Context(
+        context = DraftContext(
             list(request.prompt),
             len(request.prompt),
             vocabulary,
@@ -234,8 +234,8 @@ def _committed(
         member: the request.
         verdict: what is accepted.
         logits: of its rows # [rows, vocabulary]
-        tokens: see `Outcome.top_tokens`.
-        probabilities: see `Outcome.top_probabilities`.
+        tokens: see `DraftOutcome.top_tokens`.
+        probabilities: see `DraftOutcome.top_probabilities`.
         drafted: see `Batch._commit`.
     """
     member.context.tokens += verdict.tokens
@@ -261,18 +261,18 @@ def _committed(
     )
 
 
-def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Probabilities) -> Outcome:
+def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Probabilities) -> DraftOutcome:
     """Describe what became of the draft by the nodes that the drafter proposed, not by those left after pruning."""
     nodes = member.nodes
     if not nodes:
-        return Outcome((), tokens, probabilities, verdict.tokens, ())
+        return DraftOutcome((), tokens, probabilities, verdict.tokens, ())
     if len(nodes) == len(member.draft):
         accepted = verdict.nodes
     else:
         proposed = {evaluated: node for node, evaluated in enumerate(nodes) if evaluated >= 0}
         accepted = [proposed[node] for node in verdict.nodes]
     rows = [node + 1 if node >= 0 else -1 for node in nodes]
-    return Outcome(rows, tokens, probabilities, verdict.tokens, accepted)
+    return DraftOutcome(rows, tokens, probabilities, verdict.tokens, accepted)
 
 
 def _proposed(member: _Member, nodes: int, *, chains: bool) -> tuple[DraftTree, Sequence[int] | None]:

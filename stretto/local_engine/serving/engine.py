@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
 from stretto.local_engine.drafting.calibration import Experience
-from stretto.local_engine.drafting.catalogue import Equipment, all_drafters
+from stretto.local_engine.drafting.catalogue import DraftEquipment, all_drafters
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
@@ -25,7 +25,7 @@ from stretto.local_engine.serving.sequence import Sequence
 from stretto.local_engine.serving.thread import Serving
 
 if TYPE_CHECKING:
-    from stretto.local_engine.drafting.lexical.options import LexicalOptions
+    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
 
 __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
 
@@ -39,7 +39,7 @@ class Engine:
 
     Args:
         model: what to run; see `stretto.local_engine.model.load.load_model`.
-        max_batch: requests in one batch at most.
+        batch_size: requests in one batch at most.
         prefill_tokens: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
             between two forwards.
         draft_nodes: drafted tokens of all requests together evaluated in one forward at most.
@@ -61,7 +61,7 @@ class Engine:
         self,
         model: LoadedModel,
         *,
-        max_batch: int = 16,
+        batch_size: int = 16,
         prefill_tokens: int = 512,
         draft_nodes: int = 64,
         prefix_cache_bytes: int = 2**28,
@@ -70,13 +70,13 @@ class Engine:
         draft: LoadedModel | None = None,
         lexical: LexicalOptions | None = None,
         measure: bool = False,
-        drafters: Mapping[str, Callable[[Equipment], Drafter]] | None = None,
+        drafters: Mapping[str, Callable[[DraftEquipment], Drafter]] | None = None,
     ) -> None:
         self.model = model
         self._drafters = all_drafters() if drafters is None else drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
         self._cost = StepCost()
-        self._equipment = Equipment(
+        self._equipment = DraftEquipment(
             cost=self._cost,
             model=model,
             draft=draft,
@@ -101,7 +101,7 @@ class Engine:
             self._drafters,
             schedule,
             cost=self._cost,
-            max_batch=max_batch,
+            batch_size=batch_size,
             threads=threads,
             measure=measure,
         )

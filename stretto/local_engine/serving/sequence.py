@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
+from stretto.foundation.stop_texts import StopTexts
 from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.text.detokenize import TextStream
-from stretto.stop_texts import StopTexts
 
 __all__ = ["Sequence"]
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 
 import torch
 
-from stretto.ending_thread import EndingThread
 from stretto.errors import BackendError, StrettoError
-from stretto.local_engine.drafting.catalogue import WEIGHING, Equipment
+from stretto.foundation.ending_thread import EndingThread
+from stretto.local_engine.drafting.catalogue import WEIGHING, DraftEquipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain
@@ -49,7 +49,7 @@ class Serving:
         drafters: the decoding methods by name.
         scheduler: makes the scheduler that runs the batch, given what makes a drafter.
         cost: of a step.
-        max_batch: the slots: requests in one batch at most.
+        batch_size: the slots: requests in one batch at most.
         threads: of torch in this thread; ``None``: as many as the model's size is worth.
         measure: time steps from the start on, while no request is there.
     """
@@ -57,12 +57,12 @@ class Serving:
     def __init__(
         self,
         model: LoadedModel,
-        equipment: Equipment,
-        drafters: Mapping[str, Callable[[Equipment], Drafter]],
+        equipment: DraftEquipment,
+        drafters: Mapping[str, Callable[[DraftEquipment], Drafter]],
         scheduler: Callable[[Callable[[str], Drafter]], Scheduler],
         *,
         cost: StepCost,
-        max_batch: int,
+        batch_size: int,
         threads: int | None,
         measure: bool,
     ) -> None:
@@ -71,7 +71,7 @@ class Serving:
         self._drafters = drafters
         self._cost = cost
         self._measuring: Iterator[dict[int, float]] | None = measuring(model) if measure else None
-        self._max_batch = max_batch
+        self._batch_size = batch_size
         self._threads = threads or model.threads
         self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
@@ -349,7 +349,7 @@ class Serving:
         quiet = not self._coming and (waited or self._seen == self._arrived)
         self._seen = self._arrived
         now = time.monotonic()
-        if quiet or len(self._waiting) >= self._max_batch or now > (self._gather_until or now):
+        if quiet or len(self._waiting) >= self._batch_size or now > (self._gather_until or now):
             self._gather_until = None
             return True
         self._gather_until = self._gather_until or now + _ANNOUNCED_WAIT_S
@@ -365,7 +365,7 @@ class Serving:
         longest = max((_most_tokens(handle) for handle in running), default=0)
         for handle in self._waiting:
             together = len(running) + len(fitting) + 1
-            if together > self._max_batch:
+            if together > self._batch_size:
                 return fitting, "no slot is free"
             longest = max(longest, _most_tokens(handle))
             if together > 1 and longest * together > self.model.cache_tokens:
@@ -389,7 +389,7 @@ class Serving:
         """Log why requests stay in the queue, whenever that changes."""
         state = (waiting, cause) if waiting and cause else None
         if state is not None and state != self._logged:
-            log_event(_log, logging.DEBUG, "requests wait", waiting=waiting, running=running, cause=cause)
+            log_event(_log, logging.DEBUG, "requests wait", waiting=waiting, running=running, reason=cause)
         self._logged = state
 
 

@@ -22,10 +22,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stretto.answer import Answer
-from stretto.arguments import shown
 from stretto.display.notebook import answer_page
 from stretto.documents import Allowance, ReadingLimits, read_bytes
 from stretto.errors import DocumentError
+from stretto.foundation.arguments import shown
 from stretto.server.bodies import read_body, read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem

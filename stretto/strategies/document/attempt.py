@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stretto.errors import BudgetExceededError, DeadlineExceededError
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.document.copying import copied
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.records import record_in
@@ -46,7 +46,7 @@ class Outcome:
     hopeless: bool = False
 
 
-def outcome_of(running: Running, place: Place, reading: Reading) -> Outcome:
+def outcome_of(running: RunningBranch, place: Place, reading: Reading) -> Outcome:
     """The outcome of a branch that has ended."""
     error = running.exception
     if error is not None:

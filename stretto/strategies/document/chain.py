@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.citation import PassageRecord
 from stretto.strategies.document.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.library import Place
@@ -124,7 +124,7 @@ def _answers(record: PassageRecord) -> bool:
     return bool(record.answer) and record.confidence >= _SURE
 
 
-def _prompt(reading: Reading, place: Place, *, notes: str) -> Prompt:
+def _prompt(reading: Reading, place: Place, *, notes: str) -> ModelRequest:
     known = unfenced(notes, reading.library.fence) or "(none yet)"
     return reading.passage_prompt("document_chain", place, schema=NOTES_SCHEMA, notes=known, words=str(_NOTES_WORDS))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stretto.backends.base import Prompt
-from stretto.strategies.branch import Running
+from stretto.backends.base import ModelRequest
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.records import COLLAPSE_SCHEMA, json_object, numbers
 from stretto.strategies.document.run import Reading
@@ -50,18 +50,18 @@ async def collapsed(reading: Reading, findings: Findings) -> list[Finding]:
     return kept
 
 
-def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name: str) -> Running:
+def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name: str) -> RunningBranch:
     said = findings.all_shown(group)
     words = max(_FEWEST_WORDS, int(reading.count(said) * _SHRINK * _WORDS_PER_TOKEN / 2))
 
-    def prompt() -> Prompt:
+    def prompt() -> ModelRequest:
         messages = reading.messages("document_collapse", records=said, words=str(min(words, 200)))
-        return Prompt(messages, response_schema=reading.schema(COLLAPSE_SCHEMA), reads=True)
+        return ModelRequest(messages, response_schema=reading.schema(COLLAPSE_SCHEMA), reads=True)
 
     return reading.start(name, "collapse", prompt, room=reading.sizes.record)
 
 
-def _result(findings: Findings, group: Sequence[Finding], running: Running) -> tuple[list[Finding], int]:
+def _result(findings: Findings, group: Sequence[Finding], running: RunningBranch) -> tuple[list[Finding], int]:
     """The findings of a group after its call, and how many of them had to be left out."""
     most = int(findings.tokens(*group) * _SHRINK)
     told = json_object(running.text) if running.exception is None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stretto.answer import Branch
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.citation import Citation
 from stretto.request import Message
 from stretto.strategies.branch import BranchSpec
@@ -45,7 +45,9 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
 async def answer_in_form(reading: Reading, template: str, said: str) -> None:
     """Write the answer in the request's ``response_format``. A number in square brackets is part of it, no citation."""
     prompt = held_to_format(
-        Prompt(reading.messages(template, records=said, form=_IN_FORM), reads=True), reading.request, reading.runner
+        ModelRequest(reading.messages(template, records=said, form=_IN_FORM), reads=True),
+        reading.request,
+        reading.runner,
     )
     question = prompt.messages[-1].content
 
@@ -96,30 +98,30 @@ def _start(
     form = _CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
     if reading.task.json:
         form += " Write the answer as JSON."
-    prompt = Prompt(reading.messages(template, records=said, form=form), reads=True)
+    prompt = ModelRequest(reading.messages(template, records=said, form=form), reads=True)
 
-    def another_way(received: str) -> Prompt | None:
+    def fallback_prompt(received: str) -> ModelRequest | None:
         if not received.strip():
             return prompt
         question = prompt.messages[-1].content
-        return Prompt(reading.messages("continue", question=question, received=received, documents=""))
+        return ModelRequest(reading.messages("continue", question=question, received=received, documents=""))
 
-    answering = runner.start(_spec(reading, prompt, another_way))
+    answering = runner.start(_spec(reading, prompt, fallback_prompt))
     prompted = "\n".join(message.content for message in prompt.messages)
     citing = CitationFilter(resolve, mark=reading.mark, prompt=prompted)
     runner.merge.add_branch(answering, filter_=citing, ending=instead)
     return citing
 
 
-def _spec(reading: Reading, prompt: Prompt, another_way: Callable[[str], Prompt | None]) -> BranchSpec:
+def _spec(reading: Reading, prompt: ModelRequest, fallback_prompt: Callable[[str], ModelRequest | None]) -> BranchSpec:
     return BranchSpec(
         id="answer",
         kind="direct",
-        called="The answer",
+        label="The answer",
         prompt=lambda: prompt,
         options=reading.request.options,
-        another_way=another_way,
-        accepts_refusal=True,
+        fallback_prompt=fallback_prompt,
+        allow_refusal=True,
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.known_models import worth_caching
 from stretto.citation import PassageRecord
-from stretto.queue import Queue
-from stretto.strategies.branch import Running
+from stretto.foundation.queue import Queue
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.document.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.records import MAP_SCHEMA, TRAINED_SCHEMA, record_of
@@ -21,7 +21,7 @@ from stretto.strategies.document.run import Reading
 
 __all__ = ["read_passages"]
 
-Ask = Callable[[Place], Prompt]
+Ask = Callable[[Place], ModelRequest]
 
 
 async def read_passages(
@@ -50,7 +50,7 @@ class _Map:
         self.records: list[PassageRecord] = []
         self._ask = ask
         self._name = name
-        self._ended = Queue[tuple[Tries, Running]]()
+        self._ended = Queue[tuple[Tries, RunningBranch]]()
         self._under_way = 0
         self._total = total
         self._named = 0
@@ -68,7 +68,7 @@ class _Map:
     def _is_cached(self, place: Place) -> bool:
         return worth_caching(self._ask(place), self.reading.runner.capabilities)
 
-    def _start(self, tries: Tries) -> Running:
+    def _start(self, tries: Tries) -> RunningBranch:
         self._under_way += 1
         self._named += 1
         return self.reading.start(
@@ -80,7 +80,7 @@ class _Map:
             on_end=lambda running: self._ended.add((tries, running)),
         )
 
-    async def _take(self, tries: Tries, running: Running) -> None:
+    async def _take(self, tries: Tries, running: RunningBranch) -> None:
         reading, outcome = self.reading, outcome_of(running, tries.place, self.reading)
         if instead := next_tries(reading, tries, outcome):
             for each in instead:

@@ -51,26 +51,26 @@ def offer_document(case: Case) -> Offer | None:
         most = f"the {short:,} tokens that the model reads well"
     return Offer(
         confidence=1.0,
-        cause=f"The documents do not fit into {most}: {_SAYS[way]}.",
+        reason=f"The documents do not fit into {most}: {_SAYS[way]}.",
         forecast=forecast,
         priority=PRIORITY,
-        although="the documents are long",
+        when_blocked="the documents are long",
         obstacle=lambda: _obstacle(case, task),
     )
 
 
 def _offer_whole(case: Case, task: Task, window: int) -> Offer:
     """Offer to send the documents as they are and to cite them; all of a kind is found by a search of every passage."""
-    forecast, said = case.straight, "they are sent whole, and the answer cites them"
+    forecast, said = case.direct_forecast, "they are sent whole, and the answer cites them"
     if task.kind == "extract":
         way, forecast = _forecast(case, task, window)
         said = _SAYS[way]
     return Offer(
         confidence=1.0,
-        cause=f"The documents fit into the context window: {said}.",
+        reason=f"The documents fit into the context window: {said}.",
         forecast=forecast,
         priority=WHOLE,
-        although="an answer about the documents could cite them",
+        when_blocked="an answer about the documents could cite them",
         # Documents that do not fit have no other way, and of a weak model's copy the library finds the sentence.
         needs=() if case.backend.capabilities.prompt_family == SMALL else ("record",),
         obstacle=lambda: next(_against_citations(case, task, forecast), None),
@@ -114,14 +114,14 @@ def _obstacle(case: Case, task: Task) -> str | None:
 def _forecast(case: Case, task: Task, window: int) -> tuple[str, Forecast]:
     """How the documents would be read, and what that costs."""
     largest = min(LARGEST_CHUNK[case.request.preference], window // 2)
-    chunk = min(largest, max(USUAL_LEAST, math.ceil(case.prompt_tokens / case.speed.slots)))
+    chunk = min(largest, max(USUAL_LEAST, math.ceil(case.prompt_tokens / case.speed.concurrent_calls)))
     calls = max(1, math.ceil(case.prompt_tokens / chunk))
-    waves, way = math.ceil(calls / case.speed.slots), str(task.kind)
+    waves, way = math.ceil(calls / case.speed.concurrent_calls), str(task.kind)
     if task.hops and calls <= MOST_IN_ORDER:
         waves, way = calls, "order"
     elif task.hops:
         waves, calls, way = _ROUNDS * waves, _ROUNDS * calls, "rounds"
-    record_s = seconds(case.speed, RECORD_TOKENS * SLOWEST_PART, calls=min(calls, case.speed.slots))
+    record_s = seconds(case.speed, RECORD_TOKENS * SLOWEST_PART, calls=min(calls, case.speed.concurrent_calls))
     total_s = waves * record_s + seconds(case.speed, case.answer_tokens)
     read = case.prompt_tokens + calls * INSTRUCTION_TOKENS
     tokens = round(read + calls * RECORD_TOKENS + case.answer_tokens)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from stretto.answer import Branch
-from stretto.backends.base import Prompt
-from stretto.strategies.branch import Running
+from stretto.backends.base import ModelRequest
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.records import json_object
 from stretto.strategies.document.run import Reading
@@ -46,10 +46,10 @@ async def write_pieces(reading: Reading) -> None:
         runner.merge.add_branch(_start(reading, place, names), ending=partial(_ending, reading, place))
 
 
-def _start(reading: Reading, place: Place, names: str) -> Running:
+def _start(reading: Reading, place: Place, names: str) -> RunningBranch:
     shown = reading.library.shown(place)
     del shown["fence"]
-    prompt = Prompt(reading.messages("document_piece", names=names, **shown))
+    prompt = ModelRequest(reading.messages("document_piece", names=names, **shown))
     room = 4 * place.chunk.tokens + 200
     return reading.start(f"piece-{place.number}", "piece", lambda: prompt, room=room, title=shown["title"])
 
@@ -85,7 +85,7 @@ async def _names(reading: Reading) -> str:
     if not terms or len(reading.library.places) < _TWICE:
         return "(none)"
     said = "\n".join(terms)
-    prompt = Prompt(reading.messages("document_names", terms=said))
+    prompt = ModelRequest(reading.messages("document_names", terms=said))
     running = reading.start("names", "plan", lambda: prompt, room=reading.sizes.record)
     await running.ended()
     told = json_object(running.text) if running.exception is None else None

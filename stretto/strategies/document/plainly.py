@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.citation import PassageRecord
 from stretto.strategies.document.bearing import sentences
 from stretto.strategies.document.findings import Findings
@@ -33,9 +33,9 @@ async def read_plainly(reading: Reading, places: Sequence[Place]) -> list[Passag
             f"holds the question's words: {reading.runner.model} cannot tell what bears on a question."
         )
 
-    def ask(place: Place) -> Prompt:
+    def ask(place: Place) -> ModelRequest:
         passage = " ".join(reading.library.text(place).split())
-        return Prompt(reading.messages("document_passage", passage=passage), reads=True)
+        return ModelRequest(reading.messages("document_passage", passage=passage), reads=True)
 
     records = await read_passages(reading, chosen, ask)
     skipped = [reading.skipped(place) for place in places if place.number not in kept]

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from stretto.answer import BranchKind
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.citation import PassageRecord
 from stretto.document import Document
 from stretto.documents import cut
@@ -19,7 +18,7 @@ from stretto.errors import StrettoError
 from stretto.events import PassageRead
 from stretto.prompts import POCKET, SMALL
 from stretto.request import Message, Request
-from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.direct import asked
 from stretto.strategies.document.bearing import Bearing
 from stretto.strategies.document.citing import mark_for
@@ -29,8 +28,8 @@ from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.library import Library, Place
 from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
-from stretto.strategies.fan_out import FanOut
 from stretto.strategies.fencing import unfenced
+from stretto.strategies.runner import Runner
 
 __all__ = ["Reading", "reading_of"]
 
@@ -56,7 +55,7 @@ class Reading:
     """
 
     request: Request
-    runner: FanOut
+    runner: Runner
     library: Library
     task: Task
     sizes: Sizes
@@ -112,7 +111,7 @@ class Reading:
 
     def passage_prompt(
         self, template: str, place: Place, *, schema: Mapping[str, Any] | None = None, **values: str
-    ) -> Prompt:
+    ) -> ModelRequest:
         """The prompt that shows one passage.
 
         The conversation and the question stand behind the passage, so that all before them is the same for the next
@@ -121,7 +120,7 @@ class Reading:
         shown = self.library.shown(place) | values
         messages = _passage_messages(self.request, self.runner, self.library, template, task=self.task, shown=shown)
         at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
-        return Prompt(messages, response_schema=self.schema(schema), shared=max(at, 0), reads=True)
+        return ModelRequest(messages, response_schema=self.schema(schema), shared=max(at, 0), reads=True)
 
     @property
     def trained(self) -> bool:
@@ -150,7 +149,7 @@ class Reading:
         """The record of a passage that was not read because a search found nothing in it."""
         return PassageRecord(document=place.document, start=place.chunk.start, end=place.chunk.end, status="skipped")
 
-    def failed(self, place: Place, running: Running, error: str) -> PassageRecord:
+    def failed(self, place: Place, running: RunningBranch, error: str) -> PassageRecord:
         """The record of a passage that could not be read by this call."""
         if self.request.on_missing == "raise":
             running.partial = running.told = True  # the answer lacks something, and a warning says what
@@ -167,13 +166,13 @@ class Reading:
     def start(
         self,
         name: str,
-        kind: BranchKind,
-        prompt: Callable[[], Prompt],
+        kind: str,
+        prompt: Callable[[], ModelRequest],
         *,
         room: int | None,
         title: str = "",
-        on_end: Callable[[Running], None] = lambda _: None,
-    ) -> Running:
+        on_end: Callable[[RunningBranch], None] = lambda _: None,
+    ) -> RunningBranch:
         """Start a branch of at most ``room`` tokens.
 
         After a failure it is asked for once more, unless it had begun to write: what it wrote cannot be taken back, and
@@ -187,9 +186,9 @@ class Reading:
                 title=title,
                 prompt=prompt,
                 options=options,
-                another_way=lambda received: None if received.strip() else prompt(),
+                fallback_prompt=lambda received: None if received.strip() else prompt(),
                 on_end=on_end,
-                until_s=self._until_s(),
+                deadline_s=self._until_s(),
             )
         )
 
@@ -199,7 +198,7 @@ class Reading:
         return math.inf if deadline is None or self.task.kind == "rewrite" else deadline * _READING_SHARE
 
 
-async def reading_of(request: Request, runner: FanOut, cache: DocumentCache) -> Reading:
+async def reading_of(request: Request, runner: Runner, cache: DocumentCache) -> Reading:
     """Cut the documents of a request for the backend of this answer, beside the event loop.
 
     Raises `ContextOverflowError`, and `DeadlineExceededError` where the deadline passes while they are cut.
@@ -210,7 +209,7 @@ async def reading_of(request: Request, runner: FanOut, cache: DocumentCache) -> 
     return replace(reading, count=count)
 
 
-async def _in_thread(runner: FanOut, work: Callable[[], T]) -> T:
+async def _in_thread(runner: Runner, work: Callable[[], T]) -> T:
     with runner.until_deadline():
         return await anyio.to_thread.run_sync(work)
 
@@ -225,7 +224,7 @@ def _stopping(count: Counter) -> Counter:
     return counted
 
 
-def _reading_of(request: Request, runner: FanOut, cache: DocumentCache, count: Counter) -> Reading:
+def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: Counter) -> Reading:
     library = Library.of(request.documents)
     bare = request.model_copy(update={"documents": ()})
     task = task_of(request.question, len(request.documents))
@@ -254,12 +253,12 @@ def _reading_of(request: Request, runner: FanOut, cache: DocumentCache, count: C
     return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)
 
 
-def _trained(runner: FanOut) -> bool:
+def _trained(runner: Runner) -> bool:
     return runner.capabilities.prompt_family == POCKET
 
 
 def _passage_messages(
-    request: Request, runner: FanOut, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
+    request: Request, runner: Runner, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
 ) -> tuple[Message, ...]:
     alone = request.model_copy(update={"messages": _alone(request)})
     said = _conversation(request.history, library.fence)

@@ -133,7 +133,7 @@ def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:
     It is taken from the measured step times: where a forward of eight rows takes four times as long as one of a single
     row, eight parallel requests are done no sooner than on two slots of full speed.
     """
-    slots = max(1, able.parallel_slots)
+    slots = max(1, able.concurrent_calls)
     times = (measured or Measured()).step_ms
     rows = max((rows for rows in times if rows <= slots), default=0)
     if 1 not in times or rows <= 1 or times[rows] <= 0:

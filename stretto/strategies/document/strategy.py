@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.citation import PassageRecord
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
@@ -20,17 +20,17 @@ from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.extract import extracted
 from stretto.strategies.document.final import NO_FINDINGS, answer_from, answer_in_form, answer_whole, whole
 from stretto.strategies.document.findings import Findings
-from stretto.strategies.document.gate import relevant
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.mapping import read_passages
 from stretto.strategies.document.narrowing import narrowed
 from stretto.strategies.document.nothing import all_failed, ends_as, in_words, unable, warning_of
 from stretto.strategies.document.offer import offer_document
+from stretto.strategies.document.passage_filter import relevant
 from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.plainly import quoted_answer, read_plainly
 from stretto.strategies.document.run import Reading, reading_of
-from stretto.strategies.fan_out import FanOut
 from stretto.strategies.in_form import held_to_format
+from stretto.strategies.runner import Runner
 
 __all__ = ["LongDocument"]
 
@@ -49,7 +49,7 @@ class LongDocument:
         """Offer to read documents that do not fit into the context window."""
         return offer_document(case)
 
-    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Read the documents, combine what was found, and answer. Without documents, answer directly."""
         if not request.documents:
             runner.warn("Answered straight on: the request has no documents.")
@@ -67,7 +67,7 @@ class _Run:
     async def run(self) -> None:
         reading = self.reading
         if self.in_form:
-            held_to_format(Prompt(()), reading.request, self.runner)  # before a call is made in vain
+            held_to_format(ModelRequest(()), reading.request, self.runner)  # before a call is made in vain
         if reading.task.kind == "rewrite":
             if self.in_form:
                 raise InvalidRequestError(

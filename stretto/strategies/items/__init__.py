@@ -15,8 +15,8 @@ from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.fan_out import FanOut
 from stretto.strategies.items.offer import offer_items
+from stretto.strategies.runner import Runner
 
 
 class Items:
@@ -28,7 +28,7 @@ class Items:
         """Offer one call per item if the request contains items or asks for samples."""
         return offer_items(case)
 
-    async def run(self, request: Request, route: Route, runner: FanOut) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Split the request, start a branch for each part, and merge them in order."""
         # Imported when first needed: the patterns of the splitter take a while to compile.
         from stretto.strategies.items.run import write_items  # noqa: PLC0415

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from stretto.answer import BranchKind
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.language.folding import fold
 from stretto.language.forms import words_wanted
 from stretto.language.lists import listed
 from stretto.request import Request
-from stretto.strategies.branch import NOT_TEXT, BranchSpec, Running, TextWatch
+from stretto.strategies.branch import NOT_TEXT, BranchSpec, RunningBranch, TextWatch
 from stretto.strategies.direct import asked
-from stretto.strategies.fan_out import FanOut
 from stretto.strategies.limits import share_of
+from stretto.strategies.runner import Runner
 
 THINKING = 2_000  # tokens for reasoning before the text; providers count them as completion tokens
 TITLE = 60  # characters
@@ -31,7 +30,7 @@ class Calls:
     """Starts the branches of one request; all share its system prompt, history and documents."""
 
     request: Request
-    runner: FanOut
+    runner: Runner
     effort: Literal["low"] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,14 +39,14 @@ class Calls:
     @property
     def most(self) -> int:
         """Number of calls that may run in parallel within the budget."""
-        slots = max(1, self.runner.capabilities.parallel_slots)
+        slots = max(1, self.runner.capabilities.concurrent_calls)
         budget = self.request.budget.max_calls
         return slots if budget is None else min(slots, budget)
 
     def start(
         self,
         name: str,
-        kind: BranchKind,
+        kind: str,
         template: str,
         *,
         title: str = "",
@@ -57,7 +56,7 @@ class Calls:
         schema: Mapping[str, Any] | None = None,
         watch: Callable[[], TextWatch] | None = None,
         **values: str,
-    ) -> Running:
+    ) -> RunningBranch:
         """Start a branch from a template.
 
         ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
@@ -67,19 +66,19 @@ class Calls:
         most = room if kind in NOT_TEXT else share_of(self.request, room, parts)
         options = self.request.options.model_copy(update={"max_tokens": most, "stop": ()})
 
-        def prompt() -> Prompt:
-            return Prompt(
+        def prompt() -> ModelRequest:
+            return ModelRequest(
                 asked(self.request, self.runner, template, **values), effort=self.effort, response_schema=schema
             )
 
-        def another_way(received: str) -> Prompt | None:
+        def fallback_prompt(received: str) -> ModelRequest | None:
             if not plainly:
                 return None if received.strip() else prompt()
             if received.strip():
                 messages = asked(self.request, self.runner, "continue", question=plainly, received=received)
             else:
                 messages = asked(self.request, self.runner, "item_alone", question=plainly)
-            return Prompt(messages, effort=self.effort)
+            return ModelRequest(messages, effort=self.effort)
 
         return self.runner.start(
             BranchSpec(
@@ -88,9 +87,9 @@ class Calls:
                 title=shortened(title),
                 prompt=prompt,
                 options=options,
-                another_way=another_way,
+                fallback_prompt=fallback_prompt,
                 watch=watch,
-                accepts_refusal=kind == "plan",
+                allow_refusal=kind == "plan",
             )
         )
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stretto.answer import Branch
+from stretto.foundation.surrogates import mend
 from stretto.language.lists import listed
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.merge import Filter
 from stretto.strategies.notes import Notes
-from stretto.surrogates import mend
 
 LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
 

@@ -7,9 +7,9 @@ import re
 
 from stretto.route import Forecast
 from stretto.router.case import PHRASES, Case
+from stretto.router.excerpt import excerpt
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.offer import Offer
-from stretto.router.reading import excerpt
 
 PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
 THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
@@ -24,7 +24,7 @@ def offer_items(case: Case) -> Offer:
     """Offer one call per item if the answer very likely consists of items, or if the prompt lists them."""
     judgement = case.judgement
     sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
-    items = case.countable
+    items = case.item_count
     forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
 
     gain = case.gain(forecast) if forecast is not None else ""
@@ -34,49 +34,51 @@ def offer_items(case: Case) -> Offer:
         return case.obstacle(forecast)
 
     shaped = judgement.shape == "items" and not judgement.unsure
-    if shaped and sure >= needed and case.items > 1 and case.together is None:
+    if shaped and sure >= needed and case.items > 1 and case.why_together is None:
         answer = f"the answer {PHRASES['items']}"
         return Offer(
             confidence=sure,
-            cause=f"Written item by item in parallel: {answer} ({sure:.0%} sure{case.reason}).{gain}",
+            reason=f"Written item by item in parallel: {answer} ({sure:.0%} sure{case.shape_evidence}).{gain}",
             forecast=forecast,
             priority=PRIORITY,
-            although=answer,
+            when_blocked=answer,
             obstacle=obstacle,
             needs=needs,
         )
-    if case.listed and not judgement.unsure:
+    if case.list_length and not judgement.unsure:
         return Offer(
             confidence=LISTED_CONFIDENCE,
-            cause="Written item by item in parallel: "
-            f"the request is a list of {case.listed}, with one task for each.{gain}",
+            reason="Written item by item in parallel: "
+            f"the request is a list of {case.list_length}, with one task for each.{gain}",
             forecast=forecast,
             priority=PRIORITY,
-            although="the request is a list with one task for each",
+            when_blocked="the request is a list with one task for each",
             obstacle=obstacle,
             needs=needs,
         )
     return Offer(
         confidence=sure,
-        cause="",
+        reason="",
         forecast=forecast,
-        suits=False,
+        eligible=False,
         priority=PRIORITY,
-        doubt=_doubt(case, sure, needed) if shaped else "",
+        why_not=_doubt(case, sure, needed) if shaped else "",
     )
 
 
 def _doubt(case: Case, sure: float, needed: float) -> str:
     if sure < needed:
         return f"that the answer {PHRASES['items']} is not sure enough ({sure:.0%} sure, {needed:.0%} needed)"
-    return f"the answer most likely {PHRASES['items']}, but {case.together or 'the request shows no items to count'}"
+    return (
+        f"the answer most likely {PHRASES['items']}, but {case.why_together or 'the request shows no items to count'}"
+    )
 
 
 def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
     """Expected cost of two or more items: one call each, or groups if there are more items than slots."""
-    together = min(math.ceil(items / speed.slots), TOGETHER)
+    together = min(math.ceil(items / speed.concurrent_calls), TOGETHER)
     calls = math.ceil(items / together)
-    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.slots))
-    total_s = math.ceil(calls / speed.slots) * call_s
+    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
+    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
     read = prompt_tokens + calls * INSTRUCTION_TOKENS
     return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls)

@@ -101,5 +101,5 @@ def _doubts(plan: ItemPlan, question: str) -> Iterator[str]:
         yield f"the plan has an item that is not in the request ({strange[:40]!r})"
     if len(set(plan.items)) < len(plan.items):
         yield "the plan has an item twice"
-    if cause := refer_to_each_other(plan.instruction, plan.items):
-        yield cause
+    if reason := refer_to_each_other(plan.instruction, plan.items):
+        yield reason

@@ -11,9 +11,8 @@ from stretto.prompts import POCKET, SMALL
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.parse import parse_of
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.direct import Direct
-from stretto.strategies.fan_out import FanOut
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
@@ -24,6 +23,7 @@ from stretto.strategies.items.samples import FINAL, Samples
 from stretto.strategies.items.splitting import NotSplit, Split
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.notes import notes_for
+from stretto.strategies.runner import Runner
 
 ONE_AT_A_TIME = (POCKET, SMALL)  # families of models that do not hold a plan or a group of items
 FEWEST_CALLS = 2
@@ -32,25 +32,25 @@ SHORT_ITEM = 200  # characters; longer items do not share a call
 MOST_TOGETHER = 12  # items per call, unless the budget of calls requires more
 
 
-async def write_items(request: Request, route: Route, runner: FanOut) -> None:
+async def write_items(request: Request, route: Route, runner: Runner) -> None:
     """Split the request, start a branch for each part, and merge them in order; else answer with `Direct`."""
     calls = Calls(request, runner)
     taken = parse_of(request, route).split
     if isinstance(taken, NotSplit) and not taken.final and _may_plan(calls):
         taken = await planned(calls)
-    cause = taken.cause if isinstance(taken, NotSplit) else _obstacle(taken, calls)
-    if cause is None and isinstance(taken, Split):
+    reason = taken.reason if isinstance(taken, NotSplit) else _obstacle(taken, calls)
+    if reason is None and isinstance(taken, Split):
         tell_limits(request, runner)
         layout = replace(layout_for(taken), notes=notes_for(request))
         if taken.items:
-            cause = await _Items(calls, taken, layout).run()
-            if cause is None:
+            reason = await _Items(calls, taken, layout).run()
+            if reason is None:
                 return
         else:
-            cause = await Samples(calls, taken, layout).run()
-            if cause is None:
+            reason = await Samples(calls, taken, layout).run()
+            if reason is None:
                 return
-    runner.warn(f"Answered straight on instead of item by item: {cause}.")
+    runner.warn(f"Answered straight on instead of item by item: {reason}.")
     await Direct().run(request, route, runner)
 
 
@@ -88,7 +88,7 @@ class _Items:
         self.placed = 0  # entries that are placed in the answer
         self.begun = False  # there is a result: until then nothing is shown, not even a number
         self.kept = ""  # what stands before the first result
-        self.alones: list[Running] = []  # calls for one item, in the order of the items
+        self.alones: list[RunningBranch] = []  # calls for one item, in the order of the items
 
     async def run(self) -> str | None:
         """Write the items; returns why nothing of them can be shown, where all are spoiled."""
@@ -130,7 +130,7 @@ class _Items:
         ends = list(accumulate(evenly(count, -(-count // size)), initial=0))
         return [range(first, end) for first, end in pairwise(ends)]
 
-    def _start(self, group: range) -> Running:
+    def _start(self, group: range) -> RunningBranch:
         if len(group) == 1:
             return self._start_one(group[0])
         items = [self.taken.items[index] for index in group]
@@ -150,7 +150,7 @@ class _Items:
             form=self.layout.instruction,
         )
 
-    def _start_one(self, index: int) -> Running:
+    def _start_one(self, index: int) -> RunningBranch:
         item, instruction = self.taken.items[index], self.taken.instruction
         return self.calls.start(
             f"item-{index + 1}",
@@ -170,7 +170,7 @@ class _Items:
     def _plainly(self) -> str:
         return f"{self.taken.context}\n\n{self.taken.instruction}:".strip()
 
-    def _add(self, index: int, running: Running) -> None:
+    def _add(self, index: int, running: RunningBranch) -> None:
         """Place an item in the answer; it is shown while it streams."""
         self.alones.append(running)
         merge = self.calls.runner.merge
@@ -208,7 +208,7 @@ class _Items:
         before, self.begun, self.kept = self.kept, True, ""
         return before + self._before(index) + self.layout.entry(text, index)
 
-    async def _take_apart(self, group: range, running: Running) -> None:
+    async def _take_apart(self, group: range, running: RunningBranch) -> None:
         """Place the results of a group, and request missing ones item by item."""
         runner = self.calls.runner
         await running.ended()
@@ -244,13 +244,13 @@ class _Items:
                 runner.merge.add(partial(self._entry, index, text or ""))
 
 
-def _told(running: Running, items: int, found: int, kept: int, wrong: int, *, right: bool) -> str:
+def _told(running: RunningBranch, items: int, found: int, kept: int, wrong: int, *, right: bool) -> str:
     """What a group lacks, and what becomes of it."""
-    cause = str(running.exception or f"{found} results for {items} items").rstrip(".")
+    reason = str(running.exception or f"{found} results for {items} items").rstrip(".")
     if kept and not right:
-        return f"came with {cause} and cannot be asked for again: what came may not stand at its own items"
+        return f"came with {reason} and cannot be asked for again: what came may not stand at its own items"
     if kept == items:
         return f"has {wrong} of {items} results that are none; these are asked for item by item"
     if kept:
-        return f"broke off after {kept} results, the others are asked for item by item: {cause}"
-    return f"is asked for item by item: {cause}"
+        return f"broke off after {kept} results, the others are asked for item by item: {reason}"
+    return f"is asked for item by item: {reason}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stretto.answer import REFUSALS
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.counting import Size
 from stretto.strategies.items.distinct import is_repeated
@@ -40,7 +40,7 @@ class Samples:
     accepted: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     angles: list[str] = field(default_factory=list)
-    groups: list[tuple[Running, int]] = field(default_factory=list)
+    groups: list[tuple[RunningBranch, int]] = field(default_factory=list)
 
     async def run(self) -> str | None:
         """Write all samples. Returns a cause if that is impossible; nothing was shown then."""
@@ -99,7 +99,7 @@ class Samples:
         left = "Leave these angles to the other writers: " + "; ".join(others) + "." if others else ""
         self.groups.append((self._call(first, shares[number], angle, left), shares[number]))
 
-    def _call(self, first: int, share: int, angle: str, others: str, name: str = "") -> Running:
+    def _call(self, first: int, share: int, angle: str, others: str, name: str = "") -> RunningBranch:
         total, last = self.split.count, first + share - 1
         which = f"number {first}" if share == 1 else f"numbers {first} to {last}"
         form = "Start with the entry itself: no number, no title, no remark."
@@ -124,7 +124,7 @@ class Samples:
             form=f"{form} {self.layout.instruction}",
         )
 
-    async def _collect(self, running: Running, share: int, first: int) -> None:
+    async def _collect(self, running: RunningBranch, share: int, first: int) -> None:
         """Collect the samples of one call; the very first one is shown while it streams."""
         if share == 1 and not self.accepted and self.layout.live:
             await self._show(running)
@@ -144,7 +144,7 @@ class Samples:
             running.told = True
             self.calls.runner.warn(f"The samples of {running.spec.title!r} are incomplete: {running.exception}")
 
-    async def _show(self, running: Running) -> None:
+    async def _show(self, running: RunningBranch) -> None:
         merge, filter_ = self.calls.runner.merge, EntryText((), self.layout.indent, number=1)
         shown = ""
         while piece := await running.read():

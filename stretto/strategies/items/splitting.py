@@ -75,7 +75,7 @@ class Split:
 class NotSplit:
     """Why a request was not split, as half a sentence. ``final``: a model must not be asked for a plan either."""
 
-    cause: str
+    reason: str
     final: bool = True
 
 
@@ -127,8 +127,8 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
         yield NotSplit("nothing says that the same is to be done with each item", final=False)
     if marked(around):
         yield NotSplit("it contains more than one list", final=False)
-    if cause := needs_all(around, _sentence(listing.before)) or refer_to_each_other(around, listing.items):
-        yield NotSplit(cause)
+    if reason := needs_all(around, _sentence(listing.before)) or refer_to_each_other(around, listing.items):
+        yield NotSplit(reason)
     if not _carries(listing, around):
         yield NotSplit("the list may be one text, or no list of items", final=False)
     if number < FEWEST and min(map(len, listing.items)) < LONG_ITEM:

@@ -23,7 +23,7 @@ from serving import served
 
 from stretto import AuthenticationError, BackendError, InvalidRequestError
 from stretto.integrations.langchain import ChatStretto
-from stretto.testing.server import Fault, HttpReply, RawReply, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawResponse, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
 
@@ -208,7 +208,7 @@ async def test_fields_of_a_call_that_its_server_signs_go_back_with_its_result():
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}, "extra_content": {"a": "b"}}
     said = {"role": "assistant", "tool_calls": [call | {"index": 0}]}
     body = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": said}]}).encode()
-    signed = RawReply([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
+    signed = RawResponse([b"data: " + body + b"\n\ndata: [DONE]\n\n"])
     with served(lambda got: signed if len(got.body["messages"]) == 1 else "It is 3.") as server:
         model = chat(server).bind_tools([add])
         first, *rest = model.stream("Add.")

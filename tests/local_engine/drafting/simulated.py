@@ -9,7 +9,7 @@ import numpy as np
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.budget import divide
-from stretto.local_engine.drafting.protocol import Context, Drafter, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 
 Target = Callable[[list[int]], list[int]]
 """Gives the next tokens after a text, the most probable one first."""
@@ -73,20 +73,20 @@ class Run:
     steps: int = 0
     rows: int = 0
     trees: list[DraftTree] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[DraftOutcome] = field(default_factory=list)
 
     @property
     def tokens_per_step(self) -> float:
         return sum(len(outcome.path) for outcome in self.outcomes) / self.steps
 
 
-def became(rows, tokens, probabilities, path, accepted) -> Outcome:
+def became(rows, tokens, probabilities, path, accepted) -> DraftOutcome:
     """An outcome, the tops given as lists."""
     tops = np.array(tokens, np.int64, ndmin=2), np.array(probabilities, np.float32, ndmin=2)
-    return Outcome(rows, *tops, path, accepted)
+    return DraftOutcome(rows, *tops, path, accepted)
 
 
-def verify(tree: DraftTree, text: list[int], target: Target, limit: int) -> Outcome:
+def verify(tree: DraftTree, text: list[int], target: Target, limit: int) -> DraftOutcome:
     """Score every row by the target, and accept the longest path on which each token is the target's own."""
     tree, places = tree.prune(limit)
     texts = [[*text, *(tree.tokens[step] for step in tree.path(node))] for node in range(len(tree))]
@@ -104,7 +104,7 @@ def generate(
     drafter: Drafter, target: Target, prompt: list[int], length: int, *, rows: int = 32, limit: int | None = None
 ) -> Run:
     """Draft, verify and commit until the text has ``length`` new tokens or a few more."""
-    context = Context([*prompt, target(prompt)[0]], len(prompt), 4000)
+    context = DraftContext([*prompt, target(prompt)[0]], len(prompt), 4000)
     drafter.learn(context, verify(DraftTree(), prompt, target, 0))
     run = Run(context.tokens)
     while len(context.tokens) < len(prompt) + length:

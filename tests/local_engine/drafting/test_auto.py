@@ -7,7 +7,7 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.calibration import Calibration
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import Context
+from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 
@@ -84,7 +84,7 @@ def test_in_a_batch_where_nothing_can_be_foreseen_each_looks_the_more_seldom_the
     for sequences in (1, 4, 16):
         cost, text = Counted({1: 10.0, 64: 10.2}), plain(noise(), [], 100)
         cost.sequences = sequences
-        drafter, context = Auto(cost), Context(text, 100, 4000)
+        drafter, context = Auto(cost), DraftContext(text, 100, 4000)
         while len(text) < 600:
             outcome = verify(drafter.propose(context, 4), text, noise(), 4)
             text.extend(outcome.path)
@@ -103,7 +103,7 @@ def test_in_a_batch_a_repetition_is_drafted_where_that_slows_nobody_down(last_ro
     cost, loop = StepCost({1: 1.0, 4: 1.0, 5: last_row, 64: 60 * (last_row - 1) + 1}), [*range(40)]
     drafters = [Auto(cost) for _ in range(4)]
     texts = [loop * 2 if number < repeating else list(range(100 * number, 100 * number + 80)) for number in range(4)]
-    contexts, drafted = [Context(text, 40, 4000) for text in texts], [0] * 4
+    contexts, drafted = [DraftContext(text, 40, 4000) for text in texts], [0] * 4
     for step in range(60):
         cost.begin(4)
         for number, (drafter, context) in enumerate(zip(drafters, contexts, strict=True)):
@@ -118,7 +118,7 @@ def test_in_a_batch_a_repetition_is_drafted_where_that_slows_nobody_down(last_ro
 
 def test_in_a_batch_of_slow_steps_a_rest_ends_in_time():
     cost, text = Counted({1: 100.0, 64: 101.0}), plain(noise(), [], 100)
-    drafter, context = Auto(cost), Context(text, 100, 4000)
+    drafter, context = Auto(cost), DraftContext(text, 100, 4000)
     for _ in range(16):
         cost.begin(2)
         outcome = verify(drafter.propose(context, 4), text, noise(), 4)
@@ -145,7 +145,7 @@ def test_survival_is_what_comes_true():
     """Over many steps the expected number of accepted tokens is about the number accepted."""
     prompt = plain(prose(), [], 400)
     drafter, target = Auto(USUAL), prose()
-    context, expected, accepted = Context([*prompt, target(prompt)[0]], 400, 400), 0.0, 0
+    context, expected, accepted = DraftContext([*prompt, target(prompt)[0]], 400, 400), 0.0, 0
     drafter.learn(context, verify(DraftTree(), prompt, target, 0))
     for step in range(400):
         tree = drafter.propose(context, 32)

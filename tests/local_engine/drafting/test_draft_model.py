@@ -5,9 +5,9 @@ from tiny_models import WINDOW, build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT
-from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.draft_model import DraftModel
-from stretto.local_engine.drafting.protocol import Context
+from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.rows import Rows
@@ -42,9 +42,9 @@ def test_its_cache_goes_back_to_where_the_models_went_apart(width, loaded):
     with torch.inference_mode():
         run = generate(DraftModel(draft, length=4, width=width, floor=0), target, PROMPT, 25, rows=20)
         fresh = DraftModel(draft, length=4, width=width, floor=0)
-        again = [fresh.propose(Context(run.text[:end], 20, 400), 20) for end in (30, 25, 40)]
+        again = [fresh.propose(DraftContext(run.text[:end], 20, 400), 20) for end in (30, 25, 40)]
         anew = [
-            DraftModel(draft, length=4, width=width, floor=0).propose(Context(run.text[:end], 20, 400), 20)
+            DraftModel(draft, length=4, width=width, floor=0).propose(DraftContext(run.text[:end], 20, 400), 20)
             for end in (30, 25, 40)
         ]
     assert run.text == plain(target, PROMPT, len(run.text) - len(PROMPT))
@@ -55,8 +55,8 @@ def test_its_cache_goes_back_to_where_the_models_went_apart(width, loaded):
 def test_beside_each_token_of_the_chain_stand_its_next_best(loaded):
     model = loaded("llama")
     with torch.inference_mode():
-        tree = DraftModel(model, length=2, width=3, floor=0).propose(Context(PROMPT, 20, 400), 10)
-        limited = DraftModel(model, length=2, width=3, floor=0).propose(Context(PROMPT, 20, 400), 4)
+        tree = DraftModel(model, length=2, width=3, floor=0).propose(DraftContext(PROMPT, 20, 400), 10)
+        limited = DraftModel(model, length=2, width=3, floor=0).propose(DraftContext(PROMPT, 20, 400), 4)
     best = target_of(model)(PROMPT)
     assert tree.tokens[:3] == best[:3]
     assert tree.tokens[3:] == target_of(model)([*PROMPT, best[0]])[:3]
@@ -67,22 +67,22 @@ def test_beside_each_token_of_the_chain_stand_its_next_best(loaded):
 def test_it_stops_where_its_chain_has_become_improbable_and_at_its_window(loaded):
     model = loaded("llama")
     with torch.inference_mode():
-        assert len(DraftModel(model, floor=0.99999).propose(Context(PROMPT, 20, 400), 10)) == 1
-        assert len(DraftModel(model, floor=0).propose(Context([9] * (WINDOW - 2), 20, 400), 10)) == 2
-        assert len(DraftModel(model, floor=0).propose(Context([9] * (WINDOW + 5), 20, 400), 10)) == 0
+        assert len(DraftModel(model, floor=0.99999).propose(DraftContext(PROMPT, 20, 400), 10)) == 1
+        assert len(DraftModel(model, floor=0).propose(DraftContext([9] * (WINDOW - 2), 20, 400), 10)) == 2
+        assert len(DraftModel(model, floor=0).propose(DraftContext([9] * (WINDOW + 5), 20, 400), 10)) == 0
 
 
 def test_a_long_prompt_is_read_in_parts(loaded, monkeypatch):
     model = loaded("llama")
     with torch.inference_mode():
-        whole = DraftModel(model, floor=0).propose(Context(PROMPT * 5, 20, 400), 10)
+        whole = DraftModel(model, floor=0).propose(DraftContext(PROMPT * 5, 20, 400), 10)
         monkeypatch.setattr("stretto.local_engine.drafting.draft_model._READ_AT_ONCE", 7)
-        assert DraftModel(model, floor=0).propose(Context(PROMPT * 5, 20, 400), 10).tokens == whole.tokens
+        assert DraftModel(model, floor=0).propose(DraftContext(PROMPT * 5, 20, 400), 10).tokens == whole.tokens
 
 
 def test_tokens_that_the_target_does_not_have_are_not_drafted(loaded):
     with torch.inference_mode():
-        tree = DraftModel(loaded("llama"), length=3, width=4, floor=0).propose(Context([5, 6, 7], 3, 10), 12)
+        tree = DraftModel(loaded("llama"), length=3, width=4, floor=0).propose(DraftContext([5, 6, 7], 3, 10), 12)
     assert max(tree.tokens) < 10
 
 
@@ -94,5 +94,5 @@ def test_a_draft_model_with_another_tokenizer_is_refused(loaded, tokenizer):
     with pytest.raises(
         SettingsError, match=r"local:other cannot draft for local:llama.*'<other>' is 307 there and none"
     ):
-        make_drafter("draft_model", Equipment(model=model, draft=draft))
-    assert make_drafter("draft_model", Equipment(model=model, draft=loaded("qwen3"))).name == "draft_model"
+        make_drafter("draft_model", DraftEquipment(model=model, draft=draft))
+    assert make_drafter("draft_model", DraftEquipment(model=model, draft=loaded("qwen3"))).name == "draft_model"

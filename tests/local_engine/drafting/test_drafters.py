@@ -7,17 +7,17 @@ from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT
-from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, Equipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment, make_drafter
 from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
 from stretto.local_engine.drafting.lookahead.ngrams import NGramPool
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import Context, Drafter
+from stretto.local_engine.drafting.protocol import DraftContext, Drafter
 from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
 
 METHODS = sorted(set(DRAFTERS) - EQUIPPED)
-FREE = Equipment(StepCost({1: 10.0, 128: 10.1}))
+FREE = DraftEquipment(StepCost({1: 10.0, 128: 10.1}))
 TARGETS = {"markov": markov, "looping": looping, "prose": prose, "noise": noise}
 
 
@@ -59,7 +59,7 @@ def test_the_same_request_gets_the_same_drafts(method, monkeypatch):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_proposing_twice_changes_nothing(method):
-    drafter, context = make_drafter(method), Context(plain(prose(), [], 60), 60, 400)
+    drafter, context = make_drafter(method), DraftContext(plain(prose(), [], 60), 60, 400)
     assert isinstance(drafter, Drafter)
     generate(drafter, prose(), context.tokens, 20)
     context.tokens.extend(plain(prose(), context.tokens, 30)[60:])
@@ -106,7 +106,7 @@ def test_jacobi_solves_in_one_step_what_does_not_depend_on_the_guesses():
 
 
 def test_jacobi_corrects_every_guess_by_what_stands_before_it():
-    drafter, context = Jacobi(window=3), Context([1, 2], 2, 100)
+    drafter, context = Jacobi(window=3), DraftContext([1, 2], 2, 100)
     tree = drafter.propose(context, 3)
     assert tree.tokens == [2, 2, 2]
     context.tokens.append(7)
@@ -122,9 +122,9 @@ def test_jacobi_corrects_every_guess_by_what_stands_before_it():
 
 def test_prompt_lookup_copies_what_followed_the_last_occurrence_of_the_longest_n_gram():
     text = [1, 2, 3, 10, 4, 2, 3, 20, 30, 1, 2, 3]
-    assert PromptLookup().propose(Context(text, 12, 50), 3).tokens == [10, 4, 2]
-    assert PromptLookup(longest=2).propose(Context(text, 12, 50), 3).tokens == [20, 30, 1]
-    assert len(PromptLookup().propose(Context([1, 2, 3, 4], 4, 50), 8)) == 0
+    assert PromptLookup().propose(DraftContext(text, 12, 50), 3).tokens == [10, 4, 2]
+    assert PromptLookup(longest=2).propose(DraftContext(text, 12, 50), 3).tokens == [20, 30, 1]
+    assert len(PromptLookup().propose(DraftContext([1, 2, 3, 4], 4, 50), 8)) == 0
 
 
 # Suffix
@@ -132,7 +132,7 @@ def test_prompt_lookup_copies_what_followed_the_last_occurrence_of_the_longest_n
 
 def test_the_suffix_tree_branches_where_the_text_went_on_in_several_ways():
     text = [5, 6, 7, 1, 5, 6, 8, 2, 5, 6, 7, 3, 5, 6]
-    tree = Suffix(shortest=2).propose(Context(text, len(text), 50), 12)
+    tree = Suffix(shortest=2).propose(DraftContext(text, len(text), 50), 12)
     seven, eight = tree.child(ROOT, 7), tree.child(ROOT, 8)
     assert tree.survival[seven] == pytest.approx(2 / 3 * 2 / 3)  # a match of 2 holds with 2/3; 2 of 3 times 7 came
     assert tree.survival[eight] == pytest.approx(2 / 3 * 1 / 3)
@@ -141,7 +141,7 @@ def test_the_suffix_tree_branches_where_the_text_went_on_in_several_ways():
 
 def test_a_loop_is_drafted_beyond_the_end_of_the_text():
     text = [1, 2, 3] * 4
-    tree = Suffix().propose(Context(text, len(text), 50), 9)
+    tree = Suffix().propose(DraftContext(text, len(text), 50), 9)
     assert tree.tokens == [1, 2, 3] * 3
 
 
@@ -149,9 +149,9 @@ def test_earlier_answers_are_continued_and_their_ends_are_not_crossed():
     memory = AnswerMemory()
     memory.remember([1, 2, 3, 4])
     memory.remember([9, 8])
-    tree = Suffix(memory).propose(Context([7, 2, 3], 3, 50), 9)
+    tree = Suffix(memory).propose(DraftContext([7, 2, 3], 3, 50), 9)
     assert tree.tokens == [4]
-    assert len(Suffix().propose(Context([7, 2, 3], 3, 50), 9)) == 0
+    assert len(Suffix().propose(DraftContext([7, 2, 3], 3, 50), 9)) == 0
 
 
 def test_the_memory_of_answers_is_bounded():
@@ -167,7 +167,7 @@ def test_the_memory_of_answers_is_bounded():
 
 
 def test_token_recycling_spans_a_tree_of_the_successors_last_seen():
-    drafter, context = TokenRecycling(breadth=2), Context([1, 2], 1, 50)
+    drafter, context = TokenRecycling(breadth=2), DraftContext([1, 2], 1, 50)
     drafter.learn(context, became([], [[2, 3]], [[0.9, 0.1]], [2], []))  # after 1
     assert len(drafter.propose(context, 9)) == 0
     context.tokens.append(1)
@@ -180,7 +180,7 @@ def test_token_recycling_spans_a_tree_of_the_successors_last_seen():
 
 
 def test_token_recycling_learns_from_rejected_rows_too():
-    drafter, context = TokenRecycling(breadth=2), Context([1, 2], 1, 50)
+    drafter, context = TokenRecycling(breadth=2), DraftContext([1, 2], 1, 50)
     drafter.learn(context, became([], [[2, 3]], [[0.9, 0.1]], [2], []))
     context.tokens.append(1)
     drafter.learn(context, became([], [[1, 4]], [[0.9, 0.1]], [1], []))

@@ -6,7 +6,7 @@ from adapters import adapted
 from corners import corners
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.catalogue import DRAFTERS, Equipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.serving.batch import Batch
@@ -44,7 +44,7 @@ def run(model, requests, drafters):
 def drafter(method, loaded, model):
     if method == "lexical":
         adapted(model)
-    return make_drafter(method, Equipment(cost=FREE, model=model, draft=loaded("qwen3")))
+    return make_drafter(method, DraftEquipment(cost=FREE, model=model, draft=loaded("qwen3")))
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,17 @@ from tiny_models import build
 
 from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.catalogue import Equipment, make_drafter
+from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.lexical.experience import UnitExperience
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
-from stretto.local_engine.drafting.protocol import Context
+from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
 from stretto.local_engine.model.load import prepare
 
-CONTEXT = Context([5, 6, 7], 2, 400)
+CONTEXT = DraftContext([5, 6, 7], 2, 400)
 PADS = [-1, -2, -3]
 FREE = StepCost({1: 10.0, 64: 10.0})
 CHEAP = StepCost({1: 10.0, 64: 30.0})
@@ -254,7 +254,7 @@ def test_lossy_draws_the_same_whatever_rows_cost():
 
 
 def test_a_vocabulary_smaller_than_the_candidates_is_drafted_for():
-    context, drafter = Context([1, 2], 2, 3), Lexical(1, FREE)
+    context, drafter = DraftContext([1, 2], 2, 3), Lexical(1, FREE)
     for _ in range(3):
         tree = drafter.propose(context, 8)
         tops = (
@@ -288,16 +288,18 @@ def test_options_that_make_no_sense_are_refused(bad):
 def test_longer_units_than_the_adapter_says_are_refused(loaded):
     model = adapted(loaded("llama"))
     with pytest.raises(SettingsError, match="was trained for 4"):
-        make_drafter("lexical", Equipment(model=model, lexical=LexicalOptions(tokens=5)))
-    tree = make_drafter("lexical", Equipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
+        make_drafter("lexical", DraftEquipment(model=model, lexical=LexicalOptions(tokens=5)))
+    tree = make_drafter("lexical", DraftEquipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
     assert not len(tree)
-    tree = make_drafter("lexical_lossy", Equipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
+    tree = make_drafter("lexical_lossy", DraftEquipment(model=model, lexical=LexicalOptions(tokens=2))).propose(
+        CONTEXT, 32
+    )
     assert tree.tokens == [-1]
 
 
 def test_a_model_of_another_family_is_refused(loaded):
     with pytest.raises(SettingsError, match="gemma3 is run by that of transformers"):
-        make_drafter("lexical", Equipment(model=loaded("gemma3")))
+        make_drafter("lexical", DraftEquipment(model=loaded("gemma3")))
     with pytest.raises(SettingsError, match="needs a model with an adapter"):
         make_drafter("lexical")
 
@@ -309,16 +311,16 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
     with pytest.raises(
         SettingsError, match=r"is missing. Train one .*: python -m recipes.lexical.train --model local:./folder"
     ):
-        make_drafter("lexical", Equipment(model=model))
+        make_drafter("lexical", DraftEquipment(model=model))
     write_adapter(tmp_path / LEXICAL_FILE, random_adapter(model), "0" * 64)
     with pytest.raises(SettingsError, match=r"trained on other weights .*\(SHA-256 000000000000\).*--fresh"):
-        make_drafter("lexical_lossy", Equipment(model=model))
+        make_drafter("lexical_lossy", DraftEquipment(model=model))
     (tmp_path / LEXICAL_FILE).write_bytes(b"nothing")
     with pytest.raises(SettingsError, match="is no adapter"):
-        make_drafter("lexical", Equipment(model=model))
+        make_drafter("lexical", DraftEquipment(model=model))
     adapter = random_adapter(model)
     write_adapter(tmp_path / LEXICAL_FILE, adapter, fingerprint(tmp_path))
-    assert make_drafter("lexical", Equipment(model=model)).name == "lexical"
+    assert make_drafter("lexical", DraftEquipment(model=model)).name == "lexical"
     for name, tensor in model.forward.pads.tensors().items():
         assert torch.equal(tensor, adapter.tensors()[name].bfloat16().float())
     assert len(model.forward.pads.places) == SMALL.tokens - 1
@@ -327,4 +329,4 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
 def test_a_model_from_the_hub_has_no_place_for_an_adapter(tokenizer):
     model = prepare("local:owner/model", build("llama"), tokenizer)
     with pytest.raises(SettingsError, match="Save the model to one"):
-        make_drafter("lexical", Equipment(model=model))
+        make_drafter("lexical", DraftEquipment(model=model))

@@ -5,7 +5,7 @@ from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
-from stretto.local_engine.drafting.protocol import Context
+from stretto.local_engine.drafting.protocol import DraftContext
 
 
 def ancestors(tree, node):
@@ -14,7 +14,7 @@ def ancestors(tree, node):
 
 def settled(width, ngram, steps=0):
     """A drafter, its context, and a target that gives every row another token: no two rows are the same."""
-    context = Context(list(range(1000, 1100)), 100, 9999)
+    context = DraftContext(list(range(1000, 1100)), 100, 9999)
     return Lookahead(width, ngram, guesses=3), context
 
 

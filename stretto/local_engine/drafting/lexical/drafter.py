@@ -7,7 +7,7 @@ import numpy as np
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.lexical.compiled import ROWS, Units, learn, no_predictions, plan
 from stretto.local_engine.drafting.lexical.experience import UnitExperience
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
 
 __all__ = ["Lexical"]
@@ -69,7 +69,7 @@ class Lexical:
         self._parents: list[int] = []
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         self._steps += 1
         if self._units is None:
@@ -107,7 +107,7 @@ class Lexical:
             hung.append(node)
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
         if not self._parents or self._units is None:
             return
@@ -125,7 +125,7 @@ class Lexical:
         path, tops = np.array(outcome.path, np.int64), (outcome.top_tokens, outcome.top_probabilities)
         learn(self._units, path, len(outcome.accepted), self._took, np.array(rows), *tops)
 
-    def _rests(self, context: Context) -> bool:
+    def _rests(self, context: DraftContext) -> bool:
         """Whether this step has no draft."""
         gains, octave = self._gains(context)
         if self._steps % _PLAIN == 1:
@@ -140,7 +140,7 @@ class Lexical:
             return True
         return False
 
-    def _judge(self, context: Context) -> None:
+    def _judge(self, context: DraftContext) -> None:
         """Note what the last draft has gained, by what its step took; that of [PAD]s alone shows in the next step."""
         gained, self._gained = self._gained, -1
         if gained >= 0:
@@ -150,17 +150,17 @@ class Lexical:
                 self._settle(context)
                 self._owed = self._cost.beyond
 
-    def _settle(self, context: Context) -> None:
+    def _settle(self, context: DraftContext) -> None:
         """Charge what [PAD]s alone have cost, where nothing came of them."""
         if self._owed:
             self._note(context, 0.0)
 
-    def _note(self, context: Context, gain: float) -> None:
+    def _note(self, context: DraftContext, gain: float) -> None:
         gains, octave = self._gains(context)
         gains[octave] += _LEARN * (gain - self._owed - gains[octave])
         self._owed = 0.0
 
-    def _gains(self, context: Context) -> tuple[list[float], int]:
+    def _gains(self, context: DraftContext) -> tuple[list[float], int]:
         """What drafts have gained, by octaves of sequences, and the octave of this batch."""
         gains = self._experiences[context.greedy].gains
         return gains, min(self._cost.sequences.bit_length(), len(gains) - 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical.options import LexicalOptions
-from stretto.local_engine.drafting.method import USUAL_COSTS, Equipment, Method
+from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 
@@ -15,7 +15,7 @@ __all__ = ["METHODS"]
 _ON_A_CPU = 2  # [PAD]s at most: rows cost time there, see docs/lexical.md
 
 
-def _lexical(equipment: Equipment, *, lossy: bool = False) -> Drafter:
+def _lexical(equipment: DraftEquipment, *, lossy: bool = False) -> Drafter:
     if equipment.model is None:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.drafting.lexical.adapter import attach  # noqa: PLC0415 - torch

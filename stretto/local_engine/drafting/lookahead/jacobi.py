@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 __all__ = ["Jacobi"]
 
@@ -28,7 +28,7 @@ class Jacobi:
         self._window = window
         self._guess: list[int] = []
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         # The rest is filled with the last correction: any first guess is as good as another.
         filler = (self._guess or context.tokens)[-1]
@@ -37,7 +37,7 @@ class Jacobi:
         tree.add_path(guess[:rows], (0.4**depth for depth in range(1, self._window + 1)))
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:  # noqa: ARG002 - the protocol's arguments
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:  # noqa: ARG002 - the protocol's arguments
         """See `Drafter`."""
         # Node i is at the position of path[i] and predicts the one after it, so nodes before the last committed token
         # predict nothing new.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.lookahead.ngrams import NGramPool
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 __all__ = ["Lookahead"]
 
@@ -49,7 +49,7 @@ class Lookahead:
         self._nodes: list[list[int]] = []  # of each column in the last draft, from level 0 to level N-2
         self._random = random.Random(0)  # noqa: S311 - where a trajectory starts is no secret
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`. The window takes at most two thirds of the rows."""
         self._pool.read_on(context.tokens)
         self._fill(context)
@@ -63,13 +63,13 @@ class Lookahead:
                 parent = tree.add(token, parent, 0.6**depth * 0.8**rank)
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`."""
         self._collect(context.tokens[-len(outcome.path) - 1], outcome)
         self._pool.read_on(context.tokens)
         self._nodes = []
 
-    def _fill(self, context: Context) -> None:
+    def _fill(self, context: DraftContext) -> None:
         """Begin missing trajectories, with tokens drawn at random from the text."""
         while len(self._context) < self.window - 1:
             self._context.append(self._random.choice(context.tokens))
@@ -88,7 +88,7 @@ class Lookahead:
                 nodes.append(tree.add(token, nodes[-1], 0.1 * 0.5 ** (index + level), keep=True))
             self._nodes.append(nodes)
 
-    def _collect(self, root: int, outcome: Outcome) -> None:
+    def _collect(self, root: int, outcome: DraftOutcome) -> None:
         """Take the n-grams that this step completed, and move the window on."""
         longer: list[list[int]] = []  # tokens from level 1 to the new one
         for index, nodes in enumerate(self._nodes):

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.protocol import Context, Outcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
 __all__ = ["TokenRecycling"]
 
@@ -37,7 +37,7 @@ class TokenRecycling:
         self._successors: dict[int, tuple[list[int], list[float]]] = {}  # tokens and probabilities, by token
         self._drafted: list[int] = []
 
-    def propose(self, context: Context, rows: int) -> DraftTree:
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         tree, depths, root = DraftTree(), [0], context.tokens[-1]
         heap: list[tuple[float, int, int, int]] = []  # -survival, parent, rank, token
@@ -55,7 +55,7 @@ class TokenRecycling:
         self._drafted = tree.tokens
         return tree
 
-    def learn(self, context: Context, outcome: Outcome) -> None:
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`."""
         path = context.tokens[-len(outcome.path) - 1 :]
         for token, following in pairwise(path):

@@ -16,7 +16,7 @@ export const eventOf = (event) => ({
 export const routeOf = (route) => ({
   way: route.strategy,
   model: route.backend,
-  reason: route.cause ?? "",
+  reason: route.reason ?? "",
   onePiece: route.forecast?.direct?.seconds ?? null, // seconds, as forecast
   stepMs: route.decoding_forecast?.step_ms ?? null,
 });

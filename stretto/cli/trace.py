@@ -16,7 +16,7 @@ from stretto.answer import Answer, Branch, Span
 from stretto.cli.columns import columns
 from stretto.cli.plain import one_line
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
-from stretto.tokens import Decoding
+from stretto.token_records import DecodingStats
 
 MOST_LABEL = 24  # cells
 FEWEST_BAR = 16
@@ -193,7 +193,7 @@ def _seconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.2f}"
 
 
-def _sources(found: Decoding) -> list[str]:
+def _sources(found: DecodingStats) -> list[str]:
     ranked = sorted(found.acceptance.items(), key=lambda entry: -found.accepted.get(entry[0], 0))
     return [f"{one_line(source)} {share:.0%} of {found.drafted[source]:,} drafted accepted" for source, share in ranked]
 

@@ -22,7 +22,7 @@ class RayOptions(BaseModel):
         servers: replicas of the server at least.
         most_servers: replicas of the server at most.
         server_cpus: of each of them.
-        concurrency: answers that one server writes at a time.
+        concurrent_answers: answers that one server writes at a time.
         queue: requests that may wait at one server.
         drain_s: how long answers may go on when a replica is stopped.
         host: under which name the server is called. Without a key it answers to names of this machine only, unless
@@ -38,14 +38,14 @@ class RayOptions(BaseModel):
     model: str = "local:pocket"
     engines: int = Field(default=1, ge=1)
     most_engines: int = Field(default=1, ge=1)
-    slots: int = Field(default=16, ge=1, le=16)
+    concurrent_calls: int = Field(default=16, ge=1, le=16)
     gpus: float | None = Field(default=None, ge=0)
     cpus: float = Field(default=1, ge=0)
     engine: dict[str, Any] = Field(default_factory=dict)
     servers: int = Field(default=1, ge=1)
     most_servers: int = Field(default=1, ge=1)
     server_cpus: float = Field(default=1, ge=0)
-    concurrency: int = Field(default=128, ge=1)
+    concurrent_answers: int = Field(default=128, ge=1)
     queue: int = Field(default=512, ge=0)
     drain_s: float = Field(default=20, ge=0)
     host: str = "127.0.0.1"

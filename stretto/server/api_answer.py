@@ -11,10 +11,10 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from stretto.answer import Answer
-from stretto.bounds import is_long
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
-from stretto.queue import Queue
+from stretto.foundation.bounds import is_long
+from stretto.foundation.queue import Queue
 from stretto.request import Prompting, RequestOptions
 from stretto.server.bodies import ClientGoneError, read_object
 from stretto.server.exchange import Exchange, encoded, log

@@ -26,7 +26,7 @@ from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_
 
 from stretto.answer import Answer, Usage
 from stretto.document import Document
-from stretto.tool_calls import ToolCall, ToolCallDelta, turn_of
+from stretto.tool_calls import ToolCall, ToolCallFragment, turn_of
 
 __all__ = ["THOUGHTS", "calls_of", "chunk_of_call", "documents_of", "metadata_of", "turns_of", "usage_of"]
 
@@ -96,7 +96,7 @@ def calls_of(calls: Iterable[ToolCall]) -> tuple[list[LangChainToolCall], list[I
     return valid, invalid
 
 
-def chunk_of_call(delta: ToolCallDelta) -> ToolCallChunk:
+def chunk_of_call(delta: ToolCallFragment) -> ToolCallChunk:
     """A piece of a tool call."""
     return tool_call_chunk(name=delta.name, args=delta.arguments, id=delta.id, index=delta.index)
 

@@ -20,7 +20,7 @@ def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
 
     Those with the best scores are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.
     """
-    keep = max(reading.runner.capabilities.parallel_slots, len(places) // _SHARE, _FEWEST)
+    keep = max(reading.runner.capabilities.concurrent_calls, len(places) // _SHARE, _FEWEST)
     if len(places) <= keep:
         return list(places)
     try:

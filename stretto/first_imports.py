@@ -11,7 +11,7 @@ import anyio.to_thread
 from stretto.backends.base import Capabilities
 from stretto.errors import DeadlineExceededError
 
-_MODULES = ("stretto.strategies.answering", "stretto.router", "opentelemetry.trace", "opentelemetry.metrics")
+_MODULES = ("stretto.strategies.assembly", "stretto.router", "opentelemetry.trace", "opentelemetry.metrics")
 _NOBODY = SimpleNamespace(name="nobody", capabilities=Capabilities())  # what a router reads of a backend
 _done: set[str] = set()
 _turn = threading.Lock()

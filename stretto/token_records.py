@@ -25,7 +25,7 @@ class TokenLogprob(BaseModel):
     top: tuple[tuple[str, float], ...] = ()
 
 
-class Decoding(BaseModel):
+class DecodingStats(BaseModel):
     """How a local model found its tokens; added up over branches with ``+``.
 
     A forward evaluates rows: the last token that is certain, and drafted ones. It commits the drafted tokens that the
@@ -67,8 +67,8 @@ class Decoding(BaseModel):
         """Share of the drafted rows that were accepted, by source."""
         return {source: self.accepted.get(source, 0) / rows for source, rows in self.drafted.items() if rows}
 
-    def __add__(self, other: Decoding) -> Decoding:
-        return Decoding(
+    def __add__(self, other: DecodingStats) -> DecodingStats:
+        return DecodingStats(
             methods=tuple(dict.fromkeys((*self.methods, *other.methods))),
             steps=self.steps + other.steps,
             rows=self.rows + other.rows,

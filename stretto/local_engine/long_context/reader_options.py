@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stretto.arguments import shown
 from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown
 from stretto.local_engine.model.adapter_files import FOCUS_FILE
 
 __all__ = ["CHOICES", "FocusOptions", "StarOptions", "chosen_method"]

@@ -17,7 +17,7 @@ from stretto.cli.terminal.lines import Words, words
 from stretto.cli.terminal.passages import Passages
 from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.written import Written
-from stretto.cli.timeline import render_timeline
+from stretto.cli.trace import render_timeline
 from stretto.events import (
     BranchDelta,
     BranchFailed,
@@ -129,7 +129,7 @@ class AnswerView(Widget):
 
     def show_route(self, route: Route) -> None:
         """Say which strategy was chosen, and why."""
-        said = Text.assemble((one_line(route.strategy), "bold"), end="").append(f": {one_line(route.cause)}", "dim")
+        said = Text.assemble((one_line(route.strategy), "bold"), end="").append(f": {one_line(route.reason)}", "dim")
         self._route.say(*self._route.texts, said)
 
     def finish(self, answer: Answer, *, trace: bool = False) -> None:

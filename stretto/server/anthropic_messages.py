@@ -10,16 +10,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.answer import Answer, FinishReason, Usage
-from stretto.arguments import shown
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.errors import StrettoError
-from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ThoughtFinished, ToolCallPiece
+from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ThoughtFinished, ToolCallDelta
+from stretto.foundation.arguments import shown
 from stretto.messages import Message
 from stretto.request import Request, RequestOptions
-from stretto.server.answering import Ask, Opening, Reading, sse
+from stretto.server.api_answer import Ask, Opening, Reading, sse
 from stretto.server.bodies import read_object, read_turns
 from stretto.server.exchange import Exchange
-from stretto.server.extension import Extension, named_event, told_of
+from stretto.server.extension import Extension, extension_of, named_event
 from stretto.server.fields import MOST_STOPS, Count, Number, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error, of_validation
@@ -150,7 +150,7 @@ async def count_tokens(service: Service, exchange: Exchange) -> None:
     try:
         request = Request.of(asked.conversation(), tools=asked.tools)
         async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
-            counted = await backend.count_tokens(Prompt(request.messages, tools=request.tools))
+            counted = await backend.count_tokens(ModelRequest(request.messages, tools=request.tools))
     except StrettoError as error:
         raise of_error(error) from error
     await exchange.send_json({"input_tokens": counted})
@@ -243,7 +243,7 @@ class MessagesScribe:
 
     def _told(self, answer: Answer) -> dict[str, Any]:
         unknown = self.untold and _end(answer)["stop_reason"] == "end_turn"
-        return told_of(answer, warnings=[*self._warnings, self.untold] if unknown else self._warnings)
+        return extension_of(answer, warnings=[*self._warnings, self.untold] if unknown else self._warnings)
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
@@ -274,7 +274,7 @@ class MessagesScribe:
                 return _event("message_start", message=message)
             case TextDelta():
                 return self._text(event.text)
-            case ToolCallPiece() if event.choice == 0:
+            case ToolCallDelta() if event.choice == 0:
                 return self._call_piece(event)
             case ThoughtFinished():
                 return self._thought(self._block(event.thought))
@@ -308,7 +308,7 @@ class MessagesScribe:
             frames += self._delta({"type": f"{name}_delta", name: block[name]}) if block[name] else b""
         return frames + self._close()
 
-    def _call_piece(self, piece: ToolCallPiece) -> bytes:
+    def _call_piece(self, piece: ToolCallDelta) -> bytes:
         delta, begin = piece.delta, b""
         if self._open != delta.index:
             if isinstance(self._open, int) or delta.index in self._streamed:

@@ -12,8 +12,8 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from stretto.errors import StrettoError
-from stretto.fork import Fork
-from stretto.late_executor import LateExecutor
+from stretto.foundation.fork import Fork
+from stretto.foundation.late_executor import LateExecutor
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
-from stretto.arguments import looks_like_key, shown
 from stretto.errors import InvalidRequestError
-from stretto.schema_graph import MOST_APPLIED, endless_parts, most_applied, parts
+from stretto.foundation.arguments import looks_like_key, shown
+from stretto.foundation.schema_graph import MOST_APPLIED, endless_parts, most_applied, parts
 
 __all__ = ["MOST_LEVELS", "is_deeper", "read_format", "validator_of"]
 

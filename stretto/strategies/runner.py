@@ -45,13 +45,14 @@ from stretto.events import (
     BranchStarted,
     TextDelta,
 )
+from stretto.foundation.surrogates import mend
 from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
 from stretto.request import Budget
 from stretto.router.seen_speed import rates
 from stretto.router.standing import standing_of
 from stretto.strategies.answer_limit import AnswerLimit, NoRoomError
-from stretto.strategies.branch import BranchSpec, Running
+from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.branch_calls import BranchCalls, Emit
 from stretto.strategies.harm.phrases import Phrases, PhraseSearch
 from stretto.strategies.harm.screen import Screen
@@ -59,7 +60,6 @@ from stretto.strategies.harm.watch import SpoiledError, is_enough
 from stretto.strategies.harm.words import words_of
 from stretto.strategies.ledger import Ledger
 from stretto.strategies.merge import Merge
-from stretto.surrogates import mend
 from stretto.telemetry import branch_span, note_branch
 from stretto.tool_calls import ToolCall
 
@@ -67,8 +67,8 @@ _AFTER_DEADLINE_S = 1.0
 HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
 
-class FanOut:
-    """What a strategy works with: it starts branches, adds them to the merge, and warns. Opened by `fan_out`.
+class Runner:
+    """What a strategy works with: it starts branches, adds them to the merge, and warns. Opened by `open_runner`.
 
     Attributes:
         merge: the merged text.
@@ -102,7 +102,7 @@ class FanOut:
         backend: Backend,
         emit: Emit,
         *,
-        prompts: Catalogue,
+        templates: Catalogue,
         budget: Budget,
         began: float,
         until: float,
@@ -112,15 +112,15 @@ class FanOut:
     ) -> None:
         self._tasks = tasks
         self._backend = backend
-        self._prompts = prompts
+        self._templates = templates
         self._family = prompt_family
         self._began = began
         self._until = until
         self._deadline_s = deadline_s
-        self._limiter = anyio.CapacityLimiter(max(1, backend.capabilities.parallel_slots))
+        self._limiter = anyio.CapacityLimiter(max(1, backend.capabilities.concurrent_calls))
         self.announce = emit
         self.ledger = Ledger(budget)
-        self.branches: list[Running] = []
+        self.branches: list[RunningBranch] = []
         self.warnings: list[str] = []
         self.citations: tuple[Citation, ...] = ()
         self.passages: tuple[PassageRecord, ...] = ()
@@ -164,7 +164,7 @@ class FanOut:
 
     def template(self, name: str) -> Template:
         """The prompt template of that name for this backend's family of models."""
-        found = self._prompts.get(name, self.capabilities.prompt_family, language=self.language)
+        found = self._templates.get(name, self.capabilities.prompt_family, language=self.language)
         self.sent.add(found.wordings)
         return found
 
@@ -252,10 +252,10 @@ class FanOut:
         if mend(text) not in self._warned:
             self.warn(text)
 
-    def start(self, spec: BranchSpec) -> Running:
+    def start(self, spec: BranchSpec) -> RunningBranch:
         """Start a branch in the background. Its id gets an ending where another branch has the same one."""
         spec = replace(spec, id=self._free_id(spec.id))
-        running = Running(spec, needed_s=self.now_s())
+        running = RunningBranch(spec, needed_s=self.now_s())
         self.branches.append(running)
         self._tasks.start_soon(self._run, running, name=f"stretto branch {spec.id}")
         return running
@@ -284,21 +284,21 @@ class FanOut:
         self._ids.add(free)
         return free
 
-    async def _run(self, running: Running) -> None:
+    async def _run(self, running: RunningBranch) -> None:
         try:
             with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
                 branch = await self._run_to_its_end(running)
                 note_branch(span, branch)
-        except Exception as error:  # noqa: BLE001 - of the caller's code; `fan_out` raises it outside of its task group
+        except Exception as error:  # noqa: BLE001 - of the caller's code; `open_runner` raises it outside of its task group
             self.failure = self.failure or error
             self._tasks.cancel_scope.cancel()
             return
         await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
 
-    async def _run_to_its_end(self, running: Running) -> Branch:
+    async def _run_to_its_end(self, running: RunningBranch) -> Branch:
         try:
             with running.scope as scope:
-                own = anyio.current_time() + running.spec.until_s - self.now_s()
+                own = anyio.current_time() + running.spec.deadline_s - self.now_s()
                 scope.deadline = min(scope.deadline, self._until, own)
                 for parent in running.spec.after:
                     await parent.ended()
@@ -321,7 +321,7 @@ class FanOut:
             running.spec.on_end(running)
         return branch
 
-    async def _generate(self, running: Running) -> None:
+    async def _generate(self, running: RunningBranch) -> None:
         """Ask, and once more in another way if that fails.
 
         What is no `StrettoError` is a mistake in the caller's strategy or backend, which no second call mends: raised.
@@ -335,12 +335,12 @@ class FanOut:
             running.exception = None
             try:
                 received = "" if refused or spoiled else running.text
-                prompt = None if again and begun else spec.another_way(received) if again else spec.prompt()
+                prompt = None if again and begun else spec.fallback_prompt(received) if again else spec.prompt()
                 if prompt is None:
                     running.exception = first
                     return
-                if again and running.text and spec.joint:
-                    running.write(spec.joint, self.now_s())
+                if again and running.text and spec.restart_marker:
+                    running.write(spec.restart_marker, self.now_s())
                 running.finish_reason = await self._calls.send(running, prompt, attempt=2 if again else 1)
             except NoRoomError as error:
                 running.exception, running.finish_reason = error, "length"
@@ -359,7 +359,7 @@ class FanOut:
                 if isinstance(error, HOPELESS) or _is_late(error, running):
                     return
             else:
-                refused = running.finish_reason in REFUSALS and not spec.accepts_refusal
+                refused = running.finish_reason in REFUSALS and not spec.allow_refusal
                 if not self._failed(running):
                     self._tell_refused_beginning(running, begins_refused)
                     return
@@ -368,38 +368,38 @@ class FanOut:
             self._calls.estimate(running)
             begins_refused = refused and not again and self._leave_refusal(running)
 
-    def _leave_refusal(self, running: Running) -> bool:
+    def _leave_refusal(self, running: RunningBranch) -> bool:
         """Discard a refusal; where it had been shown already, leave it and go on below it, and return True."""
         if not running.text.strip() or running.take_back():
             return False
         running.write("\n\n", self.now_s())
         return True
 
-    def _tell_refused_beginning(self, running: Running, begins_refused: bool) -> None:
+    def _tell_refused_beginning(self, running: RunningBranch, begins_refused: bool) -> None:
         if begins_refused:
             self.warn(
-                f"{running.spec.called or repr(running.spec.title)} begins with a refusal that had been shown already; "
+                f"{running.spec.label or repr(running.spec.title)} begins with a refusal that had been shown already; "
                 "the model wrote the rest when asked again."
             )
 
-    def _kept_so_far(self, running: Running, spoiled: SpoiledError) -> bool:
+    def _kept_so_far(self, running: RunningBranch, spoiled: SpoiledError) -> bool:
         """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
-        if running.spec.alone or running.seen or is_enough(running.text):
+        if running.spec.standalone or running.seen or is_enough(running.text):
             running.exception, running.told = None, True
-            running.finish_reason = "length" if running.spec.alone else "stop"
-            self.warn(f"{running.spec.called or repr(running.spec.title)} was cut where {spoiled}.")
+            running.finish_reason = "length" if running.spec.standalone else "stop"
+            self.warn(f"{running.spec.label or repr(running.spec.title)} was cut where {spoiled}.")
             return True
         running.take_back()
         running.exception, running.finish_reason = spoiled, "error"
         return False
 
-    def _failed(self, running: Running) -> bool:
+    def _failed(self, running: RunningBranch) -> bool:
         """Whether a call that ended in good order gave nothing to use; its exception says why."""
         if running.finish_reason in REFUSALS:
-            if running.spec.accepts_refusal:
+            if running.spec.allow_refusal:
                 return False
             message = "The model refused to write this part."
-        elif running.text.strip() or running.calls or running.spec.accepts_silence:
+        elif running.text.strip() or running.calls or running.spec.allow_empty:
             return False
         else:
             message = f"{self._backend.name} returned no text. Ask again, or try another model."
@@ -408,23 +408,23 @@ class FanOut:
         return True
 
 
-def _is_late(error: StrettoError, running: Running) -> bool:
+def _is_late(error: StrettoError, running: RunningBranch) -> bool:
     """Whether a slow server has written nothing yet: any other call would begin at the end of its queue."""
     return isinstance(error, StalledError) and not error.transient and not running.text
 
 
 @asynccontextmanager
-async def fan_out(
+async def open_runner(
     backend: Backend,
     emit: Emit,
     *,
-    prompts: Catalogue,
+    templates: Catalogue,
     budget: Budget,
     began: float,
     deadline_s: float | None = None,
     max_tokens: int | None = None,
     prompt_family: str | None = None,
-) -> AsyncIterator[FanOut]:
+) -> AsyncIterator[Runner]:
     """Open a place to run branches in. Leaving it ends every branch that still runs.
 
     ``began``: `time.perf_counter` at the arrival of the request; ``max_tokens``: of the whole answer. Raises what its
@@ -434,11 +434,11 @@ async def fan_out(
     until = anyio.current_time() + began + deadline_s - time.perf_counter()
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        runner = FanOut(
+        runner = Runner(
             tasks,
             backend,
             emit,
-            prompts=prompts,
+            templates=templates,
             budget=budget,
             began=began,
             until=until,

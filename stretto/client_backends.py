@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stretto.client_options import Model
 
 
-class Opening:
+class ClientBackends:
     """Opens the backends of one client. Nothing is connected, and no model is loaded, before its first call.
 
     Attributes:
@@ -50,8 +50,8 @@ class Opening:
         self._endpoints = self._endpoints or Endpoints(store=self.store)
         settings = self._settings
         resilience = Resilience(
-            attempts=settings.retries + 1,
-            max_in_flight=settings.concurrency,
+            attempts=settings.attempts,
+            concurrent_calls=settings.concurrent_calls,
             stall_s=settings.stall_s,
             first_text_s=settings.first_text_s,
             hedge=settings.hedge,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from stretto.answer import Answer, Cost, FinishReason, Timeline, Usage
-from stretto.arguments import shown
 from stretto.backends.base import Backend
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
+from stretto.foundation.arguments import shown
 from stretto.hooks import Watchers
 from stretto.language.telling import language_of
 from stretto.prices import Prices
@@ -18,12 +18,12 @@ from stretto.prompts import Catalogue
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
-from stretto.strategies.branch import Running
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.branch_calls import Emit
-from stretto.strategies.fan_out import FanOut, fan_out
 from stretto.strategies.needs import check_needs
+from stretto.strategies.runner import Runner, open_runner
 from stretto.strategies.shortfall import shortfalls
-from stretto.tokens import Decoding
+from stretto.token_records import DecodingStats
 
 _MOST_NAMED = 20  # pages in a warning
 _MOST_TOLD = 5  # warnings in an error
@@ -42,7 +42,7 @@ async def answer(
     backend: Backend,
     emit: Emit,
     *,
-    prompts: Catalogue,
+    templates: Catalogue,
     began: float,
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
@@ -64,7 +64,7 @@ async def answer(
             backend,
             emit,
             strategy,
-            prompts=prompts,
+            templates=templates,
             began=began,
             prices=prices or Prices(),
             prompt_family=prompt_family,
@@ -78,7 +78,7 @@ async def _answer(
     emit: Emit,
     strategy: Strategy,
     *,
-    prompts: Catalogue,
+    templates: Catalogue,
     began: float,
     prices: Prices,
     prompt_family: str | None,
@@ -90,10 +90,10 @@ async def _answer(
     unread = () if backend.capabilities.reads_history else request.history
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
-    async with fan_out(
+    async with open_runner(
         backend,
         emit,
-        prompts=prompts,
+        templates=templates,
         budget=request.budget,
         began=began,
         deadline_s=request.deadline_s,
@@ -147,7 +147,7 @@ def _alone(request: Request) -> tuple[Message, ...]:
 def _assemble(
     request: Request,
     route: Route,
-    runner: FanOut,
+    runner: Runner,
     *,
     total_s: float,
     cost_of: Callable[[Iterable[Usage]], Cost | None],
@@ -166,7 +166,7 @@ def _assemble(
         runner.warn_once(said)
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()
-    decoding: Decoding | None = None
+    decoding: DecodingStats | None = None
     for branch in branches:
         usage = usage + branch.usage
         if branch.decoding is not None:
@@ -212,7 +212,7 @@ def _assemble(
     return result
 
 
-def _finish_reason(visible: list[Running], strategy: FinishReason | None) -> FinishReason:
+def _finish_reason(visible: list[RunningBranch], strategy: FinishReason | None) -> FinishReason:
     """The worst finish reason of all parts and of the strategy."""
     reasons = {strategy, *(running.finish_reason for running in visible)}
     worst_first: tuple[FinishReason, ...] = (

@@ -12,7 +12,7 @@ from stretto.cli.live import log
 from stretto.cli.plain import one_line
 from stretto.cli.progress import Progress
 from stretto.cli.screen import FRAMES
-from stretto.cli.terminal.answer import AnswerView
+from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.comparing import Beside
 from stretto.cli.terminal.talk import Talk
 from stretto.cli.terms import in_options
@@ -78,14 +78,14 @@ class Answering:
         if answer is None:
             return
         if (answer.strategy or answer.route.strategy) == "direct":
-            beside.straight.remove()
+            beside.direct.remove()
             raise InvalidRequestError(
                 "There is nothing to compare: the answer was written straight on. "
                 "Choose another way: /strategy skeleton"
             )
-        straight = await self._write(beside.straight, self._state.request | {"strategy": "direct"}, keeps=False)
-        if straight is not None:
-            self._talk.note(table(answer, straight))
+        direct = await self._write(beside.direct, self._state.request | {"strategy": "direct"}, keeps=False)
+        if direct is not None:
+            self._talk.note(table(answer, direct))
 
     async def _wait(self, work: Coroutine[Any, Any, Any], doing: str) -> None:
         self._doing = doing
