@@ -26,6 +26,8 @@ from griffe2md import render_object_docs
 
 import stretto
 import stretto.comparing
+import stretto.extending
+import stretto.local
 import stretto.testing.server
 
 __all__ = ["main", "render"]
@@ -51,9 +53,9 @@ SECTIONS = {
     ),
 }  # fmt: skip
 BESIDE = {
-    "Choosing and wrapping: `stretto.router`, `stretto.backends.resilience.resilient`": (
-        "router.SecondOpinion", "backends.resilience.resilient.resilient", "backends.resilience.resilient.Resilience",
-    ),
+    "Extending: `stretto.extending`": tuple(f"extending.{name}" for name in stretto.extending.__all__),
+    "Local models: `stretto.local`": tuple(f"local.{name}" for name in stretto.local.__all__),
+    "The server in an application: `stretto.server`": ("server.create_app", "server.ServerOptions"),
     "Comparing two ways of answering: `stretto.comparing`": tuple(
         f"comparing.{name}" for name in stretto.comparing.__all__ if name != "CRITERIA"
     ),

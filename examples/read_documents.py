@@ -11,9 +11,8 @@ import json
 import re
 from pathlib import Path
 
-from stretto.extending import Capabilities, ModelRequest
-
 from stretto import AsyncStretto
+from stretto.extending import Capabilities, ModelRequest
 from stretto.testing import ScriptedBackend
 
 QUESTION = "In which functions can a TimeoutError be raised?"

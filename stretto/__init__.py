@@ -1,13 +1,12 @@
 """Stretto: language models answer faster, because the parts of an answer are written in parallel."""
 
-import importlib
 import typing
+
+from stretto.foundation.lazy import lazily as _lazily
 
 if typing.TYPE_CHECKING:
     from stretto.abilities.kept import Abilities, Ability
     from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage
-    from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
-    from stretto.backends.local.backend import LocalBackend
     from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
     from stretto.client_options import ClientOptions
@@ -53,15 +52,11 @@ if typing.TYPE_CHECKING:
         ToolCallDelta,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
-    from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
     from stretto.prompts import Catalogue
     from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
-    from stretto.router import Case, Offer, Router
+    from stretto.router import Router, SecondOpinion
     from stretto.settings import Settings
-    from stretto.strategies.base import Strategy
-    from stretto.strategies.branch import BranchSpec
-    from stretto.strategies.runner import Runner
     from stretto.structured_logs import log_json
     from stretto.token_records import DecodingStats, TokenLogprob
     from stretto.tool_calls import ToolCall, ToolCallFragment
@@ -76,24 +71,19 @@ __all__ = [
     "AnswerStream",
     "AsyncStretto",
     "AuthenticationError",
-    "Backend",
     "BackendError",
     "Branch",
     "BranchDelta",
     "BranchFailed",
     "BranchFinished",
-    "BranchSpec",
     "BranchStarted",
     "BreakerOpenError",
     "Budget",
     "BudgetExceededError",
     "CallEnded",
-    "Capabilities",
-    "Case",
     "Catalogue",
     "Choice",
     "ChoiceDelta",
-    "Chunk",
     "Citation",
     "ClientOptions",
     "ConnectionFailedError",
@@ -106,19 +96,15 @@ __all__ = [
     "DocumentError",
     "Event",
     "Evidence",
-    "FocusOptions",
     "Forecast",
     "GenerationOptions",
     "Heading",
     "Hooks",
     "IncompleteAnswerError",
     "InvalidRequestError",
-    "LocalBackend",
     "Message",
     "MissingDependencyError",
     "ModelNotFoundError",
-    "ModelRequest",
-    "Offer",
     "OutlinePointReady",
     "PassageRead",
     "PassageRecord",
@@ -131,14 +117,12 @@ __all__ = [
     "Route",
     "RouteChosen",
     "Router",
-    "Runner",
+    "SecondOpinion",
     "ServerFailedError",
     "Settings",
     "SettingsError",
     "Span",
     "StalledError",
-    "StarOptions",
-    "Strategy",
     "StreamBrokenError",
     "Stretto",
     "StrettoError",
@@ -168,13 +152,6 @@ _HOMES = {
         "Timeline",
         "Usage",
     ),
-    "backends.base": (
-        "Backend",
-        "Capabilities",
-        "Chunk",
-        "ModelRequest",
-    ),
-    "backends.local.backend": ("LocalBackend",),
     "citation": ("Citation", "Evidence", "PassageRecord"),
     "client": (
         "AnswerStream",
@@ -229,7 +206,6 @@ _HOMES = {
         "Hooks",
         "RetryPlanned",
     ),
-    "local_engine.long_context.options": ("FocusOptions", "StarOptions"),
     "prompts": ("Catalogue",),
     "request": (
         "Budget",
@@ -243,31 +219,14 @@ _HOMES = {
         "Forecast",
         "Route",
     ),
-    "router": (
-        "Case",
-        "Offer",
-        "Router",
-    ),
+    "router": ("Router", "SecondOpinion"),
     "settings": ("Settings",),
-    "strategies.base": ("Strategy",),
-    "strategies.branch": ("BranchSpec",),
-    "strategies.fan_out": ("Runner",),
     "structured_logs": ("log_json",),
-    "tokens": ("DecodingStats", "TokenLogprob"),
+    "token_records": ("DecodingStats", "TokenLogprob"),
     "tool_calls": ("ToolCall", "ToolCallFragment"),
 }
 
 
 if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
-
-    def __getattr__(name: str) -> object:
-        """Import what is asked for: the program ``stretto`` begins with this package and must answer to Ctrl-C soon."""
-        for home, names in _HOMES.items():
-            if name in (home, *names):
-                module = importlib.import_module(f"stretto.{home}")
-                globals()[name] = value = module if name == home else getattr(module, name)
-                return value
-        raise AttributeError(f"module 'stretto' has no attribute {name!r}")
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    # The program ``stretto`` begins with this package and must answer to Ctrl-C soon.
+    __getattr__, __dir__ = _lazily("stretto", {f"stretto.{home}": names for home, names in _HOMES.items()})

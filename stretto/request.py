@@ -44,6 +44,8 @@ _NOT_EXTRA = {
         "is a separate argument",
     ),
 }
+_READ = {"documents", "strategy", "tools", "tool_choice", "extra"}
+"""Options that are read before they are fields of a request."""
 _INSTEAD = {
     "stream": "Use the method stream() instead of ask().",
     "timeout": "The seconds that an answer may take are deadline_s=.",
@@ -91,6 +93,7 @@ class RequestOptions(TypedDict, total=False):
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
+        concurrent_points: the most parts of an answer, points or items, that are written at the same time.
         temperature: from 0, always the likeliest token, to 2.
         top_p: sample from the likeliest tokens that have this probability together.
         stop: one or more texts that end the answer.
@@ -117,6 +120,7 @@ class RequestOptions(TypedDict, total=False):
     budget: Budget | Mapping[str, int | None] | None
     max_tokens: int | None
     part_tokens: int | None
+    concurrent_points: int | None
     temperature: float | None
     top_p: float | None
     stop: str | Sequence[str] | None
@@ -143,6 +147,7 @@ class Request(BaseModel):
         budget: the most the answer may cost.
         deadline_s: seconds for the whole answer, retries and waits included.
         part_tokens: the most tokens of one part of an answer in parts.
+        concurrent_points: the most parts of an answer that are written at the same time.
         strategy: the name of a strategy, or "auto".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written.
@@ -164,6 +169,7 @@ class Request(BaseModel):
     budget: Budget = Budget()
     deadline_s: float | None = Field(default=None, gt=0)
     part_tokens: int | None = Field(default=None, ge=1)
+    concurrent_points: int | None = Field(default=None, ge=1)
     strategy: str = "auto"
     race: bool = False
     on_missing: OnMissing = "note"
@@ -174,7 +180,7 @@ class Request(BaseModel):
     extra: Mapping[str, Any] = Field(default_factory=dict)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
-    @field_validator("deadline_s", "part_tokens", "n", mode="before")
+    @field_validator("deadline_s", "part_tokens", "concurrent_points", "n", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
@@ -197,7 +203,7 @@ class Request(BaseModel):
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         base = prompt if isinstance(prompt, Request) else None
         changes: dict[str, Any] = dict(base) if base else {}
-        own = ("preference", "race", "budget", "deadline_s", "part_tokens", "on_missing", "on_loop", "n")
+        own = cls.model_fields.keys() & RequestOptions.__annotations__.keys() - _READ
         changes |= {name: given[name] for name in own if name in given}
         try:
             if not isinstance(prompt, Request):

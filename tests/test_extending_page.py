@@ -7,10 +7,10 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from stretto.extending import Backend, Strategy
 
 import stretto
 from stretto import AsyncStretto
+from stretto.extending import Backend, Strategy
 from stretto.testing import ScriptedBackend, check_backend
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"

@@ -10,12 +10,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = (
-    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.foundation.background", "stretto.first_imports"),
+    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.first_imports"),
     *("stretto.structured_logs", "stretto.client_options", "stretto.client_backends"),
 )
 ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")
 ROOMS = (
-    "values",  # requests, answers, events, errors: single files at the top
+    "values",  # requests, answers, events, errors: single files at the top, and `foundation` under them
     "language",
     "documents",
     "prompts",
@@ -68,11 +68,11 @@ def room(module: str) -> str:
     parts = module.split(".")
     if module in CLIENT:
         return "client"
-    if len(parts) == 1:
+    if module in ("stretto", "stretto.extending", "stretto.local"):
         return "stretto"
     if module == "stretto.__main__":
         return "cli"
-    if not (ROOT / "stretto" / parts[1]).is_dir():
+    if parts[1] == "foundation" or not (ROOT / "stretto" / parts[1]).is_dir():
         return "values"
     if parts[1] == "local_engine" and len(parts) > 2 and (ROOT / "stretto" / "local_engine" / parts[2]).is_dir():
         return f"local_engine.{parts[2]}"

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from stretto.extending import Capabilities
 
 from stretto import (
     AsyncStretto,
@@ -16,6 +15,7 @@ from stretto import (
     ToolCall,
     ToolCallDelta,
 )
+from stretto.extending import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, RawResponse, ScriptedServer
 

@@ -9,8 +9,7 @@ from stretto.backends.base import Capabilities
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
-from stretto.router import Judgement, Router, obstacles
-from stretto.strategies import outline
+from stretto.router import Judgement, Router
 from stretto.testing import ScriptedBackend
 
 ADVICE = "What are the advantages and disadvantages of keeping bees in a city?"
@@ -229,7 +228,6 @@ def test_a_demand_in_the_question_makes_it_direct(demand):
 
 
 def test_more_points_than_an_outline_has_are_written_straight_through():
-    assert obstacles.MOST_POINTS == outline.MOST_POINTS
     route = fixed(0.95, prompt="Give me 15 tips for saving money.")
     assert route.strategy == "direct"
     assert "15 points are asked for, and an outline has at most 10" in route.reason

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from completer import Completer
+
 from stretto.local import Finished, Piece
 
 TAB, SAVE, LEAVE = "\t", "\x13", ("\x18", "\x03")  # Ctrl-X, Ctrl-C

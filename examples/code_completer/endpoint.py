@@ -22,9 +22,9 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from stretto.local import Finished, Piece
 
 from stretto import StrettoError
+from stretto.local import Finished, Piece
 
 HOST, PORT = "127.0.0.1", 8077
 MOST_BYTES = 2_000_000

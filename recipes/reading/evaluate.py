@@ -19,12 +19,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from stretto.local import LocalBackend
 
 from recipes.pocket.source import held_out_source
 from recipes.reading.facts import Fact, Writer
 from recipes.reading.lessons import NOTHING
 from stretto import AsyncStretto, Document, StrettoError
+from stretto.local import LocalBackend
 
 __all__ = ["Count", "hidden", "main", "measure"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from stretto.answer import Usage
@@ -102,6 +102,15 @@ class Capabilities:
     decoding: str | None = None
 
 
+def with_calls_bounded(able: Capabilities, at_once: int | None) -> Capabilities:
+    """The same with as many calls side by side as one answer makes: at least one, and no more than ``at_once``.
+
+    The only place that decides this number; the router, the strategies and the runner read what comes of it.
+    """
+    calls = max(1, able.concurrent_calls if at_once is None else min(able.concurrent_calls, at_once))
+    return able if calls == able.concurrent_calls else replace(able, concurrent_calls=calls)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """What one call sends.
@@ -167,8 +176,9 @@ class Chunk:
         thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
         stop_text: the stop text that ended the answer, where that is known; with the finish reason.
         refused: the text is a refusal in the model's own words, told apart by its server.
-        unheld: keywords of ``ModelRequest.response_schema`` that the text is not held to, of a backend that holds answers to
-            their format (``Capabilities.regex``); with the first chunk. Such an answer is shown after its check.
+        unheld: keywords of ``ModelRequest.response_schema`` that the text is not held to, of a backend that holds
+            answers to their format (``Capabilities.regex``); with the first chunk. Such an answer is shown after its
+            check.
         extra: other fields of the response, for ``Answer.extra``; those of all chunks together count.
         choice: which of ``ModelRequest.n`` answers the text, tool calls, log-probabilities and finish reason belong to.
     """
@@ -233,7 +243,9 @@ class Backend(Protocol):
     ...     capabilities = Capabilities(context_window=8_000)
     ...
     ...     @asynccontextmanager
-    ...     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
+    ...     async def stream(
+    ...         self, prompt: ModelRequest, options: GenerationOptions
+    ...     ) -> AsyncIterator[AsyncIterator[Chunk]]:
     ...         async with aclosing(self._chunks(prompt)) as chunks:
     ...             yield chunks
     ...

@@ -1,4 +1,7 @@
-"""The command line: ``stretto ask | route | chat | serve | check | compare | bench | doctor`` and others."""
+"""The command line: ``stretto ask | route | chat | serve | check | compare | bench | doctor`` and others.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 _PACKAGES = {"typer", "rich", "click"}  # of the extra cli
 _EXTRAS = {"chat": "chat", "serve": "server"}  # what brings cli along

@@ -158,6 +158,9 @@ MaxTokens = Annotated[
 PartTokens = Annotated[
     int | None, typer.Option("--part-tokens", metavar="N", help="The most tokens of one part of an answer in parts.")
 ]
+ConcurrentPoints = Annotated[
+    int | None, typer.Option("--concurrent-points", metavar="N", help="The most parts that are written at a time.")
+]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
 ]

@@ -34,6 +34,7 @@ def route(
     document: options.Documents = None,
     max_tokens: options.MaxTokens = None,
     part_tokens: options.PartTokens = None,
+    concurrent_points: options.ConcurrentPoints = None,
     temperature: options.Temperature = None,
     decoding: options.Decoding = None,
     json: options.Json = False,
@@ -53,6 +54,7 @@ def route(
         "documents": list(document or ()),
         "max_tokens": max_tokens,
         "part_tokens": part_tokens,
+        "concurrent_points": concurrent_points,
         "temperature": temperature,
         "decoding": decoding,
     }

@@ -19,6 +19,7 @@ OPTIONS = {
     "on_loop": "--on-loop",
     "on_missing": "--on-missing",
     "part_tokens": "--part-tokens",
+    "concurrent_points": "--concurrent-points",
     "preference": "--preference",
     "prompt_family": "--prompt-family",
     "race": "--race",

@@ -1,4 +1,7 @@
-"""From files to text with pages and headings, from text to chunks with exact offsets. Knows no model."""
+"""From files to text with pages and headings, from text to chunks with exact offsets. Knows no model.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from stretto.documents.chunks import Chunk, cut
 from stretto.documents.limits import Allowance, ReadingLimits

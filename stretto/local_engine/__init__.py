@@ -1,1 +1,4 @@
-"""A causal language model in this process."""
+"""A causal language model in this process.
+
+Private: not part of the public API, and may change at any time.
+"""

@@ -1,4 +1,7 @@
-"""What an answer costs in money: by a caller's own prices, else by list prices: genai-prices', or those of our file."""
+"""What an answer costs in money: by a caller's own prices, else by list prices: genai-prices', or those of our file.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The templates of every prompt the library sends, as files, and the catalogue to list, show and override them."""
+"""The templates of every prompt the library sends, as files, and the catalogue to list, show and override them.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from stretto.prompts.catalogue import GENERAL, POCKET, SMALL, Catalogue, Template
 from stretto.prompts.families import family_of, parameters_in

@@ -1,4 +1,7 @@
-"""Chooses how to generate an answer: judges its shape, forecasts the cost of each strategy, and weighs them."""
+"""Chooses how to generate an answer: judges its shape, forecasts the cost of each strategy, and weighs them.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from stretto.router.case import Case
 from stretto.router.offer import Offer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stretto.abilities import Abilities, abilities_of
-from stretto.backends.base import Backend, Measured, measured_by
+from stretto.backends.base import Backend, Measured, measured_by, with_calls_bounded
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
@@ -137,7 +137,7 @@ class Case:
     def speed(self) -> Speed:
         """The assumed or measured speed of the backend."""
         kept = rates(self.backend, {} if self.abilities is None else self.abilities.tokens_per_s)
-        able = self.backend.capabilities
+        able = with_calls_bounded(self.backend.capabilities, self.request.concurrent_points)
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)
 

@@ -19,7 +19,7 @@ from stretto.route import DecodingForecast, Forecast, Shape
 TOKENS_BY_SHAPE: dict[Shape, int] = {
     "short": 40, "points": 550, "steps": 400, "prose": 450, "items": 350, "code": 400, "transform": 250,
 }  # fmt: skip
-TOKENS_PER_WORD = 1.35
+TYPICAL_TOKENS_PER_WORD = 1.35
 INSTRUCTION_TOKENS = 220  # of the prompt of one part, besides the question
 SLOWEST_PART = 1.5  # times the mean
 SPECULATION = 1.5  # times as fast is a call that runs alone; calls side by side leave little room for drafts
@@ -63,7 +63,7 @@ def speed_of(
     Uses the measured time per token of the decoding method and the times of steps, if they are known, else ``kept``:
     tokens a second of a stream by the number of streams, as `stretto check` measured them.
     """
-    concurrent_calls = max(1, capabilities.concurrent_calls)
+    concurrent_calls = capabilities.concurrent_calls
     if decoding is not None and decoding.ms_per_token:
         step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None
         first_s = 0.15 if step_ms is None else step_ms(SHORT_PROMPT) / 1000
@@ -120,7 +120,7 @@ def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | N
 
     ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit.
     """
-    tokens = round(words * TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
+    tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stretto.backends.base import Backend
+from stretto.backends.base import Backend, with_calls_bounded
 from stretto.request import Request
 from stretto.route import Forecast
 from stretto.router.demands import wants_brevity, wants_format
@@ -16,7 +16,7 @@ from stretto.router.parse import Parse
 MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them off
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
-MOST_POINTS = 10  # same as in strategies.outline, which is not imported here to keep decisions light
+MOST_POINTS = 10  # of an outline
 WORTH_FACTOR = {"fastest": 1.0, "balanced": 0.9, "careful": 0.8}
 
 
@@ -91,12 +91,13 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
 def _in_means(
     request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: bool
 ) -> Iterator[str]:
-    slots = backend.capabilities.concurrent_calls
+    at_once = with_calls_bounded(backend.capabilities, request.concurrent_points).concurrent_calls
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)
-    if slots < MINIMUM_SLOTS:
-        yield f"{backend.name} runs only {slots} call{'s' if slots != 1 else ''} at once"
+    if at_once < MINIMUM_SLOTS:
+        who = backend.name if request.concurrent_points is None else "the request"
+        yield f"{who} runs only {at_once} call{'s' if at_once != 1 else ''} at once"
     if calls is not None and calls < least:
         yield f"the budget of {calls} call{'s' if calls != 1 else ''} is too small, {least} are needed"
     if tokens is not None and tokens < parallel.tokens:

@@ -39,6 +39,7 @@ class Extension(BaseModel):
         budget: ``max_calls`` and ``max_tokens_total``.
         deadline_s: seconds that the answer may take.
         part_tokens: the most tokens of one part of an answer in parts.
+        concurrent_points: the most parts of an answer that are written at the same time.
         on_missing: "note", "omit" or "raise".
         on_loop: "tell" or "cut".
         decoding: the decoding method of a local model.
@@ -54,6 +55,7 @@ class Extension(BaseModel):
     budget: Budget | None = None
     deadline_s: float | None = Field(default=None, gt=0, le=86_400)
     part_tokens: Annotated[StrictInt | None, Field(ge=1)] = None
+    concurrent_points: Annotated[StrictInt | None, Field(ge=1)] = None
     on_missing: OnMissing | None = None
     on_loop: OnLoop | None = None
     decoding: str | None = None
@@ -79,17 +81,7 @@ class Extension(BaseModel):
     @property
     def options(self) -> RequestOptions:
         """The same as keyword arguments of a client."""
-        given: dict[str, Any] = {
-            "preference": self.preference,
-            "strategy": self.strategy,
-            "race": self.race,
-            "budget": self.budget,
-            "deadline_s": self.deadline_s,
-            "part_tokens": self.part_tokens,
-            "on_missing": self.on_missing,
-            "on_loop": self.on_loop,
-            "decoding": self.decoding,
-        }
+        given: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields.keys() - {"events"}}
         if self.documents:
             given["documents"] = [
                 each if isinstance(each, str) else Document(text=each.text, title=each.title) for each in self.documents

@@ -1,4 +1,7 @@
-"""Strategies: how a request becomes one or several generations and one merged answer."""
+"""Strategies: how a request becomes one or several generations and one merged answer.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from collections.abc import Mapping
 from functools import cache

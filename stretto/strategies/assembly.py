@@ -99,6 +99,7 @@ async def _answer(
         deadline_s=request.deadline_s,
         max_tokens=request.options.max_tokens,
         prompt_family=prompt_family,
+        concurrent_points=request.concurrent_points,
     ) as runner:
         runner.language = language_of(request.question)
         runner.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))

@@ -34,7 +34,8 @@ class BranchSpec:
         title: of its point or item.
         after: branches that must have ended before it starts.
         prompt: makes the prompt when the branch starts, after those in ``after`` have ended.
-        fallback_prompt: makes the prompt for one retry after a failure, from the text received so far; ``None`` gives up.
+        fallback_prompt: makes the prompt for one retry after a failure, from the text received so far; ``None``: give
+            up.
         joint: a marker between the text received and that of the retry. It tells readers of the pieces that the
             incomplete line before it is cancelled and arrives again. Neither is part of the text.
         called: its name in warnings, as the subject of a sentence; by default, its title in quotes.

@@ -14,6 +14,7 @@ from stretto.router.parse import Parse
 from stretto.strategies.flow import Flow
 from stretto.strategies.harm.openings import Openings
 from stretto.strategies.harm.words import words_of
+from stretto.strategies.limits import TOKENS_PER_WORD
 from stretto.strategies.notes import Notes, notes_for
 from stretto.strategies.outline import Point
 
@@ -34,7 +35,6 @@ LABEL_MARKUP = 60  # characters of a repeated label besides its title
 LONGEST_LEAD = 12  # words before a colon that may only name what follows
 LONGEST_QUESTION = 300  # letters of a question that is found when it is repeated
 MOST_LABELS = 4  # labels before one point
-TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""Options that parts of an answer do not get as they are: ``stop``, ``max_tokens`` and ``part_tokens``."""
+"""How long parts may get, and options that they do not get as they are: ``stop``, ``max_tokens``, ``part_tokens``."""
 
 from __future__ import annotations
 
 from stretto.request import Request
 from stretto.strategies.runner import Runner
 
-__all__ = ["share_of", "tell_limits"]
+__all__ = ["ROOM", "THINKING", "TOKENS_PER_WORD", "share_of", "tell_limits"]
+
+TOKENS_PER_WORD = 2.0  # allows for other languages and for code
+ROOM = 3  # a part is cut at this multiple of its budget
+THINKING = 2_000  # tokens a reasoning model may spend before it writes; providers count them as completion tokens
 
 
 def tell_limits(request: Request, runner: Runner) -> None:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stretto.language.echoes import echoes
+from stretto.router.obstacles import MOST_POINTS
 from stretto.strategies.harm.titles import is_placeholder
 from stretto.strategies.harm.words import words_of
 from stretto.strategies.outline_json import Entry, JsonOutline
 
-MOST_POINTS = 10
 MOST_CHARACTERS = 20_000  # longer texts are not outlines
 LONGEST_LINE = 1_000  # characters of a line that are read, since patterns read them more than once
 LONGEST_TITLE = 100  # characters

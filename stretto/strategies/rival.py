@@ -8,7 +8,7 @@ from dataclasses import replace
 from stretto.prompts import SMALL
 from stretto.request import Request
 from stretto.strategies.branch import RunningBranch
-from stretto.strategies.direct import straight_spec
+from stretto.strategies.direct import direct_spec
 from stretto.strategies.runner import Runner
 
 MOST_COST = 1.3  # of a second call beside a first one, in times of the first one alone
@@ -28,7 +28,7 @@ class Rival:
         self._runner = runner
         self._warnings: list[str] = []
         self._taken = False
-        spec = straight_spec(request, runner, self._tell)
+        spec = direct_spec(request, runner, self._tell)
         self.running: RunningBranch = runner.start(
             replace(spec, on_end=lambda _: ended(), standalone=False, rival=True)
         )

@@ -27,6 +27,7 @@ from stretto.backends.base import (
     Measured,
     ReportsLimits,
     measured_by,
+    with_calls_bounded,
 )
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import (
@@ -109,6 +110,7 @@ class Runner:
         deadline_s: float,
         max_tokens: int | None = None,
         prompt_family: str | None = None,
+        concurrent_points: int | None = None,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
@@ -117,7 +119,8 @@ class Runner:
         self._began = began
         self._until = until
         self._deadline_s = deadline_s
-        self._limiter = anyio.CapacityLimiter(max(1, backend.capabilities.concurrent_calls))
+        self._at_once = concurrent_points
+        self._limiter = anyio.CapacityLimiter(self.capabilities.concurrent_calls)
         self.announce = emit
         self.ledger = Ledger(budget)
         self.branches: list[RunningBranch] = []
@@ -152,7 +155,7 @@ class Runner:
     @property
     def capabilities(self) -> Capabilities:
         """What the backend of this answer can do, with the family of prompts that was named for it."""
-        able = self._backend.capabilities
+        able = with_calls_bounded(self._backend.capabilities, self._at_once)
         if self._family is None or able.prompt_family == POCKET:  # trained on its own prompts
             return able
         return replace(able, prompt_family=self._family)
@@ -424,6 +427,7 @@ async def open_runner(
     deadline_s: float | None = None,
     max_tokens: int | None = None,
     prompt_family: str | None = None,
+    concurrent_points: int | None = None,
 ) -> AsyncIterator[Runner]:
     """Open a place to run branches in. Leaving it ends every branch that still runs.
 
@@ -445,6 +449,7 @@ async def open_runner(
             deadline_s=deadline_s,
             max_tokens=max_tokens,
             prompt_family=prompt_family,
+            concurrent_points=concurrent_points,
         )
         try:
             yield runner

@@ -17,6 +17,7 @@ from stretto.events import OutlinePointReady
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
+from stretto.router.obstacles import MOST_POINTS
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
 from stretto.strategies.branch import RunningBranch
@@ -27,7 +28,7 @@ from stretto.strategies.harm.titles import Titles
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.one_point import OnePoint, nothing_new
-from stretto.strategies.outline import CANCEL_LINE, MOST_POINTS, OutlineParser, Point
+from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
 from stretto.strategies.rival import Rival, is_worth_it
 from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton_calls import OUTLINES, SkeletonCalls

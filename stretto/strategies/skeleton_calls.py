@@ -12,9 +12,9 @@ from stretto.request import Request
 from stretto.router.parse import Parse
 from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.direct import asked, shared_by_all
-from stretto.strategies.form import EXPECTED_POINTS, TOKENS_PER_WORD, Form, words_for
+from stretto.strategies.form import EXPECTED_POINTS, Form, words_for
 from stretto.strategies.harm.watch import Watch
-from stretto.strategies.limits import share_of
+from stretto.strategies.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.outline import CANCEL_LINE, Point
 from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton_offer import SMALL_POINT
@@ -22,8 +22,6 @@ from stretto.strategies.skeleton_offer import SMALL_POINT
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
-ROOM = 3  # a point may run to this many times its budget before it is cut
-THINKING = 2_000  # tokens a reasoning model may spend before it writes; they count as answer tokens
 
 
 class SkeletonCalls:

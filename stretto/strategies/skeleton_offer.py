@@ -60,7 +60,7 @@ def _seen_against(case: Case) -> str | None:
         needed = IN_LANGUAGE.format(language)
         if case.abilities is None or needed not in case.abilities.held:
             return "a model of this size has to show in `stretto check` that it holds points in this language"
-        return case.unheld((needed,)) or standing.against
+        return case.missing_ability((needed,)) or standing.against
     return standing.against
 
 

@@ -8,7 +8,6 @@ import anyio
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from patience import patience
-from stretto.extending import Capabilities, Chunk
 from talking import KEY, asking
 
 from stretto import AsyncStretto, BackendError, StreamBrokenError, Usage
@@ -20,6 +19,7 @@ from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.stall import StallGuard
+from stretto.extending import Capabilities, Chunk
 from stretto.request import GenerationOptions
 from stretto.testing import BrokenContractError, Reply, ScriptedBackend, check_backend
 from stretto.testing.server import ScriptedServer

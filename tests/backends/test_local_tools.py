@@ -4,10 +4,10 @@ import json
 
 import pytest
 from small_models import collect, opened, save, text_of
-from stretto.extending import Chunk, ModelRequest
 
 from stretto import AsyncStretto, InvalidRequestError, Message, RequestRejectedError
 from stretto.backends.local.tools import Calling
+from stretto.extending import Chunk, ModelRequest
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio

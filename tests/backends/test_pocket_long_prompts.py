@@ -7,10 +7,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from stretto.local import LocalBackend
-
 from recipes.pocket.source import held_out_source
 from stretto import ContextOverflowError, Stretto
+from stretto.local import LocalBackend
 from stretto.local_engine.model.adapter_files import FOCUS_FILE
 from stretto.local_engine.pocket import MODEL_FOLDER
 

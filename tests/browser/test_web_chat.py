@@ -6,9 +6,9 @@ from pathlib import Path
 import anyio
 import pytest
 from asking import ENDED, POINTS, SKELETON, ask, held, no_violations, until
-from stretto.extending import Capabilities
 
 from stretto import ServerFailedError
+from stretto.extending import Capabilities
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 

@@ -1,8 +1,8 @@
 import pytest
 from reader import FACTS, haystack, scripted
-from stretto.extending import Offer
 
 from stretto import AsyncStretto, Document
+from stretto.extending import Offer
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ import sys
 import pytest
 import torch
 import transformers
-from stretto.local import LocalBackend
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stretto import AsyncStretto
+from stretto.local import LocalBackend
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.model.weights import read_model
 

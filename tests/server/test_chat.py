@@ -7,9 +7,9 @@ import openai
 import pytest
 from live_server import QUESTION, in_front_of, serving
 from pydantic import BaseModel
-from stretto.extending import Capabilities
 
 from stretto import AsyncStretto
+from stretto.extending import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply, RawResponse, ReplyRule
 from stretto.tool_calls import ToolCall

@@ -4,10 +4,10 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from patience import patience
-from stretto.extending import BranchSpec, ModelRequest
 
 from stretto import AsyncStretto, DeadlineExceededError, Message
 from stretto.backends.resilience.resilient import Resilience, resilient
+from stretto.extending import BranchSpec, ModelRequest
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio

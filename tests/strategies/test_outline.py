@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.strategies.outline import LONGEST_TITLE, MOST_POINTS, OutlineParser, clean_title
+from stretto.router.obstacles import MOST_POINTS
+from stretto.strategies.outline import LONGEST_TITLE, OutlineParser, clean_title
 
 
 def parse(text, **arguments):

@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from stretto.extending import BranchSpec, ModelRequest, Offer, Strategy
 
 from stretto import (
     AsyncStretto,
@@ -15,6 +14,7 @@ from stretto import (
     SettingsError,
     UnknownStrategyError,
 )
+from stretto.extending import BranchSpec, ModelRequest, Offer, Strategy
 from stretto.strategies import STRATEGIES
 from stretto.testing import ScriptedBackend
 

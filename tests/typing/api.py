@@ -4,9 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from stretto.extending import Backend, BranchSpec, Capabilities, Case, Chunk, ModelRequest, Offer, Runner, Strategy
-from stretto.local import FocusOptions, LocalBackend, StarOptions
-
 from stretto import (
     Answer,
     AnswerFinished,
@@ -39,6 +36,8 @@ from stretto import (
     ToolCallFragment,
     Usage,
 )
+from stretto.extending import Backend, BranchSpec, Capabilities, Case, Chunk, ModelRequest, Offer, Runner, Strategy
+from stretto.local import FocusOptions, LocalBackend, StarOptions
 from stretto.testing import Reply, ScriptedBackend, check_backend
 
 

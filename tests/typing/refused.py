@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from stretto.extending import Capabilities, Chunk
-
 from stretto import AsyncStretto, Hooks, Request, Route, Stretto
+from stretto.extending import Capabilities, Chunk
 from stretto.testing import ScriptedBackend, check_backend
 
 

@@ -1,4 +1,7 @@
-"""The chat in a whole terminal: points being written side by side, and one text when they are done."""
+"""The chat in a whole terminal: points being written side by side, and one text when they are done.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ class ChatStretto(Connection, BaseChatModel):
     What cannot be written in parts, a call of a tool for instance, goes to the model as it is. The route, its cause and
     the warnings of an answer are in ``response_metadata``. Tracers see the branches of an answer as runs below its own.
 
+    ``timeout`` is LangChain's name for ``deadline_s``.
+
     Fields beside those of `Connection` and of LangChain's chat models are options of each request, as `RequestOptions`
     explains them. All of them can be bound or given at a call as well, `documents` among them.
 
@@ -56,6 +58,7 @@ class ChatStretto(Connection, BaseChatModel):
     temperature: float | None = None
     max_tokens: int | None = Field(default=None, validation_alias=AliasChoices("max_tokens", "max_completion_tokens"))
     part_tokens: int | None = None
+    concurrent_points: int | None = None
     timeout: float | None = Field(
         default=None, validation_alias=AliasChoices("timeout", "request_timeout", "deadline_s")
     )
@@ -211,6 +214,7 @@ class ChatStretto(Connection, BaseChatModel):
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
             "part_tokens": self.part_tokens,
+            "concurrent_points": self.concurrent_points,
             "deadline_s": self.timeout,
             "stop": self.stop or None,
             "top_p": self.top_p,

@@ -5,6 +5,8 @@ short facts and a few mechanical tasks by heart, so that every strategy of the l
 key, a network or a download. Whatever else it is asked, it answers :data:`UNKNOWN`.
 
 Importing this package imports neither torch nor transformers.
+
+Private: not part of the public API, and may change at any time.
 """
 
 from __future__ import annotations

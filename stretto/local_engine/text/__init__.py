@@ -1,1 +1,4 @@
-"""Makes messages into tokens by chat templates, and tokens into text."""
+"""Makes messages into tokens by chat templates, and tokens into text.
+
+Private: not part of the public API, and may change at any time.
+"""

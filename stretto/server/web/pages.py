@@ -77,13 +77,13 @@ def _response(name: str, request: Request) -> Response:
         return Response(json.dumps(problem.as_openai()), 404, media_type="application/json")
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers = {**_HEADERS, "content-encoding": "gzip", "vary": "accept-encoding"}
-        return Response(_compressed(file), headers=headers, media_type=kind)
+        return Response(_compressed(name), headers=headers, media_type=kind)
     return Response(file.read_bytes(), headers=_HEADERS | {"vary": "accept-encoding"}, media_type=kind)
 
 
 @cache
-def _compressed(file: Traversable) -> bytes:
-    return gzip.compress(file.read_bytes())
+def _compressed(name: str) -> bytes:
+    return gzip.compress(_files()[name].read_bytes())
 
 
 @cache

@@ -11,6 +11,7 @@ from stretto.errors import ContextOverflowError
 from stretto.prompts import SMALL
 from stretto.request import Request
 from stretto.strategies.document.task import Task
+from stretto.strategies.limits import THINKING
 
 __all__ = [
     "EDGE",
@@ -28,7 +29,6 @@ _SMALL_RECORD = 96
 UNKNOWN_WINDOW = 32_000  # tokens; of an unknown model
 MAP_TOKENS = 700  # a record may have
 EXTRACT_TOKENS = 2_000  # a record that lists everything
-THINKING = 2_000  # more for a reasoning model
 ANSWER_TOKENS = 1_200  # kept free for the answer where the request names no limit
 LEAST_CHUNK = 64
 USUAL_LEAST = 400

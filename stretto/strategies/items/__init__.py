@@ -7,6 +7,8 @@ request (`plan`). A request that cannot be split safely is answered by `Direct`.
 Each item gets a call. If there are more items than parallel calls, short items share one, and a group whose reply does
 not have exactly one result per item is requested again, item by item. `samples` describes how samples are kept
 different. The results appear in the order of the items and in the requested form (`layout`).
+
+Private: not part of the public API, and may change at any time.
 """
 
 from __future__ import annotations

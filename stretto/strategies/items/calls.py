@@ -13,13 +13,10 @@ from stretto.language.lists import listed
 from stretto.request import Request
 from stretto.strategies.branch import NOT_TEXT, BranchSpec, RunningBranch, TextWatch
 from stretto.strategies.direct import asked
-from stretto.strategies.limits import share_of
+from stretto.strategies.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.runner import Runner
 
-THINKING = 2_000  # tokens for reasoning before the text; providers count them as completion tokens
 TITLE = 60  # characters
-TOKENS_PER_WORD = 2.0
-ROOM = 3  # an entry is cut at this multiple of the requested length
 SHORTEST = 300  # tokens of an entry if the request names no length
 
 _LONG_ENTRY = listed("long-entry")
@@ -39,7 +36,7 @@ class Calls:
     @property
     def most(self) -> int:
         """Number of calls that may run in parallel within the budget."""
-        slots = max(1, self.runner.capabilities.concurrent_calls)
+        slots = self.runner.capabilities.concurrent_calls
         budget = self.request.budget.max_calls
         return slots if budget is None else min(slots, budget)
 

@@ -13,7 +13,7 @@ from stretto.strategies.harm.screen import Screen
 from stretto.strategies.items.labels import bare, label_in, labels_of
 from stretto.strategies.items.splitting import Split
 
-ROOM = 200  # characters, beside those of its entry, that a result with a label may need
+LABEL_ROOM = 200  # characters, beside those of its entry, that a result with a label may need
 TAGS = ("<entry", "</entry")
 ANNOUNCED = 80  # characters in which a colon ends "Here is the translation:"
 
@@ -116,7 +116,7 @@ class ResultWatch:
         if self._open:
             self._held = self._check.unannounced(self._held, self._item)
         if self._check.labels:
-            if len(self._held) > ROOM + len(self._item):
+            if len(self._held) > LABEL_ROOM + len(self._item):
                 self.fault = self._check.fault(self._held, self._item)
             return ""
         if self._open and self._may_be_none():

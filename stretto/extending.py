@@ -1,0 +1,93 @@
+"""What backends, strategies and decoding methods of your own are made of.
+
+The contracts are in the docstrings of `Backend`, `Strategy` and `Drafter`. Everything about drafters (`Drafter`,
+`DraftTree`, `DraftContext`, `DraftOutcome`, `DraftEquipment`) is provisional: it may change in any release.
+"""
+
+import typing
+
+from stretto.foundation.lazy import lazily as _lazily
+
+if typing.TYPE_CHECKING:
+    from stretto.backends.base import (
+        AsksItsServer,
+        Backend,
+        Capabilities,
+        Chunk,
+        CountsText,
+        Measured,
+        MeasuresItself,
+        ModelRequest,
+        ReportsLimits,
+        Stages,
+    )
+    from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
+    from stretto.local_engine.draft_tree import DraftTree
+    from stretto.local_engine.drafting.catalogue import DraftEquipment
+    from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
+    from stretto.router.case import Case
+    from stretto.router.offer import Offer
+    from stretto.strategies.base import Strategy
+    from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
+    from stretto.strategies.direct import Direct
+    from stretto.strategies.merge import Merge
+    from stretto.strategies.runner import Runner
+
+__all__ = [
+    "AsksItsServer",
+    "Backend",
+    "BranchSpec",
+    "Capabilities",
+    "Case",
+    "Chunk",
+    "CountsText",
+    "Direct",
+    "DraftContext",
+    "DraftEquipment",
+    "DraftOutcome",
+    "DraftTree",
+    "Drafter",
+    "Endpoints",
+    "Measured",
+    "MeasuresItself",
+    "Merge",
+    "ModelRequest",
+    "Offer",
+    "ReportsLimits",
+    "Resilience",
+    "Runner",
+    "RunningBranch",
+    "Stages",
+    "Strategy",
+    "TextWatch",
+    "resilient",
+]
+
+_HOMES = {
+    "stretto.backends.base": (
+        "AsksItsServer",
+        "Backend",
+        "Capabilities",
+        "Chunk",
+        "CountsText",
+        "Measured",
+        "MeasuresItself",
+        "ModelRequest",
+        "ReportsLimits",
+        "Stages",
+    ),
+    "stretto.backends.resilience.resilient": ("Endpoints", "Resilience", "resilient"),
+    "stretto.local_engine.draft_tree": ("DraftTree",),
+    "stretto.local_engine.drafting.catalogue": ("DraftEquipment",),
+    "stretto.local_engine.drafting.protocol": ("DraftContext", "DraftOutcome", "Drafter"),
+    "stretto.router.case": ("Case",),
+    "stretto.router.offer": ("Offer",),
+    "stretto.strategies.base": ("Strategy",),
+    "stretto.strategies.branch": ("BranchSpec", "RunningBranch", "TextWatch"),
+    "stretto.strategies.direct": ("Direct",),
+    "stretto.strategies.merge": ("Merge",),
+    "stretto.strategies.runner": ("Runner",),
+}
+
+if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
+    __getattr__, __dir__ = _lazily(__name__, _HOMES)

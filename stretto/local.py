@@ -1,0 +1,50 @@
+"""Models in this process: the backend, the options that it takes, and the engine under it.
+
+The engine itself (`Engine`, `Generation`, `Handle`, `Listener`, `Piece`, `Finished`, `LoadedModel`, `load_model`,
+`find_source`, `measure_step_cost`) is provisional: it may change in any release.
+"""
+
+import typing
+
+from stretto.foundation.lazy import lazily as _lazily
+
+if typing.TYPE_CHECKING:
+    from stretto.backends.local.backend import LocalBackend
+    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
+    from stretto.local_engine.generation import Finished, Generation, Piece
+    from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
+    from stretto.local_engine.model.load import LoadedModel, load_model
+    from stretto.local_engine.model.source import find_source
+    from stretto.local_engine.serving.engine import Engine, Handle, Listener
+    from stretto.local_engine.serving.step_timing import measure_step_cost
+
+__all__ = [
+    "Engine",
+    "Finished",
+    "FocusOptions",
+    "Generation",
+    "Handle",
+    "LexicalOptions",
+    "Listener",
+    "LoadedModel",
+    "LocalBackend",
+    "Piece",
+    "StarOptions",
+    "find_source",
+    "load_model",
+    "measure_step_cost",
+]
+
+_HOMES = {
+    "stretto.backends.local.backend": ("LocalBackend",),
+    "stretto.local_engine.drafting.lexical.lexical_options": ("LexicalOptions",),
+    "stretto.local_engine.generation": ("Finished", "Generation", "Piece"),
+    "stretto.local_engine.long_context.reader_options": ("FocusOptions", "StarOptions"),
+    "stretto.local_engine.model.load": ("LoadedModel", "load_model"),
+    "stretto.local_engine.model.source": ("find_source",),
+    "stretto.local_engine.serving.engine": ("Engine", "Handle", "Listener"),
+    "stretto.local_engine.serving.step_timing": ("measure_step_cost",),
+}
+
+if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
+    __getattr__, __dir__ = _lazily(__name__, _HOMES)

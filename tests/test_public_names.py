@@ -1,0 +1,148 @@
+"""What is public: guides and examples import nothing else, and the reference has all of it."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PUBLIC = (
+    *("stretto", "stretto.extending", "stretto.local", "stretto.testing", "stretto.testing.server"),
+    *("stretto.comparing", "stretto.server", "stretto.integrations.langchain", "stretto.integrations.ray_serve"),
+)
+PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "reference.md")]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+PROVISIONAL = ("Drafter", "DraftTree", "DraftContext", "DraftOutcome", "DraftEquipment")
+
+
+def code_of(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return [text]
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def imported(code: str) -> set[tuple[str, str]]:
+    """Modules and names of this library that a program imports; a module itself has the name ``""``."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "stretto":
+            found |= {(str(node.module), alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names if alias.name.split(".")[0] == "stretto"}
+    return found
+
+
+def exported(module: str) -> set[str]:
+    """Its ``__all__``, read without importing it: an integration's package may be missing here."""
+    path = ROOT / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def is_public(module: str, name: str) -> bool:
+    return module in PUBLIC and (not name or name in exported(module))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *EXAMPLES], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_guides_and_examples_import_public_names_only(path):
+    private = {each for code in code_of(path) for each in imported(code) if not is_public(*each)}
+    assert private == set()
+
+
+def test_a_private_import_is_found():
+    code = "from stretto.backends.base import Chunk\nfrom stretto import Stretto, Offer\nimport stretto.queue"
+    private = {each for each in imported(code) if not is_public(*each)}
+    assert private == {("stretto.backends.base", "Chunk"), ("stretto", "Offer"), ("stretto.queue", "")}
+
+
+@pytest.mark.parametrize("module", ["stretto", "stretto.extending", "stretto.local", "stretto.testing"])
+def test_the_reference_has_every_public_name(module):
+    headings = set(re.findall(r"^### `(\w+)`$", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(importlib.import_module(module).__all__) - headings == set()
+
+
+@pytest.mark.parametrize("module", PUBLIC[:2])
+def test_a_name_is_public_in_one_place(module):
+    others = {name for other in PUBLIC[:3] if other != module for name in importlib.import_module(other).__all__}
+    assert others & set(importlib.import_module(module).__all__) == set()
+
+
+@pytest.mark.parametrize("module", ["stretto.extending", "stretto.local"])
+def test_what_is_provisional_says_so(module):
+    assert "is provisional: it may change in any release" in inspect.getdoc(importlib.import_module(module))
+
+
+def test_every_drafting_type_is_named_as_provisional():
+    assert all(f"`{name}`" in importlib.import_module("stretto.extending").__doc__ for name in PROVISIONAL)
+
+
+def types_in(hint: object) -> set[type]:
+    """The classes that a type hint is made of."""
+    if isinstance(hint, type) and not typing.get_args(hint):
+        return {hint}
+    return {found for part in typing.get_args(hint) for found in types_in(part)}
+
+
+ALIASES = {
+    name: getattr(importlib.import_module(module), name)
+    for module, name in (
+        *(("collections.abc", each) for each in ("AsyncGenerator", "Awaitable", "Callable", "Generator", "Iterator")),
+        ("stretto.abilities.checking", "Progress"),
+        ("stretto.request", "Prompting"),
+        ("stretto.documents.limits", "Allowance"),
+    )
+}
+"""What hints name and a module imports for type checkers only; an alias is judged by the types that it stands for."""
+
+
+def functions() -> dict[str, object]:
+    """The public functions of `stretto`, and the public methods of its clients and streams."""
+    stretto = importlib.import_module("stretto")
+    extending = importlib.import_module("stretto.extending")
+    found = {"log_json": stretto.log_json, "resilient": extending.resilient}
+    for owner in (
+        *(stretto.AsyncStretto, stretto.Stretto, stretto.AnswerStream, stretto.SyncAnswerStream, stretto.Request),
+        *(stretto.Document, extending.Backend, extending.Strategy, extending.Drafter),
+    ):
+        for name, member in vars(owner).items():
+            function = inspect.unwrap(getattr(member, "__func__", member)) if callable(member) else None
+            if not name.startswith("_") and inspect.isfunction(function):
+                found[f"{owner.__name__}.{name}"] = function
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(functions()))
+def test_signatures_name_public_types_only(name):
+    function = functions()[name]
+    public = {
+        each: getattr(importlib.import_module(m), each)
+        for m in PUBLIC[:4]
+        for each in importlib.import_module(m).__all__
+    }
+    hints = typing.get_type_hints(function, localns={**public, **ALIASES})
+    own = {each for hint in hints.values() for each in types_in(hint) if each.__module__.split(".")[0] == "stretto"}
+    assert {each.__name__ for each in own if each not in public.values()} == set()
+
+
+def test_every_other_package_says_that_it_is_private():
+    packages = {".".join(file.relative_to(ROOT).parent.parts): file for file in (ROOT / "stretto").rglob("__init__.py")}
+    open_ones = {*PUBLIC, "stretto.integrations"}
+    private = {name: ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) for name, file in packages.items()}
+    assert {
+        name for name, said in private.items() if ("Private: not part of the public API" in said) == (name in open_ones)
+    } == set()
+
+
+def test_the_package_is_a_program():
+    done = subprocess.run([sys.executable, "-m", "stretto", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().startswith("stretto ")
