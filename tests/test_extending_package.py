@@ -8,7 +8,8 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
-from stretto import AsyncStretto, Settings, plugins
+from stretto import AsyncStretto, Settings
+from stretto.foundation import plugins
 from stretto.local_engine.drafting.catalogue import all_drafters
 from stretto.strategies import plugin_strategies
 

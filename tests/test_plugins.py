@@ -2,8 +2,9 @@
 
 import pytest
 
-from stretto import AsyncStretto, Settings, SettingsError, UnknownModelError, plugins
+from stretto import AsyncStretto, Settings, SettingsError, UnknownModelError
 from stretto.backends.registry import open_backend
+from stretto.foundation import plugins
 from stretto.local_engine.drafting.catalogue import all_drafters, make_drafter
 from stretto.strategies import plugin_strategies
 from stretto.testing import ScriptedBackend
