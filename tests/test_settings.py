@@ -18,18 +18,18 @@ def _alone(monkeypatch, tmp_path):
 
 
 def test_arguments_come_before_the_environment_and_that_before_the_file(monkeypatch, tmp_path):
-    (tmp_path / "settings.toml").write_text('model = "openai:file"\nretries = 7\npreference = "careful"\n')
+    (tmp_path / "settings.toml").write_text('model = "openai:file"\nattempts = 7\npreference = "careful"\n')
     monkeypatch.setenv("STRETTO_MODEL", "openai:environment")
     monkeypatch.setenv("STRETTO_PREFERENCE", "fastest")
     settings = Settings.load(model="openai:argument")
-    assert (settings.model, settings.preference, settings.retries) == ("openai:argument", "fastest", 7)
+    assert (settings.model, settings.preference, settings.attempts) == ("openai:argument", "fastest", 7)
 
 
 def test_a_wrong_value_is_named_with_where_it_comes_from(monkeypatch, tmp_path):
-    with pytest.raises(SettingsError, match=r"^The setting retries='few' cannot be used: [^.]*\.$"):
-        Settings.load(retries="few")
-    (tmp_path / "settings.toml").write_text('retries = "some"\n')
-    with pytest.raises(SettingsError, match=r"^The setting retries='some' .* The value comes from .*settings\.toml\.$"):
+    with pytest.raises(SettingsError, match=r"^The setting attempts='few' cannot be used: [^.]*\.$"):
+        Settings.load(attempts="few")
+    (tmp_path / "settings.toml").write_text('attempts = "some"\n')
+    with pytest.raises(SettingsError, match=r"^The setting attempts='some' .* The value comes from .*settings\.toml\.$"):
         Settings.load()
     monkeypatch.setenv("STRETTO_ATTEMPTS", "many")
     with pytest.raises(SettingsError, match=r"^STRETTO_ATTEMPTS='many' cannot be used: [^.]*\.$"):
@@ -69,13 +69,13 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
 
 def test_a_misspelt_variable_is_told_once_and_those_of_others_are_not(monkeypatch, caplog):
     of_others = ("WORK_KEY", "MODEL_KEY", "SHARED_KEY", "API_TOKEN", "NAME", "VERSION", "IMAGE", "PORT", "SERVICE_HOST")
-    for name in ("DTPYE", "RETRYS", *of_others, "PORT_8000_TCP_ADDR", "ENV_PATH"):
+    for name in ("DTPYE", "ATEMPTS", *of_others, "PORT_8000_TCP_ADDR", "ENV_PATH"):
         monkeypatch.setenv(f"STRETTO_{name}", "of-the-user")
     Settings.load()
     Settings.load()
     assert [record.getMessage() for record in caplog.records] == [
+        "The environment variable STRETTO_ATEMPTS has no effect. Did you mean STRETTO_ATTEMPTS?",
         "The environment variable STRETTO_DTPYE has no effect. Did you mean STRETTO_DTYPE?",
-        "The environment variable STRETTO_RETRYS has no effect. Did you mean STRETTO_ATTEMPTS?",
     ]
 
 
@@ -110,8 +110,8 @@ def test_an_unknown_setting_is_told_with_the_nearest_one(tmp_path):
     ):
         Settings.load()
     (tmp_path / "settings.toml").write_text("")
-    with pytest.raises(SettingsError, match=r"^There is no setting retrys, given as 3\. Did you mean retries\?$"):
-        Settings.load(retrys=3)
+    with pytest.raises(SettingsError, match=r"^There is no setting atempts, given as 3\. Did you mean attempts\?$"):
+        Settings.load(atempts=3)
 
 
 def test_more_threads_than_a_process_can_have_are_refused(monkeypatch):
