@@ -29,7 +29,9 @@ def test_a_wrong_value_is_named_with_where_it_comes_from(monkeypatch, tmp_path):
     with pytest.raises(SettingsError, match=r"^The setting attempts='few' cannot be used: [^.]*\.$"):
         Settings.load(attempts="few")
     (tmp_path / "settings.toml").write_text('attempts = "some"\n')
-    with pytest.raises(SettingsError, match=r"^The setting attempts='some' .* The value comes from .*settings\.toml\.$"):
+    with pytest.raises(
+        SettingsError, match=r"^The setting attempts='some' .* The value comes from .*settings\.toml\.$"
+    ):
         Settings.load()
     monkeypatch.setenv("STRETTO_ATTEMPTS", "many")
     with pytest.raises(SettingsError, match=r"^STRETTO_ATTEMPTS='many' cannot be used: [^.]*\.$"):

@@ -140,7 +140,7 @@ elif {kind!r} == "AsyncStretto":
     client = AsyncStretto(model)
     asyncio.run(client.ask("Why?", strategy="direct", max_tokens=5))
 else:
-    from stretto.backends.base import Prompt
+    from stretto.backends.base import ModelRequest
     from stretto.request import Message
     client = LocalBackend(model)
     asyncio.run(client.count_tokens(ModelRequest((Message(role="user", content="Why?"),))))
@@ -193,7 +193,7 @@ except DeadlineExceededError:
 def test_models_that_wait_for_another_one_to_load_are_not_loaded_while_the_interpreter_exits(folder):
     code = """
 import asyncio, atexit, sys, threading
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions
 from stretto.request import Message
@@ -236,7 +236,7 @@ def test_whoever_interrupts_the_exit_ends_the_process_at_once(folder, raised, st
     code = f"""
 import asyncio, signal, sys, threading
 from stretto.foundation import ending_thread
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions
 from stretto.request import Message
@@ -290,7 +290,7 @@ FORKED = """
 import asyncio, os, signal, sys
 from stretto import AsyncStretto, Stretto, StrettoError
 from stretto.backends.local.backend import LocalBackend
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 from stretto.request import Message
 
 MODEL, KIND = "local:" + sys.argv[1], sys.argv[2]

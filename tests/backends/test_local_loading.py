@@ -49,7 +49,7 @@ async def test_loading_does_not_hold_up_the_event_loop(folder):
 
 def test_what_it_can_do_is_known_without_torch():
     code = (
-        "import sys; from stretto import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
+        "import sys; from stretto.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
         "b.name, b.capabilities; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'tokenizers')))"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
@@ -111,7 +111,7 @@ def test_without_the_extra_it_says_what_to_install(folder):
 import asyncio, sys
 sys.modules["torch"] = None
 from stretto.backends.local.backend import LocalBackend
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 try:
     asyncio.run(LocalBackend(sys.argv[1]).count_tokens(ModelRequest(())))
 except Exception as error:
@@ -155,7 +155,7 @@ def test_a_hub_name_that_cannot_be_reached_says_what_to_do(tmp_path):
     code = """
 import asyncio
 from stretto.backends.local.backend import LocalBackend
-from stretto.backends.base import Prompt
+from stretto.backends.base import ModelRequest
 async def main():
     backend = LocalBackend("local:nobody/no-such-model")
     try:

@@ -94,7 +94,8 @@ async def fail(backend, server, *faults):
 async def test_when_a_server_asks_one_replica_to_wait_the_others_do_not_call_it(redis):
     async with replicas(redis, 2) as ((first, second), server):
         await fail(first, server, Fault("status", status=429, headers={"retry-after": "3600"}))
-        with anyio.fail_after(patience(60)), pytest.raises(RateLimitedError, match="passes the deadline"):
+        # Less than the longest pause of 120 s, at any speed of the machine: then the wait is not begun.
+        with anyio.fail_after(60), pytest.raises(RateLimitedError, match="passes the deadline"):
             await hear(second)
         assert len(server.requests) == 1
 
@@ -140,7 +141,7 @@ async def test_a_report_that_came_to_one_replica_holds_for_all(redis):
         await hear(backends[0])
         server._headers = {}
         await hear(backends[1])
-        with anyio.fail_after(patience(60)), pytest.raises(RateLimitedError):
+        with anyio.fail_after(60), pytest.raises(RateLimitedError):
             await hear(backends[2])
         assert len(server.requests) == 2
 
@@ -346,7 +347,7 @@ async def test_without_redis_each_replica_goes_on_by_itself_with_one_warning(cap
         for _ in range(5):
             assert (await hear(backend)).text == "one two three"
         await fail(backend, server, Fault("status", status=429, headers={"retry-after": "3600"}))
-        with anyio.fail_after(patience(60)), pytest.raises(RateLimitedError):
+        with anyio.fail_after(60), pytest.raises(RateLimitedError):
             await hear(backend)
         await backend.aclose()
     await store.aclose()

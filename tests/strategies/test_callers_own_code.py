@@ -132,7 +132,10 @@ async def test_a_backend_that_holds_on_to_its_call_does_not_hold_the_reader():
             async for chunk in super()._chunks(prompt, options, reply):
                 yield chunk
 
-    async with AsyncStretto(Shielded({"": "Yes."})) as stretto, stretto.stream("Why?", deadline_s=0.05) as events:
+    async with (
+        AsyncStretto(Shielded({"": "Yes."})) as stretto,
+        stretto.stream("Why?", deadline_s=patience(0.2)) as events,
+    ):
         with pytest.raises(DeadlineExceededError, match="the backend holds on to its call"):
             await events.rest()
         let_go.set()
