@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import stretto
-from stretto import AsyncStretto
+from stretto import AsyncStretto, extending
 from stretto.extending import Backend, Strategy
 from stretto.testing import ScriptedBackend, check_backend
 
@@ -42,7 +42,7 @@ def test_no_test_of_the_page_is_left_out(page):
 
 def example(contract):
     """The class that the docstring of a contract shows."""
-    names = {name: getattr(stretto, name) for name in stretto.__all__}
+    names = {name: getattr(home, name) for home in (stretto, extending) for name in home.__all__}
     names |= {each.__name__: each for each in (AsyncGenerator, AsyncIterator, aclosing, asynccontextmanager)}
     (shown,) = doctest.DocTestParser().get_examples(contract.__doc__)
     found = {}

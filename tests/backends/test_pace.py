@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from patience import patience
 from talking import KEY, hear
 
 from stretto.backends.base import Chunk

@@ -10,7 +10,6 @@ import pytest
 from anyio.abc import SocketAttribute
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from patience import patience
 from redis.asyncio import Redis
 from redis_server import RedisServer, free_port, needs_redis
 from talking import KEY, asking, hear

@@ -23,7 +23,7 @@ EXAMPLES: Mapping[tuple[str, str], Sequence[str]] = {
         "[*_]*(?P<number>1|5)[.)][*_]*\\s+(?=\\S)"
     ],
     # Of the caller: a response_format, the script of a test. The first is compiled only to see whether it can be.
-    ("json_schema.py", "str(pattern)"): [],
+    ("foundation/json_schema.py", "str(pattern)"): [],
     ("strategies/fitting.py", "pattern"): [],
     ("testing/backend.py", "pattern"): [],
     ("testing/server.py", "rule.pattern"): [],
