@@ -96,7 +96,7 @@ from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 def answered(name):
-    engine = Engine(load_model(find_source(name), dtype="bfloat16"), prefix_cache_bytes=0)
+    engine = Engine(load_model(find_source(name), dtype=sys.argv[2]), prefix_cache_bytes=0)
     assert list(engine.submit(Generation((5, 6, 7), 3)))[-1].error is None
     return engine
 
@@ -106,20 +106,24 @@ def resident():
 answered("local:pocket").free()  # libraries and compiled code are in memory now
 before = resident()
 engine = answered(sys.argv[1])
+assert engine.model.forward.is_packed
 print(resident() - before)
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
-def test_a_loaded_model_takes_little_more_memory_than_its_weights(tmp_path, tokenizer):
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_loaded_model_takes_little_more_memory_than_its_weights(dtype, tied, tmp_path, tokenizer):
     torch.manual_seed(1)
-    wider = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12}
-    model = LlamaForCausalLM(LlamaConfig(**SIZES | wider)).bfloat16()
+    wider = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "initializer_range": 0.02}
+    config = LlamaConfig(**SIZES | wider, tie_word_embeddings=tied)
+    model = LlamaForCausalLM(config).to(getattr(torch, dtype))
     weights = sum(weight.numel() * weight.itemsize for weight in model.parameters())
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     del model
-    command = [sys.executable, "-c", MEMORY, str(tmp_path)]
+    command = [sys.executable, "-c", MEMORY, str(tmp_path), dtype]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(300), check=False)
     assert weights > 70e6
     assert int(done.stdout) < 1.3 * weights, done.stderr

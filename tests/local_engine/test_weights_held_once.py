@@ -1,5 +1,8 @@
 """Tied embeddings are held once, and a model that is loaded lets go of weights that are packed, but gets them back."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from tiny_models import SIZES
@@ -11,7 +14,9 @@ from stretto.local_engine.model import acceptance
 from stretto.local_engine.model.acceptance import choose_forward
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.source import find_source
 
 IDS = torch.arange(5, 25)[None]
 
@@ -103,3 +108,17 @@ def test_a_model_of_somebody_else_keeps_its_weights():
     expected = said(model)
     choose_forward("local:tied", model, packed=True)
     assert torch.equal(said(model), expected)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mapped files are listed in /proc")
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_file_of_a_loaded_model_is_not_kept_in_memory(dtype, is_tied, packed, tokenizer, tmp_path):
+    torch.manual_seed(3)
+    config = LlamaConfig(**SIZES, tie_word_embeddings=is_tied)
+    LlamaForCausalLM(config).to(dtype).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = load_model(find_source(str(tmp_path)), dtype=str(dtype).removeprefix("torch."), packed=packed)
+    assert model.forward.is_packed == packed
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()

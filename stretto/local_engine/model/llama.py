@@ -25,7 +25,7 @@ from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, take, take_back
+from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, own, take, take_back
 from stretto.local_engine.model.memory import Freed
 from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.products import Weight, layout_for, packed, product, unpacked
@@ -85,6 +85,7 @@ class LlamaForward:
         self._stored = config.num_key_value_heads
         self._width = inner.layers[0].self_attn.head_dim
         self.epsilon: float = config.rms_norm_eps
+        own((inner.embed_tokens.weight, inner.norm.weight, model.lm_head.weight))
         embedding: Tensor = inner.embed_tokens.weight.data
         self._weights_dtype, self._device = embedding.dtype, embedding.device
         self._sizes = (*embedding.shape, len(inner.layers))
@@ -152,8 +153,6 @@ class LlamaForward:
         self._vocabulary = packed(self._vocabulary, layout)
         if self._is_tied and isinstance(self._vocabulary, Panels):
             self._embedding = self._vocabulary
-        elif isinstance(own := self._embedding, Tensor) and own.untyped_storage().nbytes() > own.nbytes:
-            self._embedding = own.clone()  # as a part of a file, it would keep all of the file in memory
         if model is not None:
             for module in (model.lm_head, model.model.embed_tokens):
                 freed.add(module.weight.nbytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.nn.functional import layer_norm, rms_norm
 
 from stretto.local_engine.model.products import Layout, Weight, packed, unpacked
 
-__all__ = ["Layer", "Norm", "let_go", "take", "take_back"]
+__all__ = ["Layer", "Norm", "let_go", "own", "take", "take_back"]
 
 
 class Norm:
@@ -93,6 +94,8 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
         epsilon: of the norms.
     """
     attention, feed_forward = layer.self_attn, layer.mlp
+    joined = {module.weight for modules in _multiplied(layer).values() if len(modules) > 1 for module in modules}
+    own(parameter for parameter in layer.parameters() if parameter not in joined)
     norm = None
     if hasattr(attention, "q_norm"):
         norms = (attention.q_norm, attention.k_norm)
@@ -111,6 +114,17 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
     )
     take_back(layer, taken)  # no product is stored twice
     return taken
+
+
+def own(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Copy weights that are parts of something larger, such as a mapped file, which each part keeps in memory.
+
+    A storage does not tell that it is a part of a file, only that torch did not allocate it.
+    """
+    for parameter in parameters:
+        storage = parameter.data.untyped_storage()
+        if storage.nbytes() > parameter.nbytes or not storage.resizable():
+            parameter.data = parameter.data.clone()
 
 
 def let_go(layer: Any) -> None:
