@@ -16,6 +16,7 @@ __all__ = ["MOST_BYTES", "contents"]
 MOST_BYTES = 256 * 2**20
 _PIECE = 2**20
 _LOOK_S = 0.02  # seconds between two looks at a pipe that nobody has written to
+_WRITER_S = 1.0  # until a pipe must have a writer
 
 
 def contents(file: Path, allowance: Allowance) -> bytes:
@@ -49,16 +50,19 @@ def _check_kind(mode: int) -> None:
 def _all(opened: int, allowance: Allowance, *, pipe: bool) -> bytes:
     pieces: list[bytes] = []
     size = 0
+    writer_by = time.monotonic() + _WRITER_S
     while True:
         allowance.check()
         try:
             piece = os.read(opened, _PIECE)
         except BlockingIOError:
-            time.sleep(_LOOK_S)  # the writer is not ready
+            time.sleep(_LOOK_S)  # there is a writer, which is not ready
             continue
         if not piece:
             if pipe and not pieces:
-                time.sleep(_LOOK_S)  # no writer has come yet
+                if time.monotonic() >= writer_by:
+                    raise DocumentError("it is a pipe, and nothing writes to it; start what does, or name a file")
+                time.sleep(_LOOK_S)
                 continue
             return b"".join(pieces)
         pieces.append(piece)

@@ -56,10 +56,13 @@ def pipe(folder, name="pipe.txt"):
 @pytest.fixture(params=["pipe", "html", "pdf"])
 def endless(request, tmp_path):
     if request.param == "pipe":
-        return pipe(tmp_path)
+        writer = os.open(pipe(tmp_path), os.O_RDWR)  # it writes nothing
+        yield tmp_path / "pipe.txt"
+        os.close(writer)
+        return
     file = tmp_path / f"endless.{request.param}"
     file.write_bytes(ENDLESS if request.param == "html" else slow_pdf())
-    return file
+    yield file
 
 
 def slow_pdf():
@@ -174,6 +177,15 @@ def test_what_is_no_file_is_an_error_where_it_is_named(tmp_path, monkeypatch, na
         bound.bind("socket")
         with pytest.raises(DocumentError, match=f"it is {kind}, not a file"):
             read_document(name)
+
+
+def test_a_pipe_without_a_writer_is_an_error_where_it_is_named(tmp_path):
+    named = pipe(tmp_path)
+    with (
+        Stretto(backend()) as stretto,
+        pytest.raises(DocumentError, match=r"pipe.txt' was not read: it is a pipe, and"),
+    ):
+        stretto.ask("What?", documents=named, strategy="direct", deadline_s=patience(20))
 
 
 def test_a_folder_that_may_not_be_entered_is_told(tmp_path):
