@@ -117,6 +117,15 @@ async def test_a_500_that_names_the_request_is_a_refusal(said):
     assert len(server.requests) == 1
 
 
+async def test_a_request_whose_repetition_is_refused_keeps_its_own_failure():
+    policy = Resilience(first_wait_s=0.001, longest_wait_s=0.001, breaker_faults=2, breaker_over_s=0)
+    broken = HttpReply("", fault=Fault("status", status=502, message="The grammar has no root."))
+    async with talk(broken, policy) as (backend, server):
+        with pytest.raises(ServerFailedError, match=r"no root.*Not tried again: openai:m is left alone") as caught:
+            await hear(backend)
+        assert usage_of(caught.value).calls == len(server.requests) == 2
+
+
 async def test_the_errors_and_logs_of_others_quote_nothing_of_a_request(caplog):
     caplog.set_level(logging.DEBUG, logger="stretto")
     policy = Resilience(first_wait_s=0.001, longest_wait_s=0.001, breaker_faults=1, breaker_over_s=0)
@@ -126,12 +135,12 @@ async def test_the_errors_and_logs_of_others_quote_nothing_of_a_request(caplog):
         return HttpReply("", fault=Fault("status", status=status, message=f"It broke at {received.prompt!r}."))
 
     async with talk(reply, policy) as (backend, _):
-        with pytest.raises(BreakerOpenError) as own:
+        with pytest.raises(ServerFailedError, match=r"SECRET-of-anna'.*Not tried again: openai:m is left alone"):
             await hear(backend, asking("SECRET-of-anna"))
         with pytest.raises(BreakerOpenError) as caught:
             await hear(backend, asking("by B"))
     assert "HTTP 502" in str(caught.value)
-    assert "SECRET" not in str(caught.value) + repr(vars(caught.value)) + str(own.value) + caplog.text
+    assert "SECRET" not in str(caught.value) + repr(vars(caught.value)) + caplog.text
     assert "attempt 1 failed" in caplog.text
 
 

@@ -43,6 +43,7 @@ class Retry(Wrapper):
     and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
     the calling task, or beyond ``longest_pause_s``, is not begun, nor a call beyond the budget: the error is
     raised at once and says so. A server that says that it loads its model is waited for as long as that.
+    Where a breaker refuses the repetition, what failed first is raised: it says more of this request.
 
     Args:
         backend: what to call.
@@ -75,6 +76,7 @@ class Retry(Wrapper):
 
     async def _begin(self, stack: AsyncExitStack, prompt: ModelRequest, options: GenerationOptions) -> Replay:
         spent = Usage()
+        failed: BackendError | None = None
         attempt = sent = 0
         loaded_by = anyio.current_time() + self._longest_pause_s
         while True:
@@ -86,6 +88,10 @@ class Retry(Wrapper):
                     stack.push_async_exit(trial.pop_all())
                     return Replay([Chunk(usage=spent)], chunks) if spent.retries else chunks
             except BackendError as error:
+                if failed is not None and isinstance(error, BreakerOpenError):
+                    failed.remark(f"Not tried again: {error}")
+                    failed.usage = spent
+                    raise failed from None
                 if is_loading(error) and anyio.current_time() < loaded_by:
                     attempt -= 1  # it is waited for, however many attempts that takes
                     wait_s = random.uniform(_LOADING_S / 2, _LOADING_S)  # noqa: S311 - jitter is no secret
@@ -97,6 +103,7 @@ class Retry(Wrapper):
                     charge(error, spent)
                     raise
                 spent += usage_of(error) + Usage(retries=1)
+                failed = error
                 count_repetition()
                 watchers().retry_planned(
                     RetryPlanned(backend=self.name, attempt=attempt, wait_s=wait_s, error=error, usage=usage_of(error))
