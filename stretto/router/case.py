@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by, with_calls_bounded
+from stretto.foundation.token_estimates import typical_tokens
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
@@ -112,7 +113,7 @@ class Case:
         total = 0.0
         for message in self.request.messages:
             total += len(message.content) / (4 if message.content.isascii() else 2.5)
-        return round(total) + sum(len(document.text) for document in self.request.documents) // 4
+        return round(total) + typical_tokens(sum(len(document.text) for document in self.request.documents))
 
     @lazy
     def answer_tokens(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -20,6 +19,7 @@ from stretto.content import mended
 from stretto.errors import BackendError, StreamBrokenError
 from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallDelta
 from stretto.foundation.surrogates import Mending, mend
+from stretto.foundation.token_estimates import typical_tokens
 from stretto.generation_options import GenerationOptions
 from stretto.router.seen_speed import Timed, seen_speed
 from stretto.strategies.answer_limit import AnswerLimit
@@ -243,7 +243,7 @@ class BranchCalls:
     @staticmethod
     def _unreported_text(running: RunningBranch) -> int:
         """Estimated tokens of the text that no usage has covered."""
-        return max(0, math.ceil(len(running.text) / 4) - running.usage.completion_tokens)
+        return max(0, typical_tokens(len(running.text)) - running.usage.completion_tokens)
 
     def settle(self, running: RunningBranch) -> None:
         """Settle the account of an ended branch: what no usage was reported for is estimated."""
@@ -276,5 +276,5 @@ def _since(stages: Stages, began: float) -> Stages:
 
 
 def estimate(prompt: ModelRequest) -> int:
-    """Roughly the tokens of a prompt: four characters each."""
-    return sum(math.ceil(len(message.content) / 4) for message in prompt.messages)
+    """The tokens of a prompt, which take a part of the budget until they are reported."""
+    return sum(typical_tokens(len(message.content)) for message in prompt.messages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -14,6 +13,7 @@ import anyio
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.errors import InvalidRequestError, StrettoError
+from stretto.foundation.token_estimates import typical_tokens
 from stretto.request import GenerationOptions
 from stretto.tool_calls import ToolCall, ToolCallFragment
 
@@ -154,4 +154,4 @@ def _as_reply(answering: str | Reply | Replying, prompt: ModelRequest) -> Reply:
 
 
 def _tokens(texts: Iterable[str]) -> int:
-    return math.ceil(sum(len(text) for text in texts) / 4)
+    return typical_tokens(sum(len(text) for text in texts))

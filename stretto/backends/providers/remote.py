@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import math
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -32,11 +31,11 @@ from stretto.backends.providers.parameters import ParameterMemory
 from stretto.backends.providers.pieces import IncomingAnswer, Piece
 from stretto.errors import AuthenticationError, BackendError, StreamBrokenError, missing
 from stretto.foundation.bounds import is_long
+from stretto.foundation.token_estimates import typical_tokens
 from stretto.request import GenerationOptions
 
 _CLOSING_S = 5.0
 _AFTER_FINISH_S = 1.0  # for the usage, which servers send right after the finish reason
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +303,7 @@ class RemoteBackend(ABC):
         if not usage.prompt_tokens:
             estimated["prompt_tokens"] = estimate_tokens(prompt)
         if length and not usage.completion_tokens:
-            estimated["completion_tokens"] = math.ceil(length / _CHARACTERS_PER_TOKEN)
+            estimated["completion_tokens"] = typical_tokens(length)
         if not estimated:
             return usage, ()
         return usage.model_copy(update=estimated), (
