@@ -30,7 +30,7 @@ class ClientOptions(TypedDict, total=False):
         api_key: the key for it. Both apply to all models of the main model's provider.
         small: a smaller, faster model, for second opinions and for ``preference="fastest"``.
         local: a model in this process, for ``preference="fastest"``.
-        roles: further models by role; the library's router uses "small" and "local".
+        roles: further models by names of your own, for strategies and routers of yours.
         strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.
         settings: for all requests; by default read from the environment and the settings file.
@@ -55,7 +55,7 @@ class ClientOptions(TypedDict, total=False):
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "base_url": ((str,), "an address as a string, for instance http://localhost:8000/v1"),
     "api_key": ((str,), "the key as a string"),
-    "roles": ((Mapping,), 'models by role, for instance roles={"small": "openai:gpt-5.4-nano"}'),
+    "roles": ((Mapping,), 'models by role, for instance roles={"judge": "openai:gpt-5.4-nano"}'),
     "hooks": ((Hooks,), "Hooks(...)"),
     "settings": ((Settings,), "Settings.load(...) or Settings(...)"),
     "prompt_family": ((str,), 'the name of a family of prompts, for instance "small"'),
@@ -100,12 +100,10 @@ def models_by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
     if "main" in found:
         raise SettingsError('roles= cannot hold "main": the main model is the first argument, model=.')
     named = {"small": options.get("small"), "local": options.get("local")}
-    for role, given in named.items():
-        if given is not None and role in found:
-            raise SettingsError(f"The role {role!r} is given twice, as {role}= and in roles=. Leave one out.")
-        if given is not None:
-            found[role] = (role, given)
-    return found
+    if wrong := found.keys() & named.keys():
+        role = min(wrong)
+        raise SettingsError(f"roles= cannot hold {role!r}: this model is an argument of its own, {role}=.")
+    return found | {role: (role, given) for role, given in named.items() if given is not None}
 
 
 def own_strategies(options: ClientOptions) -> tuple[Strategy, ...]:

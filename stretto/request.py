@@ -89,7 +89,7 @@ class RequestOptions(TypedDict, total=False):
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
         on_loop: what becomes of a straight answer that repeats itself: "tell" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
-        budget: the most the answer may cost, as a `Budget` or a mapping with ``max_calls``, ``max_tokens_total``.
+        budget: the most the answer may cost: a mapping with ``max_calls``, ``max_tokens_total`` or both.
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
@@ -138,24 +138,15 @@ class RequestOptions(TypedDict, total=False):
 class Request(BaseModel):
     """One question with everything that belongs to it. Frozen; made by ``Request.of``.
 
+    `RequestOptions` explains the fields that have the name of an option.
+
     Attributes:
         messages: the conversation. An assistant's turn at its end is one to go on with.
         documents: texts to read for the answer.
         unread: a note on each file of a folder that could not be read, and on each text that looks like a file's name.
         options: how to sample and when to stop.
-        preference: what matters more, speed or care.
-        budget: the most the answer may cost.
-        deadline_s: seconds for the whole answer, retries and waits included.
-        part_tokens: the most tokens of one part of an answer in parts.
-        concurrent_points: the most parts of an answer that are written at the same time.
         strategy: the name of a strategy, or "auto".
-        race: let the straight answer run against the outline of a skeleton.
-        on_missing: what becomes of a part that could not be written.
-        on_loop: whether a straight answer that repeats itself is cut there.
         tools: functions that the model may call, in OpenAI's form.
-        tool_choice: "auto", "none", "required", or the one to call.
-        n: how many answers to write.
-        extra: other fields of the body that goes to the model's server.
         own_strategy: the strategy itself, where a caller passed one; left out of JSON.
     """
 

@@ -70,18 +70,18 @@ def test_a_setting_holds_where_the_request_says_none():
 
 
 def test_models_go_by_role_under_a_name_or_in_roles():
-    client = AsyncStretto(backend(), small=backend("own:small"), roles={"local": backend("own:local")})
+    client = AsyncStretto(backend(), small=backend("own:small"), roles={"judge": backend("own:judge")})
     assert {role: each.name for role, each in client.backends.items()} == {
         "main": "scripted:model",
         "small": "own:small",
-        "local": "own:local",
+        "judge": "own:judge",
     }
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"small": "openai:a", "roles": {"small": "openai:b"}}, "given twice"),
+        ({"roles": {"small": "openai:b"}}, "this model is an argument of its own, small="),
         ({"roles": {"main": "openai:a"}}, "first argument"),
         ({"roles": ["openai:a"]}, "models by role"),
         ({"hooks": {"on_call": print}}, "takes Hooks"),

@@ -1,38 +1,97 @@
 """An option of a request has one name in Python, on the command line, on the server and in LangChain."""
 
-import inspect
+import re
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
+from typer.main import get_command
 
 from stretto import AsyncStretto, InvalidRequestError, RequestOptions
-from stretto.cli import ask
+from stretto.cli.app import app
+from stretto.cli.options import OF_A_REQUEST
+from stretto.cli.terms import OPTIONS as TERMS
 from stretto.cli.terms import in_options
 from stretto.extending import Capabilities
 from stretto.integrations.langchain import ChatStretto
-from stretto.server.extension import Extension
+from stretto.server.extension import IN_EVERY_API, Extension
+from stretto.server.problems import Problem
 from stretto.testing import ScriptedBackend
 
+ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = set(RequestOptions.__annotations__)
+PROGRAMS = "what a program makes of it does not fit on a command line"
+NOT_ON_THE_COMMAND_LINE = {
+    "budget": "--max-tokens and --deadline bound a command",
+    "tools": "nobody at a terminal runs what the model calls",
+    "tool_choice": "likewise",
+    "n": "a terminal shows one answer",
+    "response_format": PROGRAMS,
+    "extra": PROGRAMS,
+}
+OTHERWISE_ON_THE_COMMAND_LINE = {"documents": "--document", "deadline_s": "--deadline"}
+"""One file at a time; and seconds, as the help says."""
+
 SERVER_ONLY = {"events"}
-ELSEWHERE = {"system", "tools", "tool_choice", "n", "extra", "response_format", "logprobs"}
-"""Those that every API and LangChain write in their own way."""
-SAMPLING = {"max_tokens", "temperature", "top_p", "stop", "seed"}
+OTHERWISE_IN_LANGCHAIN = {
+    "deadline_s": "its field timeout",
+    "system": "a message of the conversation",
+    "documents": "given at a call: they belong to one question",
+    "tools": "bind_tools()",
+    "tool_choice": "bind_tools()",
+    "response_format": "with_structured_output()",
+    "extra": "its field model_kwargs",
+}
 OUTLINE = "1. Tyres\n2. Chain\n3. Brakes\n4. Lights\n5. Saddle\n"
 
 
-def test_the_server_has_every_option_that_other_apis_have_not():
-    assert set(Extension.model_fields) - SERVER_ONLY == OPTIONS - ELSEWHERE - SAMPLING
+def command(name):
+    return get_command(app).commands[name]
 
 
-def test_the_command_line_has_no_other_names_than_python():
-    taken = set(inspect.signature(ask.ask).parameters)
-    assert {"part_tokens", "concurrent_points", "on_missing", "on_loop"} <= taken & OPTIONS
+def test_the_field_of_the_server_has_every_option_that_other_apis_have_not():
+    with pytest.raises(Problem) as refused:
+        Extension.of({"stretto": {"?": 1}})
+    has = set(refused.value.message.partition("Its arguments are: ")[2].rstrip(".").split(", "))
+    assert has - SERVER_ONLY == OPTIONS - IN_EVERY_API
+    assert IN_EVERY_API <= OPTIONS
 
 
-def test_langchain_has_no_other_names_than_python():
-    assert {"part_tokens", "concurrent_points", "strategy", "preference", "on_missing"} <= set(ChatStretto.model_fields)
+@pytest.mark.parametrize("name", ["ask", "route"])
+def test_the_command_line_has_every_option(name):
+    flags = {flag for each in command(name).params for flag in each.opts}
+    ours = {name: OTHERWISE_ON_THE_COMMAND_LINE.get(name, f"--{name.replace('_', '-')}") for name in OPTIONS}
+    assert {name for name, flag in ours.items() if flag not in flags} == set(NOT_ON_THE_COMMAND_LINE)
+
+
+def test_shells_complete_every_option():
+    context = command("ask").make_context("ask", [], resilient_parsing=True)
+    offered = {each.value for each in command("ask").shell_complete(context, "--")}
+    assert {TERMS[name] for name in OF_A_REQUEST} <= offered
+
+
+def test_messages_for_a_terminal_know_every_option():
+    assert set(TERMS) & OPTIONS == OPTIONS - NOT_ON_THE_COMMAND_LINE.keys()
+    flags = {flag for each in command("ask").params for flag in each.opts}
+    assert set(TERMS.values()) <= flags
+
+
+def test_langchain_has_every_option():
+    assert OPTIONS - ChatStretto.model_fields.keys() == OTHERWISE_IN_LANGCHAIN.keys()
+
+
+def test_langchain_passes_every_option_on():
+    given = {"part_tokens": 3, "concurrent_points": 2, "race": True, "budget": {"max_calls": 4}}
+    own = ChatStretto(model="local:pocket", timeout=5.0, **given)._own_options()
+    assert OPTIONS - own.keys() == OTHERWISE_IN_LANGCHAIN.keys() - {"deadline_s"}
+    assert {name: value for name, value in own.items() if value is not None} == {**given, "deadline_s": 5.0}
+
+
+def test_the_reference_lists_every_option():
+    page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    section = page.partition("### `RequestOptions`")[2].partition("\n### ")[0]
+    assert set(re.findall(r"^- `(\w+)`", section, re.MULTILINE)) == OPTIONS
 
 
 def test_messages_for_a_terminal_name_its_own_options():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 @reporting
+@options.with_request
 def ask(
     context: typer.Context,
     *,
@@ -30,36 +31,15 @@ def ask(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
-    strategy: options.Strategy = None,
-    preference: options.Preferred = None,
-    system: options.System = None,
-    document: options.Documents = None,
-    max_tokens: options.MaxTokens = None,
-    part_tokens: options.PartTokens = None,
-    concurrent_points: options.ConcurrentPoints = None,
-    temperature: options.Temperature = None,
-    seed: options.Seed = None,
-    decoding: options.Decoding = None,
+    request: dict[str, Any],
     dtype: options.Dtype = None,
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
     long_context: options.LongContext = None,
-    deadline: options.Deadline = None,
-    on_missing: options.Missing = None,
-    on_loop: options.Looping = None,
     prompt_family: options.PromptFamily = None,
-    race: Annotated[bool, typer.Option("--race", help="Also write straight on, and keep what is there first.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
-    logprobs: Annotated[
-        int | None,
-        typer.Option(
-            "--logprobs",
-            metavar="N",
-            help="Show below the answer how probable each token was, and the N most probable in its place; 0 to 20.",
-        ),
-    ] = None,
     trace: Annotated[
         bool, typer.Option("--trace", help="Draw what ran when, below the answer; --trace FILE.html: as a page.")
     ] = False,
@@ -89,24 +69,6 @@ def ask(
             f"--trace {str(trace_to)!r} cannot be written: there is no folder {str(trace_to.parent)!r}. Make it first."
         )
     asked = question_of(question)
-    request: dict[str, Any] = {
-        "strategy": strategy,
-        "preference": preference.value if preference else None,
-        "system": system,
-        "documents": list(document or ()),
-        "max_tokens": max_tokens,
-        "part_tokens": part_tokens,
-        "concurrent_points": concurrent_points,
-        "temperature": temperature,
-        "seed": seed,
-        "decoding": decoding,
-        "deadline_s": deadline,
-        "race": race or None,
-        "on_missing": on_missing.value if on_missing else None,
-        "on_loop": on_loop.value if on_loop else None,
-        "logprobs": logprobs,
-    }
-    request = {name: value for name, value in request.items() if value is not None}
     screen = Screen(quiet=quiet, unrendered=plain)
     local = local_options(dtype, device, threads, no_compiled, long_context)
     client = open_client(context, model, base_url, key_variable, local, prompt_family=prompt_family)
@@ -114,7 +76,7 @@ def ask(
     answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
     if trace_to is not None:
         _write_trace(trace_to, asked, answers, screen)
-    _print(answers, screen, json=json, logprobs=logprobs is not None and not json and not events, trace=trace)
+    _print(answers, screen, json=json, logprobs="logprobs" in request and not json and not events, trace=trace)
     raise typer.Exit(exit_of_answer(answers[0]))
 
 

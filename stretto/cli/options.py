@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+import functools
+import inspect
+from collections.abc import Callable
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -164,6 +167,12 @@ ConcurrentPoints = Annotated[
 Temperature = Annotated[
     float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
 ]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", metavar="P", help="Sample from the likeliest words of this probability.")
+]
+Stop = Annotated[
+    list[str] | None, typer.Option("--stop", metavar="TEXT", help="A text that ends the answer. May be repeated.")
+]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Sample the same way again, where supported.")]
 Decoding = Annotated[
     str | None,
@@ -209,6 +218,15 @@ Looping = Annotated[
     OnLoop | None,
     typer.Option("--on-loop", help="What becomes of a straight answer that repeats itself: tell says so, cut ends it."),
 ]
+Race = Annotated[bool | None, typer.Option("--race", help="Also write straight on, and keep what is there first.")]
+Logprobs = Annotated[
+    int | None,
+    typer.Option(
+        "--logprobs",
+        metavar="N",
+        help="How probable each token was, and the N most probable in its place; 0 to 20.",
+    ),
+]
 PromptFamily = Annotated[
     str | None,
     typer.Option(
@@ -221,3 +239,55 @@ PromptFamily = Annotated[
 Plain = Annotated[bool, typer.Option("--plain", help="Show the answer as it is written, without drawing its Markdown.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")]
+
+OF_A_REQUEST: dict[str, Any] = {
+    "strategy": Strategy,
+    "preference": Preferred,
+    "system": System,
+    "documents": Documents,
+    "max_tokens": MaxTokens,
+    "part_tokens": PartTokens,
+    "concurrent_points": ConcurrentPoints,
+    "temperature": Temperature,
+    "top_p": TopP,
+    "stop": Stop,
+    "seed": Seed,
+    "decoding": Decoding,
+    "deadline_s": Deadline,
+    "on_missing": Missing,
+    "on_loop": Looping,
+    "race": Race,
+    "logprobs": Logprobs,
+}
+"""The options of a request that the command line has, by their names in `RequestOptions`, in the order of the help."""
+
+
+def with_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a request in place of its argument ``request``, which gets those that were set."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **given: Any) -> None:
+        values = {name: given.pop(name, None) for name in OF_A_REQUEST}
+        request = {name: _plain(value) for name, value in values.items() if _is_set(value)}
+        command(*arguments, **given, request=request)
+
+    parameters: list[inspect.Parameter] = []
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        parameters += _parameters() if each.name == "request" else [each]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions have it, their type does not
+    return run
+
+
+def _parameters() -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in OF_A_REQUEST.items()
+    ]
+
+
+def _is_set(value: Any) -> bool:
+    return value is not None and value is not False and value != []
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value

@@ -9,6 +9,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.command_client import opener_of, question_of
 from stretto.cli.exits import reporting
+from stretto.foundation.token_estimates import typical_tokens
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,25 +19,17 @@ if TYPE_CHECKING:
     from stretto.route import Route
 
 BAR = 20  # cells
-CHARACTERS_PER_TOKEN = 4  # about: counting them would load the model
 
 
 @reporting
+@options.with_request
 def route(
     context: typer.Context,
     *,
     question: options.Question = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
-    strategy: options.Strategy = None,
-    preference: options.Preferred = None,
-    system: options.System = None,
-    document: options.Documents = None,
-    max_tokens: options.MaxTokens = None,
-    part_tokens: options.PartTokens = None,
-    concurrent_points: options.ConcurrentPoints = None,
-    temperature: options.Temperature = None,
-    decoding: options.Decoding = None,
+    request: dict[str, Any],
     json: options.Json = False,
 ) -> None:
     """Explain how a question would be answered.
@@ -47,17 +40,6 @@ def route(
 
     from stretto.cli.plain import plain_json  # noqa: PLC0415
 
-    request: dict[str, Any] = {
-        "strategy": strategy,
-        "preference": preference.value if preference else None,
-        "system": system,
-        "documents": list(document or ()),
-        "max_tokens": max_tokens,
-        "part_tokens": part_tokens,
-        "concurrent_points": concurrent_points,
-        "temperature": temperature,
-        "decoding": decoding,
-    }
     asked = question_of(question)
     chosen, overflow = asyncio.run(_route(opener_of(context)(model, base_url=base_url), asked, request))
     if json:
@@ -73,14 +55,14 @@ def route(
 async def _route(client: AsyncStretto, question: str, request: dict[str, Any]) -> tuple[Route, str | None]:
     """The route, and why the prompt does not fit, if it does not."""
     async with client:
-        chosen = await client.route(question, **{name: value for name, value in request.items() if value is not None})
+        chosen = await client.route(question, **request)
         # Documents are no part of it: they are read in passages where they do not fit.
-        read = len(question) + len(request["system"] or "")
+        read = len(question) + len(request.get("system", ""))
         return chosen, _overflow(read, client.backends[chosen.role])
 
 
 def _overflow(characters: int, backend: Backend) -> str | None:
-    tokens, window = characters // CHARACTERS_PER_TOKEN, backend.capabilities.context_window
+    tokens, window = typical_tokens(characters), backend.capabilities.context_window
     if window is None or tokens < window:
         return None
     return (
@@ -90,7 +72,7 @@ def _overflow(characters: int, backend: Backend) -> str | None:
 
 
 def explanation(route: Route, overflow: str | None = None) -> list[Text]:
-    """The route for a person: its cause, what shape the answer has, what each way would cost.
+    """The route for a person: its reason, what shape the answer has, what each way would cost.
 
     ``overflow``: why the prompt does not fit; there is no forecast then.
     """

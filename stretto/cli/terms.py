@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import re
 
-OPTIONS = {
-    "api_key": "--key-variable",
-    "base_url": "--base-url",
-    "deadline_s": "--deadline",
-    "decoding": "--decoding",
-    "device": "--device",
-    "documents": "--document",
-    "dtype": "--dtype",
-    "logprobs": "--logprobs",
-    "long_context": "--long-context",
-    "max_tokens": "--max-tokens",
-    "model": "--model",
-    "on_loop": "--on-loop",
-    "on_missing": "--on-missing",
-    "part_tokens": "--part-tokens",
-    "concurrent_points": "--concurrent-points",
-    "preference": "--preference",
-    "prompt_family": "--prompt-family",
-    "race": "--race",
-    "seed": "--seed",
-    "strategy": "--strategy",
-    "system": "--system",
-    "temperature": "--temperature",
-    "threads": "--threads",
-}
+from stretto.cli.options import OF_A_REQUEST
+
+_OF_A_CLIENT = ("base_url", "device", "dtype", "long_context", "model", "prompt_family", "threads")
+_OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document"}
+
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *OF_A_REQUEST)} | _OTHERWISE
 """Arguments of the library by name, and the options of the command line that stand for them."""
 
 _NAMES = "|".join(OPTIONS)

@@ -31,7 +31,7 @@ def answer_html(answer: Answer) -> str:
 
 
 def route_html(route: Route) -> str:
-    """The decision and its cause, and what each way was expected to cost."""
+    """The decision and its reason, and what each way was expected to cost."""
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td class=number>{cost.seconds:.1f} s</td><td class=number>{cost.tokens:,}</td>"
         f"<td class=number>{cost.calls:,}</td></tr>"

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A case, the offers of the strategies, and the chosen strategy with its confidence and cause."""
+    """A case, the offers of the strategies, and the chosen strategy with its confidence and reason."""
 
     case: Case
     offers: Mapping[str, Offer]

@@ -178,7 +178,7 @@ def _options(asked: MessagesBody, served: Served, extension: Extension) -> Reque
     form = output.pop("format", None)
     if isinstance(form, dict) and form.get("type") == "json_schema" and isinstance(form.get("schema"), dict):
         options["response_format"] = form["schema"]
-        options["strategy"] = extension.strategy or served.whole
+        options["strategy"] = extension.options.get("strategy") or served.whole
     elif form is not None:
         message = 'output_config.format takes {"type": "json_schema", "schema": {...}}.'
         raise Problem(400, message, param="output_config.format", code="invalid_value")

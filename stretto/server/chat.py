@@ -179,7 +179,7 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
     schema, verbatim = format_of(asked.response_format, served)
     if schema is not None:
         options["response_format"] = schema
-        options["strategy"] = extension.strategy or served.whole
+        options["strategy"] = extension.options.get("strategy") or served.whole
     if extra | verbatim:
         options["extra"] = extra | verbatim
     return options

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from stretto.answer import Answer
 from stretto.document import Document
 from stretto.events import Event, TextDelta
 from stretto.foundation.arguments import unknown_names
-from stretto.request import Budget, OnLoop, OnMissing, Preference, RequestOptions
+from stretto.generation_options import GenerationOptions
+from stretto.request import Request, RequestOptions
 from stretto.route import Route
 from stretto.server.problems import Problem, of_validation
 
@@ -27,67 +30,79 @@ class _Document(BaseModel):
     title: str = ""
 
 
-class Extension(BaseModel):
-    """What Stretto can be told beside a request of another API. All may be left out.
+IN_EVERY_API = frozenset(
+    {
+        *("system", "max_tokens", "temperature", "top_p", "stop", "seed"),
+        *("tools", "tool_choice", "n", "extra", "response_format", "logprobs"),
+    }
+)
+"""Options of a request that the APIs have themselves, each in its own form. The field ``stretto`` holds all others."""
 
-    Attributes:
-        events: stream the events of the branches as well.
-        strategy: how to write the answer; goes before the one in the model's name.
-        preference: "fastest", "balanced" or "careful".
-        documents: texts to read for the answer, each with its title.
-        race: let the straight answer run against the outline.
-        budget: ``max_calls`` and ``max_tokens_total``.
-        deadline_s: seconds that the answer may take.
-        part_tokens: the most tokens of one part of an answer in parts.
-        concurrent_points: the most parts of an answer that are written at the same time.
-        on_missing: "note", "omit" or "raise".
-        on_loop: "tell" or "cut".
-        decoding: the decoding method of a local model.
-    """
+
+class _Beside(BaseModel):
+    """The fields that `Request` reads otherwise. Documents are texts: the server opens no files for its clients."""
 
     model_config = ConfigDict(extra="forbid")
 
     events: bool = False
-    strategy: str | None = None
-    preference: Preference | None = None
     documents: list[Annotated[str | _Document, Field(union_mode="left_to_right")]] | None = None
-    race: bool | None = None
-    budget: Budget | None = None
     deadline_s: float | None = Field(default=None, gt=0, le=86_400)
-    part_tokens: Annotated[StrictInt | None, Field(ge=1)] = None
-    concurrent_points: Annotated[StrictInt | None, Field(ge=1)] = None
-    on_missing: OnMissing | None = None
-    on_loop: OnLoop | None = None
-    decoding: str | None = None
+
+
+def _fields() -> type[_Beside]:
+    """The body of the field ``stretto``: types and limits are those of `Request` and of how it samples."""
+    known = GenerationOptions.model_fields | Request.model_fields
+    names = [name for name in RequestOptions.__annotations__ if name not in {*IN_EVERY_API, *_Beside.model_fields}]
+    fields: Any = {name: (_optional(known[name]), None) for name in names}
+    return create_model("_Fields", __base__=_Beside, **fields)
+
+
+def _optional(field: FieldInfo) -> Any:
+    """The type of a field that may be left out. A text is no number in JSON, and a number with a fraction no count."""
+    kind: Any = field.annotation
+    is_count = kind in (int, int | None)
+    kind |= None
+    for limit in (*field.metadata, *([Strict()] if is_count else [])):
+        kind = Annotated[kind, limit]
+    return kind
+
+
+_Fields = _fields()
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What Stretto can be told beside a request of another API. All may be left out.
+
+    Attributes:
+        events: stream the events of the branches as well.
+        options: those of `RequestOptions` that other APIs have not, as keyword arguments of a client.
+    """
+
+    events: bool
+    options: RequestOptions
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Extension:
         """Read the field of a body. Raises `Problem`."""
-        given = body.get("stretto")
-        if given is None:
-            return cls()
+        given = {} if body.get("stretto") is None else body["stretto"]
         if not isinstance(given, dict):
             raise Problem(400, 'stretto takes an object, such as {"strategy": "skeleton"}.', param="stretto")
-        if wrong := unknown_names(given, cls.model_fields, "The field stretto"):
+        if wrong := unknown_names(given, _Fields.model_fields, "The field stretto"):
             raise Problem(400, wrong, param="stretto", code="unknown_parameter")
         try:
-            return cls(**given)
+            read = _Fields(**given)
         except ValidationError as error:
             problem = of_validation(error)
             problem.param = f"stretto.{problem.param}"
             problem.message = f"stretto.{problem.message}"
             raise problem from None
-
-    @property
-    def options(self) -> RequestOptions:
-        """The same as keyword arguments of a client."""
-        given: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields.keys() - {"events"}}
-        if self.documents:
-            given["documents"] = [
-                each if isinstance(each, str) else Document(text=each.text, title=each.title) for each in self.documents
+        options: Any = {name: value for name, value in read if value is not None and name != "events"}
+        if read.documents:
+            options["documents"] = [
+                each if isinstance(each, str) else Document(text=each.text, title=each.title) for each in read.documents
             ]
-        found: RequestOptions = {name: value for name, value in given.items() if value is not None}  # type: ignore[assignment]  # the names above are its names
-        return found
+        return cls(events=read.events, options=options)
 
 
 def route_header(route: Route | None) -> dict[str, str]:

@@ -115,7 +115,7 @@ def _options(asked: ResponsesBody, served: Served, extension: Extension) -> Requ
     schema, verbatim = format_of(_chat_format(text.format), served)
     if schema is not None:
         options["response_format"] = schema
-        options["strategy"] = extension.strategy or served.whole
+        options["strategy"] = extension.options.get("strategy") or served.whole
     if extra | verbatim:
         options["extra"] = extra | verbatim
     return options

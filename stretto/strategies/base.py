@@ -62,7 +62,7 @@ class Strategy(Protocol):
 
         A branch that fails is a value, not an exception: its title stays in the text, and the others continue. An
         exception of this method, and of what makes a prompt, ends the answer and reaches the caller as it is. The
-        deadline ends this method, a second after it ended the branches. To fall back to one generation, give the cause
+        deadline ends this method, a second after it ended the branches. To fall back to one generation, give the reason
         to ``runner.warn`` and return ``await Direct().run(request, route, runner)`` (`stretto.strategies.direct`).
         """
         ...

@@ -242,16 +242,16 @@ class RunningBranch:
         assert self.branch is not None  # noqa: S101 - set before the event; for the type checker
         return self.branch
 
-    def cancel(self, cause: str) -> None:
-        """Cancel the branch: it fails with this cause, and its tokens count as discarded."""
+    def cancel(self, reason: str) -> None:
+        """Cancel the branch: it fails with this reason, and its tokens count as discarded."""
         if self.branch is None and self.exception is None:
-            self.exception = DiscardedError(cause)
+            self.exception = DiscardedError(reason)
             self.scope.cancel()
 
-    def drop(self, cause: str) -> None:
+    def drop(self, reason: str) -> None:
         """Discard its text, whether it still runs or has ended: other branches do its work."""
         self.replaced = self.dropped = True
-        self.cancel(cause)
+        self.cancel(reason)
         if self.branch is not None:
             self.usage = all_discarded(self.usage)
             self.branch = self.branch.model_copy(update={"usage": self.usage, "refused": False, "stop_text": None})

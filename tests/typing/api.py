@@ -143,10 +143,8 @@ async def extended() -> None:
     async with AsyncStretto(
         backend,
         small="openai:gpt-5.4-nano",
-        roles={
-            "local": LocalBackend("local:pocket", long_context=StarOptions(block=256)),
-            "long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128)),
-        },
+        local=LocalBackend("local:pocket", long_context=StarOptions(block=256)),
+        roles={"long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128))},
         strategies=[strategy],
         hooks=hooks,
         router=Router(),

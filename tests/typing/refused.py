@@ -35,7 +35,7 @@ def clients() -> None:
     Stretto(wrong=3)  # type: ignore[call-arg]  # no such argument
     AsyncStretto("openai:gpt-5.4-mini", apikey="...")  # type: ignore[call-arg]  # misspelt
     AsyncStretto("openai:gpt-5.4-mini", small=3)  # type: ignore[arg-type]  # a model
-    Stretto(roles={"small": 3})  # type: ignore[dict-item]  # models
+    Stretto(roles={"judge": 3})  # type: ignore[dict-item]  # models
     Stretto(strategies=[object()])  # type: ignore[list-item]  # strategies
     Stretto(templates=Path("prompts"), base_url=3)  # type: ignore[arg-type]  # a text
     Hooks(on_rout=print)  # type: ignore[call-arg]  # misspelt

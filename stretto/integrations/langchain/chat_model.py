@@ -41,8 +41,9 @@ _CHOICES = {"any": "required", True: "required", False: "none"}
 class ChatStretto(Connection, BaseChatModel):
     """A chat model that writes the parts of an answer in parallel where that serves the answer.
 
-    What cannot be written in parts, a call of a tool for instance, goes to the model as it is. The route, its cause and
-    the warnings of an answer are in ``response_metadata``. Tracers see the branches of an answer as runs below its own.
+    What cannot be written in parts, a call of a tool for instance, goes to the model as it is. The route, its reason
+    and the warnings of an answer are in ``response_metadata``. Tracers see the branches of an answer as runs below its
+    own.
 
     ``timeout`` is LangChain's name for ``deadline_s``.
 
@@ -76,6 +77,8 @@ class ChatStretto(Connection, BaseChatModel):
     preference: Preference | None = None
     on_missing: OnMissing | None = None
     on_loop: OnLoop | None = None
+    race: bool | None = None
+    budget: dict[str, int | None] | None = None
     decoding: str | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Other fields of the body that goes to the model's server."""
@@ -210,23 +213,9 @@ class ChatStretto(Connection, BaseChatModel):
                     yield chunk
 
     def _own_options(self) -> dict[str, Any]:
-        return {
-            "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-            "part_tokens": self.part_tokens,
-            "concurrent_points": self.concurrent_points,
-            "deadline_s": self.timeout,
-            "stop": self.stop or None,
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "n": self.n,
-            "logprobs": self.logprobs,
-            "strategy": self.strategy,
-            "preference": self.preference,
-            "on_missing": self.on_missing,
-            "on_loop": self.on_loop,
-            "decoding": self.decoding,
-        }
+        fields = type(self).model_fields
+        own = {name: getattr(self, name) for name in RequestOptions.__annotations__ if name in fields}
+        return own | {"deadline_s": self.timeout, "stop": self.stop or None}
 
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]

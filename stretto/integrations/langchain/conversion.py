@@ -70,7 +70,7 @@ def usage_of(usage: Usage) -> UsageMetadata:
 
 
 def metadata_of(answer: Answer, finish_reason: str | None = None) -> dict[str, Any]:
-    """What LangChain shows of an answer beside its text: the route and its cause, what is missing, what it cost."""
+    """What LangChain shows of an answer beside its text: the route and its reason, what is missing, what it cost."""
     return {
         "model_name": answer.route.backend,
         "finish_reason": finish_reason or answer.finish_reason,
