@@ -183,6 +183,8 @@ def _gather_fields(known: Class) -> None:
             known.members.pop(name, None)
             continue
         said = told.get(name) or (field.docstring.value if field.docstring else "")
+        if not said and known.name == "Request" and name in stretto.RequestOptions.__annotations__:
+            said = "see `RequestOptions`."
         default = "" if field.value is None or "class-attribute" not in field.labels else f"Default: `{field.value}`."
         if "ield(" in default:  # pydantic's and dataclasses' own descriptions of a default
             default = ""

@@ -141,7 +141,9 @@ __all__ = [
     "log_json",
 ]
 
-_HOMES = {
+_HOMES: dict[str, tuple[str, ...]] = {
+    "extending": (),  # modules with public names of their own
+    "local": (),
     "abilities.kept": ("Abilities", "Ability"),
     "answer": (
         "Answer",

@@ -23,7 +23,7 @@ class Offer:
         confidence: probability, 0 to 1, that the strategy suits the request; it becomes that of the route.
         reason: why the strategy was chosen, as one sentence for a person.
         forecast: the expected cost, shown in the route; ``None`` if it is unknown.
-        suits: whether the strategy may be chosen. The route shows the forecast of unsuitable offers too.
+        eligible: whether the strategy may be chosen. The route shows the forecast of unsuitable offers too.
         priority: rank among suitable offers. The library's are 0 (direct), 10 (skeleton), 20 (items), 25 (documents
             that fit into the context window) and 40 (documents that do not).
         when_blocked: half a sentence such as "points in parallel would serve", for the reason of a route that an
@@ -32,7 +32,7 @@ class Offer:
             or ``None``. With an obstacle the request is answered by ``direct``. To leave it to the other strategies
             instead, make no offer. `Case.obstacle` finds the usual obstacles.
         needs: abilities of the model, as `stretto check` names them, without which the strategy is not chosen.
-        doubt: half a sentence on why the strategy does not suit a request that looks suitable, for the reason of
+        why_not: half a sentence on why the strategy does not suit a request that looks suitable, for the reason of
             a route that is ``direct`` because nothing else suits.
     """
 

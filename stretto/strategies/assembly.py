@@ -163,7 +163,7 @@ def _assemble(
             raise runner.too_late()
         runner.warn(f"The answer is incomplete: {runner.too_late()}")
         runner.ends_as = "deadline"
-    for said in shortfalls((running for running in visible if not running.told), request):
+    for said in shortfalls((running for running in visible if not running.reported), request):
         runner.warn_once(said)
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()

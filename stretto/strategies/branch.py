@@ -36,18 +36,18 @@ class BranchSpec:
         prompt: makes the prompt when the branch starts, after those in ``after`` have ended.
         fallback_prompt: makes the prompt for one retry after a failure, from the text received so far; ``None``: give
             up.
-        joint: a marker between the text received and that of the retry. It tells readers of the pieces that the
-            incomplete line before it is cancelled and arrives again. Neither is part of the text.
-        called: its name in warnings, as the subject of a sentence; by default, its title in quotes.
+        restart_marker: stands between the text received and that of the retry. It tells readers of the pieces that
+            the incomplete line before it is cancelled and arrives again. Neither is part of the text.
+        label: its name in warnings, as the subject of a sentence; by default, its title in quotes.
         on_end: called when the branch has ended, in any way.
-        until_s: seconds after the request at which the branch fails, if that is before the deadline.
+        deadline_s: seconds after the request at which the branch fails, if that is before the deadline.
         allow_refusal: whether a refusal is a result, not a failure.
         allow_empty: whether an answer without text is a result, not a failure.
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
         watch: makes what watches the text of one try, changes it, and ends the call where it is spoiled.
-        alone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is told as
-            it comes. Calls wait until its text has been read, so something must read it while it runs. Those of
-            other branches are left out.
+        standalone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is
+            told as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
+            of other branches are left out.
         rival: it writes the whole answer beside the other branches. Only one of the two is shown, so each has all of
             ``max_tokens``.
     """
@@ -118,19 +118,33 @@ class FurtherChoice:
 class RunningBranch:
     """A running or ended branch. It has one reader; any number of tasks may wait for its end.
 
-    ``replaced``: other branches did its work; its end does not count for the answer.
-    ``partial``: it wrote no text of the answer (an outline), but its early end makes the answer incomplete.
-    ``told``: a warning has reported its end.
-    ``dropped``: none of its text is in the answer; its tokens count as discarded.
-    ``stages``: of its call on a local model, in seconds since the request arrived.
-    ``calls``: its tool calls; ``others``: further answers of the same call.
-    ``thoughts``: its reasoning.
-    ``refused``: its text is a refusal in the model's own words. ``stop_text``: what ended it.
-    ``unheld``: keywords of its schema that the backend does not hold its text to.
-    ``scope``: in which its call runs; cancelling it ends the call.
-    ``extra``: other fields of the response of the model's server. ``logprobs_sent``: how many were in events.
-    ``cut_at``: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
-    ``unreported``: estimated tokens of the prompt of a call under way, whose usage is not known yet.
+    Attributes:
+        spec: what it is to write, and how.
+        needed_s: when what it waits for was there, in seconds since the request arrived, as the next two.
+        started_s: when its call was sent.
+        first_s: when its first text arrived.
+        usage: what it cost so far.
+        decoding: how a local model found its tokens.
+        logprobs: of its tokens, if they were asked for.
+        finish_reason: how it ended.
+        calls: its tool calls.
+        others: further answers of the same call, by index.
+        thoughts: its reasoning.
+        refused: its text is a refusal in the model's own words.
+        stop_text: the stop text that ended it.
+        unheld: keywords of its schema that the backend does not hold its text to.
+        exception: why it failed.
+        branch: what the answer says of it; ``None`` until it has ended.
+        stages: of its call on a local model, in seconds since the request arrived.
+        extra: other fields of the response of the model's server.
+        logprobs_sent: how many of them were in events.
+        cut_at: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
+        unreported: estimated tokens of the prompt of a call under way, whose usage is not known yet.
+        replaced: other branches did its work; its end does not count for the answer.
+        partial: it wrote no text of the answer (an outline), but its early end makes the answer incomplete.
+        reported: a warning has reported its end.
+        dropped: none of its text is in the answer; its tokens count as discarded.
+        scope: in which its call runs; cancelling it ends the call.
     """
 
     spec: BranchSpec
@@ -156,7 +170,7 @@ class RunningBranch:
     unreported: int = 0
     replaced: bool = False
     partial: bool = False
-    told: bool = False
+    reported: bool = False
     dropped: bool = False
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pieces: list[str] = field(default_factory=list)
@@ -168,7 +182,7 @@ class RunningBranch:
 
     @property
     def text(self) -> str:
-        """The text so far, without lines that a joint cancelled."""
+        """The text so far, without lines that a `restart_marker` cancelled."""
         text = "".join(self._pieces)
         while self.spec.restart_marker and (at := text.find(self.spec.restart_marker)) >= 0:
             text = text[: text.rfind("\n", 0, at) + 1] + text[at + len(self.spec.restart_marker) :]

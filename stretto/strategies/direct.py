@@ -22,6 +22,7 @@ class Direct:
     """Answers in one piece: for reasoning, prose, code, and whatever parallel writing would harm."""
 
     name = "direct"
+    """As it is asked for."""
 
     def offer(self, case: Case) -> Offer:
         """Offer one straight answer, which every request can have."""

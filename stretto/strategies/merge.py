@@ -60,6 +60,7 @@ class Merge:
         self._screen = screen
         self._now_s = now_s
         self.first_s: float | None = None
+        """When the reader got the first text, in seconds since the request arrived."""
         # Holds one closure per segment and no text: strategies bound the number of segments.
         self._segments = Queue[Callable[[], Awaitable[None]]]()
         self._done = anyio.Event()

@@ -57,7 +57,7 @@ class OnePoint:
         if self._whole and cut and self._any:
             rest = ""
         if self._whole and self._any and self._running.finish_reason == "length":
-            self._running.told, self._running.finish_reason = True, "stop"
+            self._running.reported, self._running.finish_reason = True, "stop"
         return (self._form.feed(rest) if rest else "") + self._form.finish()
 
 

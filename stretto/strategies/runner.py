@@ -388,7 +388,7 @@ class Runner:
     def _kept_so_far(self, running: RunningBranch, spoiled: SpoiledError) -> bool:
         """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
         if running.spec.standalone or running.seen or is_enough(running.text):
-            running.exception, running.told = None, True
+            running.exception, running.reported = None, True
             running.finish_reason = "length" if running.spec.standalone else "stop"
             self.warn(f"{running.spec.label or repr(running.spec.title)} was cut where {spoiled}.")
             return True

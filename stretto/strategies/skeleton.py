@@ -134,7 +134,7 @@ class _Skeleton:
                 await self._expand(point)
         await self._show_held()
         tell_limits(self.request, self.runner)
-        outline.told = True
+        outline.reported = True
         owes = not self.parser.cut and not (self.wanted and len(self.points) >= self.wanted)
         ended_here = self.parser.cut or self.titles.exhausted
         count, wanted = len(self.points), self.wanted

@@ -89,6 +89,8 @@ class Endpoints:
     An endpoint that fails does so for all its models; rate limits belong to a model.
 
     Attributes:
+        circuits: the health of each endpoint.
+        limits: the rate limits of each model at its endpoint.
         store: keeps the same for all replicas; ``None`` if each process keeps only its own.
     """
 

@@ -73,6 +73,7 @@ class Engine:
         drafters: Mapping[str, Callable[[DraftEquipment], Drafter]] | None = None,
     ) -> None:
         self.model = model
+        """What it runs."""
         self._drafters = all_drafters() if drafters is None else drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
         self._cost = StepCost()

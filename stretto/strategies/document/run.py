@@ -152,7 +152,7 @@ class Reading:
     def failed(self, place: Place, running: RunningBranch, error: str) -> PassageRecord:
         """The record of a passage that could not be read by this call."""
         if self.request.on_missing == "raise":
-            running.partial = running.told = True  # the answer lacks something, and a warning says what
+            running.partial = running.reported = True  # the answer lacks something, and a warning says what
         self.failures.append(running.exception)
         return PassageRecord(
             document=place.document, start=place.chunk.start, end=place.chunk.end, status="failed", error=error

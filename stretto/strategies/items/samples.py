@@ -141,7 +141,7 @@ class Samples:
             for entry in last[:share]:
                 self._take(entry)
         if running.exception is not None:
-            running.told = True
+            running.reported = True
             self.calls.runner.warn(f"The samples of {running.spec.title!r} are incomplete: {running.exception}")
 
     async def _show(self, running: RunningBranch) -> None:
