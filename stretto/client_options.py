@@ -30,7 +30,7 @@ class ClientOptions(TypedDict, total=False):
         api_key: the key for it. Both apply to all models of the main model's provider.
         small: a smaller, faster model, for second opinions and for ``preference="fastest"``.
         local: a model in this process, for ``preference="fastest"``.
-        roles: further models by names of your own, for strategies and routers of yours.
+        roles: further models by names of your own, which a router of yours may choose.
         strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.
         settings: for all requests; by default read from the environment and the settings file.
