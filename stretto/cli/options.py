@@ -268,7 +268,7 @@ def with_request(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*arguments: Any, **given: Any) -> None:
         values = {name: given.pop(name, None) for name in OF_A_REQUEST}
-        request = {name: _plain(value) for name, value in values.items() if _is_set(value)}
+        request = {name: _plain(value) for name, value in values.items() if value not in (None, [])}
         command(*arguments, **given, request=request)
 
     parameters: list[inspect.Parameter] = []
@@ -283,10 +283,6 @@ def _parameters() -> list[inspect.Parameter]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
         for name, option in OF_A_REQUEST.items()
     ]
-
-
-def _is_set(value: Any) -> bool:
-    return value is not None and value is not False and value != []
 
 
 def _plain(value: Any) -> Any:
