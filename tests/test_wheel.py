@@ -134,10 +134,13 @@ def test_the_plain_install_is_what_the_first_example_needs(metadata):
 
 
 def test_the_extra_all_holds_every_extra_but_ray_and_those_of_developers(metadata):
-    (everything,) = re.findall(r"stretto\[([\w,-]+)\]; extra == 'all'", "\n".join(metadata.get_all("Requires-Dist")))
-    direct = set(everything.split(","))
-    within = {"cli", "local"}  # of chat, server and compiled
-    assert set(metadata.get_all("Provides-Extra")) == direct | within | {"all", "dev", "ray", "test"}
+    of = {extra: set() for extra in metadata.get_all("Provides-Extra")}
+    for line in metadata.get_all("Requires-Dist"):
+        if extra := re.search(r"extra == '([\w-]+)'", line):
+            of[extra[1]].add(re.match(r"[\w.-]+", line)[0])
+    others = set(of) - {"all", "dev", "ray", "test"}
+    assert of["all"] == set().union(*(of[extra] for extra in others))
+    assert of["ray"] - of["all"] == {"ray"}
 
 
 def test_the_lowest_versions_that_are_promised_are_those_that_are_tested(metadata):
