@@ -358,7 +358,8 @@ class Runner:
                 spoiled = True
             except StrettoError as error:
                 self._calls.count(running, getattr(error, "usage", None) or Usage())
-                running.exception, running.finish_reason = error, "error"
+                refused_again = first is not None and isinstance(error, BreakerOpenError)  # as above
+                running.exception, running.finish_reason = first if refused_again else error, "error"
                 if isinstance(error, HOPELESS) or _is_late(error, running):
                     return
             else:

@@ -126,6 +126,14 @@ async def test_a_request_whose_repetition_is_refused_keeps_its_own_failure():
         assert usage_of(caught.value).calls == len(server.requests) == 2
 
 
+async def test_an_answer_whose_second_way_is_refused_fails_as_its_first_did():
+    policy = Resilience(first_wait_s=0.001, longest_wait_s=0.001, breaker_faults=1, breaker_over_s=0)
+    broken = HttpReply("", fault=Fault("status", status=502, message="The grammar has no root."))
+    async with talk(broken, policy) as (backend, _), AsyncStretto(backend) as stretto:
+        with pytest.raises(ServerFailedError, match="no root"):
+            await stretto.ask("Why?", strategy="direct")
+
+
 async def test_the_errors_and_logs_of_others_quote_nothing_of_a_request(caplog):
     caplog.set_level(logging.DEBUG, logger="stretto")
     policy = Resilience(first_wait_s=0.001, longest_wait_s=0.001, breaker_faults=1, breaker_over_s=0)
