@@ -8,12 +8,13 @@ import pytest
 
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.thorough  # minutes of a processor
+
 
 def run(*given):
     return subprocess.run([sys.executable, *given], cwd=HERE, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_every_pattern_is_matched_in_linear_time():
     """In a process of its own: patterns are seen as modules are imported. It takes a minute of an idle processor."""
