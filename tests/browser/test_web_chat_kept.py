@@ -126,7 +126,7 @@ async def test_a_conversation_that_is_deleted_while_it_is_answered_stays_deleted
 async def test_what_is_asked_for_while_a_conversation_opens_is_not_replaced_by_it(chatting, then, shown):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
-        await page.wait_for_selector(f"{ENDED} .figures")
+        await page.wait_for_selector(f"{ENDED} .figures", state="attached")
         await page.click("#new")
         await page.evaluate(f"() => {{ document.querySelector('#conversations button').click(); {then}; }}")
         if shown:
