@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -93,15 +94,16 @@ def examine(open_client: Opener, environ: Mapping[str, str] = os.environ) -> Fin
 
 def look_at_packages() -> list[Package]:
     """Each package that the library declares, those for its development left out."""
-    found: dict[str, Package] = {}
     try:
-        declared = requires("stretto") or []
+        declared = [_named(requirement) for requirement in requires("stretto") or []]
     except PackageNotFoundError:
         declared = []
-    for requirement in declared:
-        name, extra = _named(requirement)
+    size = Counter(extra for _, extra in declared)
+    found: dict[str, Package] = {}
+    # Extras hold each other: a package belongs to the core if that needs it, else to the smallest extra.
+    for name, extra in sorted(declared, key=lambda each: (each[1] is not None, size[each[1]])):
         if extra not in DEVELOPMENT and name != "stretto":
-            found[name] = Package(name, _version(name), extra)
+            found.setdefault(name, Package(name, _version(name), extra))
     return list(found.values())
 
 

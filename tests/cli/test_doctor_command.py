@@ -92,7 +92,8 @@ def test_settings_that_cannot_be_used_are_reported(stretto, monkeypatch):
 def test_packages_are_those_the_library_declares():
     packages = {package.name: package for package in look_at_packages()}
     assert packages["rich"].version
-    assert packages["rich"].extra is None
+    assert packages["pydantic"].extra is None
+    assert packages["rich"].extra == "cli"
     assert packages["torch"].extra == "local"
     assert packages["langchain-core"].extra == "langchain"
     assert packages["pypdf"].extra == "documents"
