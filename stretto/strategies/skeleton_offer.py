@@ -19,14 +19,15 @@ POINTS = 6
 OUTLINE_TOKENS = 70
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
 SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
-SMALL_POINT = 90  # tokens of a point of two sentences, which a weak model is asked for
+SMALL_POINT = 90  # tokens that a point of a weak model may have: it is asked for two sentences
+SMALL_POINTS, SMALL_TEXT = 4, 50  # points of a weak model's answer, and tokens of one, as SmolLM2 writes them
 
 
 def offer_skeleton(case: Case) -> Offer:
     """Offer an outline with parallel points if the shape model is confident enough that they suit."""
     sure, needed = case.judgement.skeleton, case.threshold
-    most = SMALL_POINT if case.backend.capabilities.prompt_family == SMALL else None
-    forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens, most)
+    small = case.backend.capabilities.prompt_family == SMALL
+    forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens, small=small)
     suits = sure >= needed and not case.judgement.unsure
     doubted = case.judgement.shape == "points" and not suits
     doubt = (
@@ -64,18 +65,18 @@ def _seen_against(case: Case) -> str | None:
     return standing.against
 
 
-def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, most: int | None = None) -> Forecast:
-    """Expected cost: an outline, then waves of as many points as the backend has slots, of ``most`` tokens each.
+def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, *, small: bool = False) -> Forecast:
+    """Expected cost: an outline, then waves of as many points as the backend takes; ``small``: short ones.
 
     A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
     what it has read, each of these calls reads the prompt anew.
     """
-    written = answer * LENGTH if most is None else min(answer * LENGTH, most * POINTS)
-    point = written / POINTS * SLOWEST_PART
-    point = point if most is None else min(point, most)
-    waves = math.ceil(POINTS / speed.concurrent_calls)
-    point_s = seconds(speed, point, calls=min(POINTS, speed.concurrent_calls))
-    total_s = seconds(speed, OUTLINE_TOKENS / speed.alone) + waves * point_s
-    total_s += (POINTS + 1) * prompt_tokens / speed.read_per_s
-    read = (POINTS + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + POINTS * OUTLINE_TOKENS
-    return Forecast(seconds=round(total_s, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=POINTS + 1)
+    points = SMALL_POINTS if small else POINTS
+    written = min(answer * LENGTH, SMALL_TEXT * points) if small else answer * LENGTH
+    slowest = written / points * SLOWEST_PART
+    side_by_side = min(points, speed.concurrent_calls)
+    total_s = seconds(speed, OUTLINE_TOKENS / speed.alone)
+    total_s += math.ceil(points / speed.concurrent_calls) * seconds(speed, slowest, calls=side_by_side)
+    total_s += (points + 1) * prompt_tokens / speed.read_per_s
+    read = (points + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + points * OUTLINE_TOKENS
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=points + 1)

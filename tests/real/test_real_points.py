@@ -44,7 +44,7 @@ async def test_questions_that_ask_for_points_are_answered_by_points(llamacpp):
     async with llamacpp.client() as stretto:
         answers = [await stretto.ask(question, max_tokens=800, temperature=0) for question in BY_POINTS]
     by_points = [answer for answer in answers if answer.strategy == "skeleton"]
-    assert len(by_points) >= 3, [answer.warnings for answer in answers]
+    assert len(by_points) >= 3, [(answer.route.reason, answer.warnings) for answer in answers]
     for answer in by_points:
         titles = [branch.title for branch in answer.branches if branch.kind == "point"]
         assert sum(f"**{title}**: " in answer.text for title in titles) >= 2
