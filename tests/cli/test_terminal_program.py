@@ -48,9 +48,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(program):
         terminal.wait_for("Stopped after")
         terminal.type("stop here" + ENTER)
         terminal.wait_for("Fine")
-        terminal.interrupt_until(
-            "Ctrl-D ends the chat"
-        )  # as a signal, it does the same
+        terminal.interrupt_until("Ctrl-D ends the chat")  # as a signal, it does the same
         terminal.type("/quit" + ENTER)
         rest, code = terminal.wait_for_end()
     assert code == 0
