@@ -38,6 +38,9 @@ LEFT_OUT = (
     "tests/test_router_train.py",
     "tests/patterns",  # of the source, by the private parser of one Python
     "tests/test_imports.py",  # of the source
+    "tests/test_public_names.py",  # of the source and its pages
+    "tests/test_option_surfaces.py",
+    "tests/test_other_systems.py",  # of code that no package decides
     "tests/test_wheel.py",  # builds a wheel
 )
 DESELECTED = ("tests/cli/test_program.py::test_help_imports_nothing_heavy",)  # old typer imports all of rich for help
