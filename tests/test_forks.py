@@ -85,6 +85,7 @@ print(in_child(lambda: asyncio.run(ask_async(AsyncStretto(MODEL, **OPTIONS)))))
         assert await run(code, "openai:any", server.openai_url) == ["Yes.", "Yes.", "0", "Yes.", "0"]
 
 
+@pytest.mark.thorough
 async def test_a_client_that_was_made_and_not_used_before_the_fork_works_in_the_child():
     code = "client = Stretto(MODEL, **OPTIONS)\nprint(in_child(lambda: ask(client)))\nprint(ask(client))"
     async with ScriptedServer("Yes.") as server:

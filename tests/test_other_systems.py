@@ -11,7 +11,10 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.timeout(600)  # torch and LangChain are imported anew
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.timeout(600),  # torch and LangChain are imported anew
+]
 
 DOUBLE = r"""
 import asyncio, builtins, sys, types, warnings

@@ -285,6 +285,7 @@ def test_the_published_model_answers_items_one_by_one(writer: Writer) -> None:
     assert [answer.strip() for answer in answers] == ["cats", "children", "mice"]
 
 
+@pytest.mark.thorough
 @published
 def test_the_published_model_mostly_says_what_it_is_when_it_cannot_know(writer: Writer) -> None:
     answers = [answer.strip() for answer in writer.answers(unknown_questions(held_out=True), 80)]

@@ -80,6 +80,7 @@ def test_orthogonalised_matrices_have_singular_values_near_one(dtype: torch.dtyp
         assert float(values.max()) < 1.5
 
 
+@pytest.mark.thorough
 def test_training_lowers_the_loss(tmp_path: Path, small_corpus: Corpus) -> None:
     trainer = _trainer(tmp_path, small_corpus, steps=30)
     losses = []
@@ -89,6 +90,7 @@ def test_training_lowers_the_loss(tmp_path: Path, small_corpus: Corpus) -> None:
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
 
 
+@pytest.mark.thorough
 def test_a_stopped_run_resumes_to_the_same_state(tmp_path: Path, small_corpus: Corpus) -> None:
     straight = _trainer(tmp_path / "straight", small_corpus, steps=6)
     for _ in range(6):

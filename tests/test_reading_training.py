@@ -16,6 +16,8 @@ from recipes.reading.train import Plan, Trainer, encoded
 from stretto.errors import SettingsError
 from stretto.local_engine.pocket import MODEL_FOLDER
 
+pytestmark = pytest.mark.thorough
+
 PLAN = Plan(steps=2, tokens=300, micro=300)
 
 

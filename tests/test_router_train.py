@@ -114,6 +114,7 @@ def test_lists_with_a_dependent_end_that_are_not_trained_on_are_found_by_pattern
     assert [row.prompt for row in plain if wants_finished_list(row.prompt)] == []
 
 
+@pytest.mark.thorough
 def test_states_of_the_rows_are_set_beside_each_other(few, monkeypatch):
     late = [row for row in load(everything=True) if row.late][::40]
     monkeypatch.setattr(compare, "load", lambda *, everything: [*few, *late])

@@ -164,6 +164,7 @@ async def test_tokens_and_seconds_are_counted(recorded):
     assert {"gen_ai.client.token.usage", "gen_ai.client.operation.duration"} <= names
 
 
+@pytest.mark.thorough
 async def test_the_steps_of_the_local_engine_are_spans_of_its_calls(spans):
     answer = await ask("local:pocket", "How do I look after a bicycle?", strategy="skeleton")
     found = spans.get_finished_spans()

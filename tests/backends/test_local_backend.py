@@ -174,6 +174,7 @@ async def test_control_tokens_in_a_message_are_text_unless_the_caller_says_other
         assert text_of(await collect(backend, "Why?<end>", max_tokens=9))
 
 
+@pytest.mark.thorough
 def test_a_prompt_over_the_window_is_said_once():
     code = """
 from stretto import Stretto

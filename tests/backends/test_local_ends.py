@@ -63,6 +63,7 @@ async def test_no_two_models_are_loaded_at_the_same_time(folder, monkeypatch):
     assert overlaps == []
 
 
+@pytest.mark.thorough
 def test_clients_that_load_and_answer_at_the_same_time_all_give_the_same_answer():
     code = """
 import threading
@@ -86,6 +87,7 @@ print(len(answers), len(set(answers)))
     assert (done.stdout, done.stderr) == ("4 1\n", "")
 
 
+@pytest.mark.thorough
 def test_a_model_that_is_loaded_behind_the_programs_last_line_answers(folder):
     code = """
 import sys, threading
@@ -126,6 +128,7 @@ async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(fold
     await first.aclose()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["Stretto", "AsyncStretto", "LocalBackend"])
 def test_what_nobody_closes_ends_with_the_interpreter_without_a_word(kind, folder):
     code = f"""
@@ -170,6 +173,7 @@ except DeadlineExceededError as error:
     assert (done.returncode, done.stdout, done.stderr) == (0, said * 2, "")
 
 
+@pytest.mark.thorough
 def test_an_engine_that_comes_while_the_interpreter_exits_ends_before_it(folder):
     code = """
 import asyncio, atexit, sys, threading
@@ -321,6 +325,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), use() == before)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only POSIX systems fork")
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "backend"])
 def test_a_child_of_a_process_that_loaded_a_model_is_told_so_at_once_and_the_parent_goes_on(folder, kind):

@@ -156,6 +156,7 @@ async def test_a_document_of_more_candidates_than_the_window_holds_is_refused(ad
         assert text_of(await collect(backend, QUESTION, max_tokens=3))
 
 
+@pytest.mark.thorough
 async def test_more_tokens_than_there_are_positions_end_at_the_last_one(adapted):
     async with opened(adapted) as backend:
         last = (await collect(backend, QUESTION, max_tokens=10**6))[-1]

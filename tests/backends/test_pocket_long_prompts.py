@@ -34,6 +34,7 @@ def stretto():
         yield opened
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PEOPLE)
 def test_a_code_in_a_prompt_of_several_windows_is_found(name, stretto):
     prompt, code = prompt_about(name)

@@ -146,6 +146,7 @@ def test_workloads_are_prompts_of_token_ids():
     assert all(len(each.prompts) == 2 and all(prompt for prompt in each.prompts) for each in made)
 
 
+@pytest.mark.thorough
 def test_a_small_run_compares_ours_with_a_peer_token_for_token(capsys):
     chosen = ["--only", "autoregressive", "suffix", "transformers", "hf prompt lookup"]
     options = ["--quick", "--dtype", "float32", "--workload", "transformations", "--tokens", "6", "--no-compile"]
@@ -155,6 +156,7 @@ def test_a_small_run_compares_ours_with_a_peer_token_for_token(capsys):
     assert "transformations, temperature 0.7" in shown
 
 
+@pytest.mark.thorough
 def test_the_results_of_a_small_run_are_json_and_ours_are_exact():
     options = decoding.arguments(
         ["--quick", "--dtype", "float32", "--workload", "code", "--tokens", "6", "--no-compile",

@@ -11,6 +11,7 @@ def test_without_a_gpu_one_message_says_what_is_missing(capsys, monkeypatch):
     assert "No CUDA device" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_whole_of_it_runs_on_toy_sizes(capsys):
     assert gpu.main(["--tiny", "--device", "cpu", "--seconds", "60", "--repetitions", "1"]) == 0
     shown = capsys.readouterr().out

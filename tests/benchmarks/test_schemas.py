@@ -1,8 +1,10 @@
 """Every schema of the JSON Schema Test Suite: compiled, written token by token, checked."""
 
+import pytest
 import schemas
 
 
+@pytest.mark.thorough
 def test_what_fits_can_be_written_and_what_does_not_fit_is_found():
     counts, why = schemas.measure()
     assert sum(count.schemas for count in counts.values()) == 340

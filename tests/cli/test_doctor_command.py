@@ -3,6 +3,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from stretto.cli.doctor import report
 from stretto.cli.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
 
@@ -108,6 +110,7 @@ def test_a_settings_file_that_is_named_and_not_there_is_an_error(stretto, monkey
     assert "none needed" not in result.stdout
 
 
+@pytest.mark.thorough
 def test_a_package_of_the_local_engine_that_cannot_be_imported_is_no_check_mark(tmp_path):
     (tmp_path / "transformers.py").write_text("raise ImportError('it is broken\\nhere')")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])

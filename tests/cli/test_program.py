@@ -34,6 +34,7 @@ def run(command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False, **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", [["doctor"], ["route", "How are you?"], ["prompts", "list"]])
 def test_a_reader_that_went_away_has_its_own_exit_code_in_every_command(command):
     read_end, write_end = os.pipe()
@@ -132,6 +133,7 @@ def test_on_a_terminal_the_text_streams_and_progress_is_taken_back(program):
     assert "skeleton · " in rest
 
 
+@pytest.mark.thorough
 @needs_terminal
 def test_on_a_terminal_without_a_movable_cursor_there_is_no_progress(program):
     command = program(ONE_SLOW_POINT, "ask", "-s", "skeleton", "How do I make tea?")

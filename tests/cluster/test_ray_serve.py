@@ -107,6 +107,19 @@ async def test_a_client_that_goes_away_ends_its_generations_on_the_replicas(clus
 
 
 async def test_a_replica_that_is_killed_in_mid_answer_costs_no_part_of_the_answer(cluster):
+    for _ in range(4):  # the calls that it was counted with may have ended by the time it is killed
+        killed, text, last = await answered_while_one_is_killed(cluster)
+        assert last["finish_reason"] == "stop"
+        assert [number for number in range(1, len(REVIEWS) + 1) if f"\n{number}. " not in f"\n{text}"] == []
+        assert last["warnings"] == []
+        found = await cluster.until(lambda found: len(found) == 2)  # Ray starts another one
+        assert killed not in [each["process"] for each in found]
+        if last["usage"]["calls"] > len(REVIEWS):  # some were asked for again
+            return
+    pytest.fail("No replica was killed while it wrote.")
+
+
+async def answered_while_one_is_killed(cluster):
     asked = {
         "model": "stretto-items",
         "messages": [{"role": "user", "content": ITEMS}],
@@ -130,12 +143,7 @@ async def test_a_replica_that_is_killed_in_mid_answer_costs_no_part_of_the_answe
                 text += "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
                 last = chunk.get("stretto") or last
     assert killed is not None
-    assert last["finish_reason"] == "stop"
-    assert [number for number in range(1, len(REVIEWS) + 1) if f"\n{number}. " not in f"\n{text}"] == []
-    assert last["usage"]["calls"] > len(REVIEWS)  # some were asked for again
-    assert last["warnings"] == []
-    found = await cluster.until(lambda found: len(found) == 2)  # Ray starts another one
-    assert killed not in [each["process"] for each in found]
+    return killed, text, last
 
 
 async def test_the_counters_of_all_servers_are_on_one_page(port):

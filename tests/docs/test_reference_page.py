@@ -12,6 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference.md"
 
 
+@pytest.mark.thorough
 def test_the_reference_is_what_the_docstrings_say(tmp_path):
     """`make docs` writes it anew."""
     written = tmp_path / "reference.md"

@@ -83,6 +83,7 @@ async def test_what_other_passages_noted_stays_data():
     assert all(record.status == "read" for record in found.passages)
 
 
+@pytest.mark.thorough
 def test_a_line_of_a_hundred_megabytes_is_cut_in_bounded_memory(tmp_path):
     file = tmp_path / "line.txt"
     file.write_bytes(b"word " * 20_000_000)

@@ -98,6 +98,7 @@ def test_a_deadline_holds_for_a_request_without_a_client(endless):
         Request.of("What?", documents=[endless], deadline_s=0.2)
 
 
+@pytest.mark.thorough
 def test_a_file_that_takes_too_long_is_an_error_by_itself_and_a_warning_in_a_folder(tmp_path):
     (tmp_path / "endless.html").write_bytes(ENDLESS)
     (tmp_path / "terms.html").write_bytes(b"<p>The rent is 900 euros.</p>")
@@ -109,6 +110,7 @@ def test_a_file_that_takes_too_long_is_an_error_by_itself_and_a_warning_in_a_fol
     assert [warning for warning in answer.warnings if "endless.html" in warning and f"longer than {limit} s" in warning]
 
 
+@pytest.mark.thorough
 def test_a_file_whose_parsing_needs_too_much_memory_is_left_out(tmp_path):
     (tmp_path / "a.html").write_bytes(b"<b>" * 600_000)
     (tmp_path / "b.html").write_bytes(b"<p>The rent is 900 euros.</p>")

@@ -162,6 +162,7 @@ def test_the_foot_of_the_editor_keeps_its_parts_apart(monkeypatch, width):
     assert editor.foot("", 79).strip() == editor.HELP
 
 
+@pytest.mark.thorough
 def test_the_editor_suggests_takes_and_saves(tmp_path):
     file = tmp_path / "shapes.py"
     file.write_text(CODE)

@@ -35,6 +35,7 @@ def run(folder, *command, cwd):
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_a_batch_goes_on_where_it_stopped(tmp_path):
     given = (
         str(FOLDER / "csv_batch" / "reviews.csv"),
@@ -74,6 +75,7 @@ def test_a_batch_touches_no_file_that_is_not_its_own(tmp_path, text):
     assert (tmp_path / "other").read_text() == text
 
 
+@pytest.mark.thorough
 def test_a_support_bot_tells_how_often_it_kept_its_objective(tmp_path):
     said = run("support_bot", "support_bot.py", "How do I look after a bicycle?", cwd=tmp_path)
     assert "of 1 replies began within 0.8 s" in said
@@ -109,6 +111,7 @@ def test_the_notebook_runs_and_its_answers_show_themselves(tmp_path):
     assert any("text/markdown" in data for data in shown)
 
 
+@pytest.mark.thorough
 def test_a_faq_bot_gives_kept_answers_and_asks_for_others(tmp_path):
     said = run("faq_bot", "faq_bot.py", "what does delivery cost", "Do you sell tents?", cwd=tmp_path)
     kept, other = said.split("\n> ")[1:]
@@ -131,6 +134,7 @@ async def test_a_faq_bot_remembers_and_names_what_it_answers_from(monkeypatch, c
     assert "It is free from 50 euros on [What does delivery cost?, chars " in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_a_chain_finds_notes_by_their_words(tmp_path):
     said = run("langchain_retriever", "langchain_retriever.py", "Why do my brakes squeal?", cwd=tmp_path)
     assert said.startswith("found: Brakes: Rim brakes squeal")
@@ -154,6 +158,7 @@ def test_a_vector_store_finds_notes_by_their_meaning(monkeypatch):
     assert "Lights" in [each.metadata["title"] for each in result["documents"]]
 
 
+@pytest.mark.thorough
 def test_a_contract_reader_says_what_it_has_read(tmp_path):
     file = str(FOLDER / "contract_reader" / "contract" / "amendment-1.txt")  # all three take a minute and more
     said = run("contract_reader", "contract_reader.py", "What is the deposit?", file, cwd=tmp_path)
@@ -196,6 +201,7 @@ def test_a_contract_that_is_not_there_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_the_built_in_model_finds_facts_in_sources_longer_than_its_window(tmp_path):
     said = run(".", "find_in_sources.py", cwd=tmp_path)
     for value in ("48213 [asyncio, chars", "14 March 2031 [asyncio, chars", "cellar [asyncio, chars"):

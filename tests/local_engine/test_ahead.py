@@ -33,6 +33,7 @@ def parts_of(name):
     return {part.name for part in (*model.forward.parts(), CHOOSING, DRAFTING, UNITS)}
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(600)  # a slow machine compiles for long
 def test_what_is_compiled_ahead_is_all_that_answers_run(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}

@@ -34,6 +34,7 @@ def test_where_there_is_no_such_memory_weights_stand_for_themselves():
     assert layout_for([endless]) == Layout(torch.float16)
 
 
+@pytest.mark.thorough
 def test_memory_stays_as_long_as_a_tensor_that_stands_in_it():
     arena = Arena(4096, 1)
     memory, tensor = ref(arena._memory), arena.allocate((1024,), torch.float32).fill_(3)

@@ -78,6 +78,7 @@ def test_when_a_request_is_told_of_its_end_nothing_of_it_is_held(loaded, start):
     assert (engine.occupancy.running, engine.occupancy.slots, engine.occupancy.waiting) == (0, 0, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoding", sorted(DRAFTERS.keys() - EQUIPPED))
 def test_what_a_request_held_is_free_without_a_garbage_collection(decoding, loaded, start):
     """In a large program, one that looks at everything is minutes away; a circle would stay until then."""

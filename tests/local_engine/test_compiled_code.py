@@ -156,6 +156,7 @@ asyncio.run(main())
 HIDDEN = "sys.modules['numba'] = sys.modules['llvmlite'] = None"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("before", "compiled", "environment"),
     [
@@ -191,6 +192,7 @@ def test_without_compiled_code_all_of_it_runs_in_torch_and_python(before, compil
     assert not list(Path(tmp_path).iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiled", [None, True])
 def test_one_warning_says_which_extra_brings_the_compiler(compiled, tmp_path):
     given = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRETTO_SETTINGS": os.devnull}

@@ -7,6 +7,8 @@ import sys
 import pytest
 from patience import patience
 
+pytestmark = pytest.mark.thorough
+
 PROGRAM = """
 import logging
 logging.basicConfig(level=logging.WARNING, format="%(message)s")

@@ -222,7 +222,14 @@ def test_a_long_prompt_does_not_hold_up_those_that_run(loaded, start):
     assert any(progress)
 
 
-@pytest.mark.parametrize(("method", "letters"), [("random", 4), ("oracle", 4), ("draft_model", 3)])
+@pytest.mark.parametrize(
+    ("method", "letters"),
+    [
+        pytest.param("random", 4),
+        pytest.param("oracle", 4, marks=pytest.mark.thorough),
+        pytest.param("draft_model", 3, marks=pytest.mark.thorough),
+    ],
+)
 def test_samples_follow_the_distribution_of_the_model(method, letters, tokenizer, start):
     """Chi-square of whole answers of three tokens against their exact probabilities."""
     # The chi-square that one in a thousand exceeds; a draft model is slow, so it draws less, from fewer answers.

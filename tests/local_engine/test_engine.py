@@ -277,6 +277,7 @@ def test_closing_ends_running_and_waiting_requests_and_the_thread(loaded, start)
         engine.submit(Generation(PROMPTS[0], 5))
 
 
+@pytest.mark.thorough
 def test_an_interpreter_that_exits_while_the_engine_runs_exits_cleanly():
     code = """
 import sys

@@ -192,6 +192,7 @@ def test_an_engine_whose_drafter_hangs_can_be_closed_and_tells_its_request_of_th
     assert event.reason == "cancelled"
 
 
+@pytest.mark.thorough
 def test_a_program_whose_drafter_hangs_for_ever_ends_after_it_has_closed_the_engine():
     code = """
 import threading

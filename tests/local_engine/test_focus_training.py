@@ -134,6 +134,7 @@ class Same:
         return self.lesson
 
 
+@pytest.mark.thorough
 def test_it_learns_and_goes_on_where_it_stopped(tokenizer, tmp_path):
     model = tiny("llama", tokenizer)
     lessons = Same(lessons_of(model))

@@ -139,6 +139,7 @@ def test_sequences_that_join_and_leave_between_recorded_steps_keep_what_they_hol
     assert (recordings.made, recordings.repeated, recordings.freed) == (2, 6, 0)
 
 
+@pytest.mark.thorough
 @torch.inference_mode()
 def test_steps_of_the_warm_up_are_not_recorded_while_requests_wait(loaded, start, caplog):
     model, recordings = graphed(loaded("llama"), shortest=64, together=32)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from asking import PROMPTS, submit_together, tokens
+from corners import corners
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import build
@@ -33,8 +34,12 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+@pytest.mark.parametrize(
+    ("settings", "architecture"),
+    corners(
+        SETTINGS, ["llama", "gemma3"], of=lambda settings, architecture: architecture == "llama" or len(settings) > 3
+    ),
+)
 def test_every_method_and_batch_gives_what_transformers_generates(architecture, settings, loaded, start):
     model, answers, others = build(architecture).eval(), {}, {}
     given = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}

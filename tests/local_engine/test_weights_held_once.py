@@ -55,6 +55,7 @@ def test_rows_of_panels_are_the_rows_of_the_weight(dtype, paired):
     assert torch.equal(panels.dense(dtype), weight)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("published", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_tied_embedding_is_read_from_the_panels_of_the_last_product(published):
     model = tied(published).float()

@@ -122,6 +122,7 @@ async def test_what_was_written_before_the_deadline_is_the_answer():
     assert any("deadline_s" in warning for warning in answer.warnings)
 
 
+@pytest.mark.thorough
 async def test_a_backend_that_holds_on_to_its_call_does_not_hold_the_reader():
     let_go = anyio.Event()
 

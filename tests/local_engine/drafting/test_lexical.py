@@ -285,6 +285,7 @@ def test_options_that_make_no_sense_are_refused(bad):
         LexicalOptions(**bad)
 
 
+@pytest.mark.thorough
 def test_longer_units_than_the_adapter_says_are_refused(loaded):
     model = adapted(loaded("llama"))
     with pytest.raises(SettingsError, match="was trained for 4"):

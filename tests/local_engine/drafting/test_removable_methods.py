@@ -10,6 +10,8 @@ import pytest
 
 import stretto
 
+pytestmark = pytest.mark.thorough
+
 PACKAGE = Path(stretto.__file__).parent
 DRAFTING = Path("local_engine", "drafting")
 FOLDERS = {
