@@ -103,7 +103,7 @@ def test_the_notebook_runs_and_its_answers_show_themselves(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     shutil.copy(FOLDER / "notebook" / "answers.ipynb", tmp_path)
     book = nbformat.read(tmp_path / "answers.ipynb", as_version=4)
-    nbclient.NotebookClient(book, timeout=patience(200), kernel_name="python3").execute()
+    nbclient.NotebookClient(book, timeout=int(patience(200)), kernel_name="python3").execute()
     shown = [
         output.data for cell in book.cells if cell.cell_type == "code" for output in cell.outputs if "data" in output
     ]
