@@ -78,7 +78,6 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: export MYPY_NUM_WORKERS := 2
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
