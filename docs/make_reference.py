@@ -65,6 +65,18 @@ BESIDE = {
     ),
 }  # fmt: skip
 """Public names outside ``stretto`` itself, which the guides import."""
+INNER = {
+    "RunningBranch": (
+        *("calls", "others", "unheld", "stages", "extra", "logprobs_sent", "cut_at", "unreported", "replaced"),
+        *("partial", "reported", "dropped", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
+    ),
+    "Runner": (
+        *("users", "ledger", "ends_as", "wrote", "strategy", "overran", "sent", "failure", "announce", "choices"),
+        *("leaks", "screen", "note_skeleton", "send_along", "complete", "cost_of", "measured", "too_late"),
+    ),
+}  # fmt: skip
+"""Members of public classes that the package uses itself and nobody else should."""
+
 HEADING = re.compile(r"^(#+) `stretto\.(?:\w+\.)*?((?:[A-Z]\w*\.)?\w+)`$", re.MULTILINE)
 LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\(#(?P<target>[^)\n]*)\)")
 FIELDS = re.compile(r"^\*\*(?:Attributes|Parameters):\*\*$", re.MULTILINE)
@@ -119,6 +131,8 @@ def _object(package: Any, name: str) -> str:
     found = package[name]
     known: Object = found.final_target if found.is_alias else found
     if isinstance(known, Class):
+        for inner in INNER.get(name.rpartition(".")[2], ()):
+            del known.members[inner]
         _gather_fields(known)
     return _without_constructor(HEADING.sub(r"\1 `\2`", render_object_docs(known, CONFIGURATION)))
 

@@ -146,7 +146,7 @@ class Branch(BaseModel):
         decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
         logprobs: of its tokens, if they were asked for.
         tool_calls: the calls that it asks for.
-        refused: its text is a refusal in the model's own words; told only of a branch that is an answer by itself.
+        refused: its text is a refusal in the model's own words; known only of a branch that is an answer by itself.
         stop_text: the stop text that ended it, where that is known.
     """
 

@@ -46,7 +46,7 @@ class BranchSpec:
         choice: index of the answer it writes; from 1 on, its text is reported as that choice and not merged.
         watch: makes what watches the text of one try, changes it, and ends the call where it is spoiled.
         standalone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is
-            told as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
+            sent as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
             of other branches are left out.
         rival: it writes the whole answer beside the other branches. Only one of the two is shown, so each has all of
             ``max_tokens``.
@@ -99,7 +99,7 @@ class FurtherChoice:
     logprobs_sent: int = 0
 
     def new_logprobs(self) -> tuple[TokenLogprob, ...]:
-        """The log-probabilities that no event has told."""
+        """The log-probabilities that are in no event yet."""
         return _new_logprobs(self)
 
     @property
