@@ -1,7 +1,7 @@
 """Measure what each extra costs to install: packages and megabytes, each in a fresh virtual environment.
 
     python .ci/install_cost.py            a table in Markdown
-    python .ci/install_cost.py documents  of one extra
+    python .ci/install_cost.py documents  of one extra; `core` is the plain install
 
 What pip and the environment take by themselves is not counted.
 """
@@ -13,22 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[1]
-EXTRAS = (
-    "",
-    "anthropic",
-    "cli",
-    "chat",
-    "langchain",
-    "documents",
-    "server",
-    "redis",
-    "prices",
-    "ray",
-    "local",
-    "compiled",
-    "all",
-)
+from test_extras import EXTRAS, SOURCE, pip
 
 
 def main() -> None:
@@ -39,7 +24,7 @@ def main() -> None:
         print("| install | packages | MB |\n|---|---|---|")
         for extra in sys.argv[1:] or EXTRAS:
             packages, size = cost(wheel, extra, Path(folder) / f"venv-{extra}")
-            name = f"stretto[{extra}]" if extra else "stretto"
+            name = "stretto" if extra == "core" else f"stretto[{extra}]"
             print(f"| `pip install '{name}'` | {packages} | {size / 1e6:,.0f} |", flush=True)
 
 
@@ -50,7 +35,8 @@ def cost(wheel: Path, extra: str, folder: Path) -> tuple[int, int]:
     before = size(packages), distributions(packages)
     constraints = str(SOURCE / "constraints.txt")
     python = str(folder / "bin" / "python")
-    pip(python, "install", "--no-compile", "--constraint", constraints, f"{wheel}[{extra}]" if extra else str(wheel))
+    named = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
+    pip(python, "install", "--no-compile", "--constraint", constraints, named)
     return distributions(packages) - before[1], size(packages) - before[0]
 
 
@@ -62,11 +48,6 @@ def distributions(packages: Path) -> int:
 def size(folder: Path) -> int:
     """Add up the bytes of all files."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def pip(python: str, command: str, *arguments: str) -> None:
-    """Run pip and stop at its failures."""
-    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", command, *arguments], check=True)
 
 
 if __name__ == "__main__":
