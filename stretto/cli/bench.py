@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
     from stretto.settings import Settings
 
-BAR = 24  # cells
 KIND = "# kind:"
 
 
@@ -96,7 +93,7 @@ def bench(
             repeats=repeats,
             temperature=temperature,
             threads=settings.threads,
-            progress=_bar_on(screen),
+            progress=screen.bar(),
         )
     finally:
         screen.end()
@@ -153,18 +150,6 @@ def prompts_in(file: Path) -> tuple[BenchPrompt, ...]:
     if not found:
         raise InvalidRequestError(f"The file {str(file)!r} holds no prompt. Write some, a line of --- between them.")
     return tuple(found)
-
-
-def _bar_on(screen: Screen) -> Callable[[int, int, str], None]:
-    began = time.monotonic()
-    signs = ("█", "░") if screen.encodes_blocks else ("#", "-")
-
-    def show(done: int, whole: int, doing: str) -> None:
-        filled = done * BAR // whole
-        bar = signs[0] * filled + signs[1] * (BAR - filled)
-        screen.tick(lambda: f"{bar} {done} of {whole} · {doing} · {time.monotonic() - began:.0f} s")
-
-    return show
 
 
 def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = None) -> list[Text]:

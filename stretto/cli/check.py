@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,9 +15,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from stretto.abilities import Abilities
-    from stretto.cli.screen import Screen
-
-BAR = 24  # cells
 
 
 @reporting
@@ -53,7 +48,7 @@ def check(
 
     async def measure() -> Abilities:
         async with client:
-            return await client.check(_bar_on(screen))
+            return await client.check(screen.bar())
 
     try:
         found = asyncio.run(measure())
@@ -68,18 +63,6 @@ def check(
     for line in rendered(found, console.width if console.is_terminal else None):
         console.print(line, soft_wrap=True)
     screen.note(f"kept in {file_of(found.model)}")
-
-
-def _bar_on(screen: Screen) -> Callable[[int, int, str], None]:
-    began = time.monotonic()
-    signs = ("█", "░") if screen.encodes_blocks else ("#", "-")
-
-    def show(done: int, whole: int, doing: str) -> None:
-        filled = done * BAR // whole
-        bar = signs[0] * filled + signs[1] * (BAR - filled)
-        screen.tick(lambda: f"{bar} {done} of {whole} · {doing} · {time.monotonic() - began:.0f} s")
-
-    return show
 
 
 def rendered(found: Abilities, width: int | None = None) -> list[Text]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from stretto.cli.screen import Screen
     from stretto.comparing import Comparison, Side, Spending
     from stretto.comparing.intervals import Interval
-
-BAR = 24  # cells
 
 
 @reporting
@@ -159,7 +156,7 @@ async def _compared(  # noqa: PLR0917 - the command's own options
                 seed=seed,
                 budget=spending,
                 keep=None if out is None else out.with_suffix(".jsonl"),
-                progress=_bar_on(screen),
+                progress=screen.bar(),
             )
         finally:
             screen.end()
@@ -197,18 +194,6 @@ def _spending(budget: str | None) -> Spending:
     if not 0 < amount < float("inf"):
         raise wrong
     return Spending(usd=amount) if budget.startswith("$") else Spending(tokens=int(amount))
-
-
-def _bar_on(screen: Screen) -> Any:
-    began = time.monotonic()
-    signs = ("█", "░") if screen.encodes_blocks else ("#", "-")
-
-    def show(done: int, whole: int, doing: str) -> None:
-        filled = done * BAR // whole
-        bar = signs[0] * filled + signs[1] * (BAR - filled)
-        screen.tick(lambda: f"{bar} {done} of {whole} · {doing} · {time.monotonic() - began:.0f} s")
-
-    return show
 
 
 def rendered(found: Comparison) -> list[Text]:

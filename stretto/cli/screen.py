@@ -30,6 +30,7 @@ REDRAW_S = 0.04  # seconds between two drawings of an answer
 CALM_S = 0.5  # seconds without text before the progress line comes back: tokens are to flow without flicker
 NARROWEST = 12  # cells; a progress line shorter than this says nothing
 TAB = 8
+BAR = 24  # cells
 
 
 class Screen:
@@ -185,6 +186,18 @@ class Screen:
         # In one piece, so that nothing flickers.
         self._err.write(f"\x1b[K\x1b[2m{line}\x1b[22m\x1b[{cell_len(line)}D")
         self._err.flush()
+
+    def bar(self) -> Callable[[int, int, str], None]:
+        """Draw a bar as the progress line: what is done, of how much, what is being done, and the seconds so far."""
+        began = self._now_s()
+        full, empty = ("█", "░") if self.encodes_blocks else ("#", "-")
+
+        def show(done: int, whole: int, doing: str) -> None:
+            filled = done * BAR // whole
+            bar = full * filled + empty * (BAR - filled)
+            self.tick(lambda: f"{bar} {done} of {whole} · {doing} · {self._now_s() - began:.0f} s")
+
+        return show
 
     def erase(self) -> None:
         """Take the progress line back."""
