@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
+from stretto.backends.known_models import NO_ROWS, own_rows
 from stretto.errors import SettingsError
 from stretto.settings import Settings, with_source
 
@@ -26,6 +27,7 @@ class ClientBackends:
         self.store = _store(settings)
         self.owned: list[Backend] = []
         self._settings = settings
+        self._own_rows = NO_ROWS if settings.known_models is None else own_rows(settings.known_models)
         self._endpoints: Endpoints | None = None
 
     def server_of(self, chosen: str, base_url: str | None, api_key: str | None) -> tuple[str | None, str | None]:
@@ -65,6 +67,7 @@ class ClientBackends:
                 endpoints=self._endpoints,
                 argument=argument,
                 local=settings.local,
+                own_rows=self._own_rows,
             )
         except SettingsError as error:
             of_settings = ("base_url",) if base_url is not None and base_url is settings.base_url else ()

@@ -59,6 +59,7 @@ class Settings(BaseModel):
         reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; Windows has no bound.
         follow_links: read what links in a folder of documents lead to outside of it, and linked folders.
         prices: a file with prices of models, which come before the list prices; see docs/cost.md.
+        known_models: a file with what models can do, which comes before what is listed; see docs/backends.md.
         shared: address of a Redis server where replicas share rate limits and breakers; see docs/deploying.md.
     """
 
@@ -89,6 +90,7 @@ class Settings(BaseModel):
     reading_memory_mb: int = Field(default=2048, ge=256)
     follow_links: bool = False
     prices: Path | None = None
+    known_models: Path | None = None
     shared: SecretStr | None = None
 
     _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there

@@ -1,5 +1,7 @@
 """What is known of remote models without a call: the rows of ``known_models.toml``, by the beginnings of their names.
 
+A caller's own rows, in the same form, come before them.
+
 Unknown models get cautious values, and ``context_window=None`` where nobody can know it.
 """
 
@@ -8,16 +10,19 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from stretto.backends.base import Capabilities, ModelRequest
+from stretto.errors import SettingsError
+from stretto.foundation.arguments import reason, shown
 from stretto.prompts.families import family_of
 
 
@@ -54,6 +59,11 @@ class _Table(BaseModel):
     anthropic: dict[str, Known]
 
 
+Rows = Mapping[str, Mapping[str, Known]]
+"""Rows by the beginnings of models' names, by provider."""
+
+NO_ROWS: Rows = MappingProxyType({})
+
 _UNKNOWN = Capabilities(concurrent_calls=8)
 _UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
 
@@ -65,8 +75,23 @@ def _by_provider() -> dict[str, dict[str, Known]]:
     return {"openai": table.openai, "anthropic": table.anthropic}
 
 
-def _row(provider: str, model: str) -> Known | None:
-    return _longest(_by_provider().get(provider, {}), model)
+def own_rows(file: Path) -> Rows:
+    """Read a caller's rows from a TOML file, a table for each provider. Raises `SettingsError`."""
+    try:
+        written = tomllib.loads(file.expanduser().read_text(encoding="utf-8"))
+        return TypeAdapter(dict[str, dict[str, Known]]).validate_python(written)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(map(str, first['loc']))}={shown(first.get('input'))}: {reason(first)}"
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+    except ValueError as error:
+        problem = str(error)
+    raise SettingsError(f"The models in {str(file)!r} cannot be used: {problem}. docs/backends.md shows the form.")
+
+
+def _row(provider: str, model: str, own: Rows) -> Known | None:
+    return _longest(own.get(provider, {}), model) or _longest(_by_provider().get(provider, {}), model)
 
 
 def _longest(rows: Mapping[str, Known], model: str) -> Known | None:
@@ -74,9 +99,9 @@ def _longest(rows: Mapping[str, Known], model: str) -> Known | None:
     return None if prefix is None else rows[prefix]
 
 
-def capabilities_of(provider: str, model: str) -> Capabilities:
+def capabilities_of(provider: str, model: str, own: Rows = NO_ROWS) -> Capabilities:
     """Look up a model; ``reasoning`` means that it takes an effort."""
-    known = _row(provider, model)
+    known = _row(provider, model, own)
     if known is None:
         # Most servers that speak OpenAI's API have log-probabilities; the others refuse them with a message.
         openai = provider == "openai"
@@ -97,21 +122,26 @@ def capabilities_of(provider: str, model: str) -> Capabilities:
     )
 
 
-def refused_by(model: str) -> frozenset[str]:
+def refused_by(model: str, own: Rows = NO_ROWS) -> frozenset[str]:
     """Parameters that a model does not take. Servers of other providers serve the same models: the name decides."""
-    known = _longest(ChainMap(*_by_provider().values()), model)
+    known = _longest(_any(own), model) or _longest(_any(_by_provider()), model)
     return frozenset() if known is None else known.refuses
 
 
-def may_take_schema(provider: str, model: str) -> bool:
+def _any(rows: Rows) -> Mapping[str, Known]:
+    """The rows of all providers."""
+    return {prefix: known for table in rows.values() for prefix, known in table.items()}
+
+
+def may_take_schema(provider: str, model: str, own: Rows = NO_ROWS) -> bool:
     """Whether a JSON schema is sent: to models that are known to keep to one, and to unknown ones, which may."""
-    known = _row(provider, model)
+    known = _row(provider, model, own)
     return known is None or known.json_schema
 
 
-def bounded_output(provider: str, model: str, wanted: int | None) -> int | None:
+def bounded_output(provider: str, model: str, wanted: int | None, own: Rows = NO_ROWS) -> int | None:
     """Give the tokens to ask for: what is wanted, but no more than the model can write."""
-    known = _row(provider, model)
+    known = _row(provider, model, own)
     most = _UNKNOWN_OUTPUT if known is None else known.output
     return None if wanted is None else min(wanted, most)
 

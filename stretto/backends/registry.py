@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stretto.backends.base import Backend
+from stretto.backends.known_models import NO_ROWS, Rows
 from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
 from stretto.errors import SettingsError, UnknownModelError
 from stretto.foundation import plugins
@@ -37,11 +38,13 @@ def open_backend(
     endpoints: Endpoints | None = None,
     argument: str = "model",
     local: Mapping[str, Any] | None = None,
+    own_rows: Rows = NO_ROWS,
 ) -> Backend:
     """Open a model by its name; nothing is loaded or connected yet.
 
     Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
     the caller passed the name as, for errors. ``local``: arguments of `LocalBackend`, for a local model.
+    ``own_rows``: of the caller, which come before the table of models.
 
     Providers of other packages are found by their entry points, see `stretto.foundation.plugins`.
 
@@ -73,7 +76,8 @@ def open_backend(
         return make(model, **(local or {}))
     if base_url is not None:
         _check_address(base_url, "base_url")
-    return resilient(make(model, base_url=base_url, api_key=api_key), resilience, endpoints)
+    table = {"own_rows": own_rows} if provider in _PROVIDERS else {}  # other packages know their models themselves
+    return resilient(make(model, base_url=base_url, api_key=api_key, **table), resilience, endpoints)
 
 
 def as_backend(
@@ -85,6 +89,7 @@ def as_backend(
     endpoints: Endpoints | None = None,
     argument: str = "model",
     local: Mapping[str, Any] | None = None,
+    own_rows: Rows = NO_ROWS,
 ) -> Backend:
     """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
 
@@ -100,11 +105,12 @@ def as_backend(
             endpoints=endpoints,
             argument=argument,
             local=local,
+            own_rows=own_rows,
         )
     if _is_langchain(source):
         from stretto.backends.providers.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 
-        backend = LangChainBackend(source)
+        backend = LangChainBackend(source, own_rows)
         policy = resilience or Resilience()
         return resilient(backend, replace(policy, attempts=1) if backend.retries_itself else policy)
     if isinstance(source, Backend):
@@ -153,13 +159,13 @@ def _at_address(url: str, base_url: str | None, api_key: str | None) -> Backend:
     return AtAddress(url, api_key=api_key)
 
 
-def _openai(model: str, **options: str | None) -> Backend:
+def _openai(model: str, **options: Any) -> Backend:
     from stretto.backends.providers.openai import OpenAIBackend  # noqa: PLC0415 - only what is used is imported
 
     return OpenAIBackend(model, **options)
 
 
-def _anthropic(model: str, **options: str | None) -> Backend:
+def _anthropic(model: str, **options: Any) -> Backend:
     from stretto.backends.providers.anthropic import AnthropicBackend  # noqa: PLC0415 - only what is used is imported
 
     return AnthropicBackend(model, **options)
@@ -172,7 +178,7 @@ def _local(model: str, **options: Any) -> Backend:
 
 
 def _server(kind: str) -> Callable[..., Backend]:
-    def make(model: str, **options: str | None) -> Backend:
+    def make(model: str, **options: Any) -> Backend:
         from stretto.backends.providers.servers import SERVERS  # noqa: PLC0415 - only what is used is imported
 
         return SERVERS[kind](model, **options)

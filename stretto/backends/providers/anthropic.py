@@ -61,7 +61,8 @@ class AnthropicBackend(RemoteBackend):
         return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=0, http_client=async_client(anthropic))
 
     def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
-        schema = prompt.response_schema if may_take_schema(self.provider, self.model) else None
+        wanted = options.max_tokens or _DEFAULT_MAX_TOKENS
+        schema = prompt.response_schema if may_take_schema(self.provider, self.model, self._own_rows) else None
         given = {
             "system": system_of(prompt),
             "temperature": options.temperature,
@@ -74,7 +75,7 @@ class AnthropicBackend(RemoteBackend):
         }
         return {
             "model": self.model,
-            "max_tokens": bounded_output(self.provider, self.model, options.max_tokens or _DEFAULT_MAX_TOKENS),
+            "max_tokens": bounded_output(self.provider, self.model, wanted, self._own_rows),
             "messages": _turns(prompt, worth_caching(prompt, self.capabilities), self.name),
             **{name: value for name, value in given.items() if value is not None},
         }

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from stretto.answer import Usage
 from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
-from stretto.backends.known_models import bounded_output, capabilities_of, estimate_tokens
+from stretto.backends.known_models import NO_ROWS, Rows, bounded_output, capabilities_of, estimate_tokens
 from stretto.backends.providers.failures import charge, translate
 from stretto.backends.providers.incoming import IncomingText
 from stretto.backends.providers.parameters import ParameterMemory
@@ -57,14 +57,14 @@ class LangChainBackend:
     their word; only those of OpenAI and Anthropic, which always say it, can be found broken off.
     """
 
-    def __init__(self, model: BaseChatModel) -> None:
-        self.model = model
+    def __init__(self, model: BaseChatModel, own_rows: Rows = NO_ROWS) -> None:
+        self.model, self._own_rows = model, own_rows
         called = getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__
         self._name = f"langchain:{called}"
         self._provider = _PROVIDERS.get(model._llm_type)
         self._model = str(called)
-        known = capabilities_of(self._provider or "", self._model)
-        self._memory = ParameterMemory(self._model)
+        known = capabilities_of(self._provider or "", self._model, own_rows)
+        self._memory = ParameterMemory(self._model, own=own_rows)
         self._stream_usage = True if _takes(model, "stream_usage") else None
         # LangChain has no common way to ask for an effort or a schema while streaming.
         self._capabilities = replace(
@@ -173,7 +173,7 @@ class LangChainBackend:
 
     def _arguments(self, options: GenerationOptions) -> dict[str, Any]:
         given = {
-            "max_tokens": bounded_output(self._provider or "", self._model, options.max_tokens),
+            "max_tokens": bounded_output(self._provider or "", self._model, options.max_tokens, self._own_rows),
             "temperature": options.temperature,
             "top_p": options.top_p,
             "seed": options.seed,

@@ -18,7 +18,7 @@ import anyio
 
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, ModelRequest
-from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
+from stretto.backends.known_models import NO_ROWS, Rows, bounded_output, may_take_schema, worth_caching
 from stretto.backends.openai_tokens import openai_counter
 from stretto.backends.providers.discovery import discover
 from stretto.backends.providers.event_stream import json_events
@@ -69,8 +69,10 @@ class OpenAIBackend(RemoteBackend):
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
 
-    def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
-        super().__init__(model, base_url=base_url, api_key=api_key)
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: str | None = None, own_rows: Rows = NO_ROWS
+    ) -> None:
+        super().__init__(model, base_url=base_url, api_key=api_key, own_rows=own_rows)
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.Lock] = WeakKeyDictionary()
         self._able: tuple[ServerFacts, Capabilities] | None = None  # read several times for each request
 
@@ -146,7 +148,7 @@ class OpenAIBackend(RemoteBackend):
         # max_tokens is refused aloud where it is not known, and then learned.
         limit = "max_tokens" if self.compatible else "max_completion_tokens"
         given = {
-            limit: bounded_output(self.provider, self.model, options.max_tokens),
+            limit: bounded_output(self.provider, self.model, options.max_tokens, self._own_rows),
             "temperature": options.temperature,
             "top_p": options.top_p,
             "stop": list(options.stop) or None,
@@ -176,7 +178,7 @@ class OpenAIBackend(RemoteBackend):
 
     def _format(self, prompt: ModelRequest) -> dict[str, Any] | None:
         schema = prompt.response_schema
-        if schema is None or not may_take_schema(self.provider, self.model):
+        if schema is None or not may_take_schema(self.provider, self.model, self._own_rows):
             return None
         # Strict mode refuses schemas that leave properties open.
         strict = schema.get("additionalProperties") is False

@@ -14,7 +14,7 @@ from typing import Any
 
 from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
-from stretto.backends.known_models import refused_by
+from stretto.backends.known_models import NO_ROWS, Rows, refused_by
 from stretto.backends.providers.failures import charge
 from stretto.backends.providers.learned import Learned
 from stretto.errors import BackendError, RequestRejectedError
@@ -62,10 +62,17 @@ class ParameterMemory:
         model: its name.
         never: parameters that its API does not have at all.
         learned: what earlier calls have learned about the model at its server.
+        own: the caller's rows of models.
     """
 
-    def __init__(self, model: str, never: frozenset[str] = frozenset(), learned: Learned | None = None) -> None:
-        self._never = refused_by(model) | never
+    def __init__(
+        self,
+        model: str,
+        never: frozenset[str] = frozenset(),
+        learned: Learned | None = None,
+        own: Rows = NO_ROWS,
+    ) -> None:
+        self._never = refused_by(model, own) | never
         self._learned = learned or Learned()
 
     def fit(self, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
-from stretto.backends.known_models import capabilities_of, estimate_tokens
+from stretto.backends.known_models import NO_ROWS, Rows, capabilities_of, estimate_tokens
 from stretto.backends.providers.arrivals import Arrival, arriving
 from stretto.backends.providers.event_values import EventError
 from stretto.backends.providers.failures import charge, is_error, not_a_stream, read_json, translate
@@ -55,7 +55,8 @@ class RemoteBackend(ABC):
 
     ``base_url`` is the address of a compatible server. The key of the environment goes to the
     provider, or to the address that the environment names, never to a ``base_url`` given here:
-    for that one, pass ``api_key``. Raises `MissingDependencyError` where the provider's SDK is not installed.
+    for that one, pass ``api_key``. ``own_rows`` are a caller's of the table of models.
+    Raises `MissingDependencyError` where the provider's SDK is not installed.
     """
 
     provider: ClassVar[str]
@@ -65,7 +66,9 @@ class RemoteBackend(ABC):
     url_variable: ClassVar[str]
     lacks: ClassVar[frozenset[str]] = frozenset()  # options that the API has no parameter for
 
-    def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: str | None = None, own_rows: Rows = NO_ROWS
+    ) -> None:
         self.model = model
         package = self.sdk.partition(".")[0]
         if find_spec(package) is None:
@@ -74,9 +77,10 @@ class RemoteBackend(ABC):
         key = api_key or (None if self.compatible else os.environ.get(self.key_variable, "").strip())
         self._key = SecretStr(key or "")
         self._url = base_url or os.environ.get(self.url_variable) or self.default_url
-        self._capabilities = capabilities_of(self.provider, model)
+        self._capabilities = capabilities_of(self.provider, model, own_rows)
         self._learned = learned(self.provider, self._url.rstrip("/"), model)
-        self._memory = ParameterMemory(model, self.lacks, self._learned)
+        self._memory = ParameterMemory(model, self.lacks, self._learned, own_rows)
+        self._own_rows = own_rows
         # Connections belong to the event loop that opened them; the generator closes them with it.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
         self._clients = WeakKeyDictionary()

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import anyio
 
 from stretto.backends.base import ModelRequest
+from stretto.backends.known_models import NO_ROWS, Rows
 from stretto.backends.providers.failures import nobody_listens
 from stretto.backends.providers.http_clients import is_loopback
 from stretto.backends.providers.openai import OpenAIBackend
@@ -31,8 +32,10 @@ class _OnThisMachine(OpenAIBackend):
 
     engine: ClassVar[Engine]
 
-    def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
-        super().__init__(model, base_url=base_url or self.default_url, api_key=api_key)
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: str | None = None, own_rows: Rows = NO_ROWS
+    ) -> None:
+        super().__init__(model, base_url=base_url or self.default_url, api_key=api_key, own_rows=own_rows)
         self._learned.assumed = self.engine
 
 
