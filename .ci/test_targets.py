@@ -23,7 +23,10 @@ TARGETS: dict[str, dict[str, str]] = {
     "thorough": {},
     "generic": {"NUMBA_CPU_NAME": "generic"},
     "without-avx": {"NUMBA_ENABLE_AVX": "0"},
-    "haswell": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""},  # of those without AVX-512, all tests have run it
+    "haswell": {
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "",
+    },  # of those without AVX-512, all tests have run it
     "no-compiler": {"NUMBA_DISABLE_JIT": "1"},
 }
 COMPILED = (

@@ -48,6 +48,7 @@ DESELECTED = ("tests/cli/test_program.py::test_help_imports_nothing_heavy",)  # 
 OF_THE_ENGINE = (
     "drafting/test_drafters.py",
     "drafting/test_lexical.py",
+    "drafting/test_lexical_pads.py",
     "test_chat_template.py",
     "test_compiled_code.py",
     "test_compiled_model.py",
@@ -57,7 +58,6 @@ OF_THE_ENGINE = (
     "test_engine.py",
     "test_forward.py",
     "test_generation.py",
-    "test_pads.py",
     "test_products.py",
     "test_sampling.py",
     "test_vocabulary.py",

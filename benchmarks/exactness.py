@@ -38,16 +38,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tokenizers import Tokenizer, models
 
-from recipes.lexical.train import Plan, new_adapter
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, DraftEquipment
+from stretto.local_engine.drafting.catalogue import METHODS as CATALOGUE
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Figures, Finished, Generation
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model, prepare
-from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
@@ -105,28 +103,30 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
     letters = Tokenizer(models.BPE(vocab={chr(65 + token): token for token in range(VOCABULARY)}, merges=[]))
     wrap: Any = transformers.PreTrainedTokenizerFast
     ready = prepare(f"local:{architecture}", model, wrap(tokenizer_object=letters))
-    if architecture in ADAPTED:
+    if "lexical" in DRAFTERS and architecture in ADAPTED:
         assert isinstance(ready.forward, LlamaForward)
-        adapter = random_adapter(ready.forward, ready.dtype)
-        ready.forward.attach(adapter)
+        attach_random(ready.forward, ready.dtype)
     return ready
 
 
-def random_adapter(forward: LlamaForward, dtype: torch.dtype) -> PadAdapter:
-    """An adapter whose every part acts; what it says is chance."""
+def attach_random(forward: LlamaForward, dtype: torch.dtype) -> None:
+    """Attach an adapter for `lexical` whose every part acts; what it says is chance."""
+    from recipes.lexical.train import Plan, new_adapter  # noqa: PLC0415 - only where that method is
+    from stretto.local_engine.drafting.lexical.pads import PadAdapter  # noqa: PLC0415
+
     generator = torch.Generator().manual_seed(13)
     parts = new_adapter(forward, Plan(tokens=4, beside=16, last=96))
     drawn = {name: 0.3 * torch.randn(part.shape, generator=generator).to(dtype) for name, part in parts.items()}
-    return PadAdapter.of(drawn)
+    forward.attach(PadAdapter.of(drawn))
 
 
 def equipped(name: str, method: str) -> bool:
     """Whether a model has what a method needs: somebody who drafts for it, or an adapter."""
     if method == "draft_model":
         return ":" not in name
-    if method == "lexical":
+    if adapter := CATALOGUE[method].adapter:
         folder = find_source(name).folder if ":" in name else None
-        return name in ADAPTED or (folder is not None and (folder / LEXICAL_FILE).is_file())
+        return name in ADAPTED or (folder is not None and (folder / adapter).is_file())
     return True
 
 

@@ -237,7 +237,7 @@ def main() -> None:
         options.prompts, options.tokens, options.repetitions, options.alphas = 2, 32, 1, options.alphas[-2:-1]
     model = load_model(find_source(options.model), dtype=options.dtype)
     try:
-        most = len(attach(model).places) + 1
+        most = attach(model) + 1
     except SettingsError as error:
         sys.exit(str(error))
     units = [unit for unit in options.units or range(2, most + 1) if 2 <= unit <= most]

@@ -10,7 +10,6 @@ from stretto.foundation.lazy import lazily as _lazily
 
 if typing.TYPE_CHECKING:
     from stretto.backends.local.backend import LocalBackend
-    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.generation import Finished, Generation, Piece
     from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
     from stretto.local_engine.model.load import LoadedModel, load_model
@@ -24,7 +23,6 @@ __all__ = [
     "FocusOptions",
     "Generation",
     "Handle",
-    "LexicalOptions",
     "Listener",
     "LoadedModel",
     "LocalBackend",
@@ -37,7 +35,6 @@ __all__ = [
 
 _HOMES = {
     "stretto.backends.local.backend": ("LocalBackend",),
-    "stretto.local_engine.drafting.lexical.lexical_options": ("LexicalOptions",),
     "stretto.local_engine.generation": ("Finished", "Generation", "Piece"),
     "stretto.local_engine.long_context.reader_options": ("FocusOptions", "StarOptions"),
     "stretto.local_engine.model.load": ("LoadedModel", "load_model"),

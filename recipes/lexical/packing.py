@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from stretto.local_engine.drafting.lexical.pads import AnchoredRows
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.rows import Rows
 
@@ -33,7 +34,7 @@ def inside_units(confidence: Tensor, anchors: Tensor, pads: int, threshold: floa
 
 
 @dataclass(frozen=True, slots=True)
-class Packing(Rows):
+class Packing(AnchoredRows):
     """The [PAD] rows behind many positions of one text, evaluated together.
 
     Attributes:
@@ -61,7 +62,7 @@ class Packing(Rows):
         return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
 
     def anchored(self, states: Tensor) -> Tensor:  # noqa: ARG002 - all rows are [PAD]s
-        """See `Rows.anchored`: the anchors' states are those of the text."""
+        """The anchors' states are those of the text."""
         return self.text_states[:, self.anchor]
 
 
@@ -73,7 +74,7 @@ def pack(anchors: Tensor, pads: int, text_states: Tensor) -> Packing:
         tokens=(-1 - number)[None],
         positions=(anchor + 1 + number)[None],
         kv_len=text_states.shape[1] + len(number),
-        pads=torch.ones(1, len(number), dtype=torch.bool),
+        blank=torch.ones(1, len(number), dtype=torch.bool),
         anchor=anchor,
         text_states=text_states,
     )

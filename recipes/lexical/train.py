@@ -5,8 +5,8 @@ itself. Runs of tokens that it gives a high probability are lexical units. [PAD]
 text, all in one forward under a four-dimensional mask, learn to predict the further tokens of the unit. Tokens outside
 units count less: from them the rows learn when not to be sure.
 
-What is trained is a small adapter (see `stretto.local_engine.model.pads`), written beside the weights and bound to
-them by their SHA-256. Training is seeded and goes on from its last checkpoint when it is started again.
+What is trained is a small adapter (see `stretto.local_engine.drafting.lexical.pads`), written beside the weights and
+bound to them by their SHA-256. Training is seeded and goes on from its last checkpoint when it is started again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from recipes.program import add_arguments, announce, folder_of, forget_checkpoin
 from recipes.training import AdapterTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
+from stretto.local_engine.drafting.lexical.lexical_options import FILE
+from stretto.local_engine.drafting.lexical.pads import PadAdapter
+from stretto.local_engine.model.adapter_files import fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
@@ -137,7 +138,7 @@ class Trainer(AdapterTraining[Shares]):
         drawn = [(self.texts.draw(chance), chance.random()) for _ in range(self.plan.texts)]
         # Separate leaves, in the model's number type, so that the texts' graphs have nothing in common.
         leaves = {name: tensor.detach().to(self.model.dtype) for name, tensor in self.tensors.items()}
-        self.forward.pads = PadAdapter.of({name: tensor.requires_grad_() for name, tensor in leaves.items()})
+        self.forward.adapter = PadAdapter.of({name: tensor.requires_grad_() for name, tensor in leaves.items()})
         total: Shares | None = None
         for gradients, shares in self.workers.map(lambda one: self._work(one[0], one[1], list(leaves.values())), drawn):
             for tensor, gradient in zip(self.tensors.values(), gradients, strict=True):
@@ -214,7 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
     parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
-    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {LEXICAL_FILE} beside the weights")
+    parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FILE} beside the weights")
     chosen = parser.parse_args(arguments)
     try:
         _train(chosen)
@@ -235,7 +236,7 @@ def _train(chosen: argparse.Namespace) -> None:
     announce(console, "cpu", model.dtype, chosen.threads)
     texts = _texts(chosen, model, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
-    target = chosen.target or folder / LEXICAL_FILE
+    target = chosen.target or folder / FILE
     train_adapter(trainer, console, target, lambda file: write_adapter(file, trainer.adapter(), base))
 
 

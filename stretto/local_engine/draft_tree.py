@@ -37,8 +37,8 @@ class DraftTree:
     build it with `add` and `add_path`, which see to that.
 
     Attributes:
-        tokens: token id of each node. A negative one is a [PAD], number ``-1 - token`` behind the node that it hangs on
-            (see `Lexical`): a row that makes a prediction, but is never accepted.
+        tokens: token id of each node. One with a negative token is blank: a row that makes a prediction by an adapter
+            (see `stretto.local_engine.model.row_adapter`), and is never accepted.
         parents: index of each node's parent, or `ROOT`.
         survival: estimated probability, 0 to 1, that the node and its ancestors are accepted; never above its
             parent's.

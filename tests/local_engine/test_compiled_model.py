@@ -8,16 +8,13 @@ from itertools import pairwise
 
 import pytest
 import torch
-from adapters import adapted
 from corners import corners
 from test_forward import FAMILY, family_member, packed
 from tiny_models import SIZES, VOCABULARY
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from recipes.lexical.train import Plan
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels import thread_team
-from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
@@ -391,27 +388,3 @@ def test_keys_and_values_are_those_that_torch_writes_and_reads():
     )
     assert (first[0] - whole[0, 29]).abs().max() < CLOSE * whole.std()
     assert (second[0] - whole[0, 30]).abs().max() < CLOSE * whole.std()
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
-def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
-    ready = adapted(
-        prepare("local:tiny", family_member(name).bfloat16().float(), tokenizer, packed=False),
-        Plan(tokens=4, beside=16, last=96),
-    )
-    plain, adapter = ready.forward, ready.forward.pads
-    compiled = packed(family_member(name).bfloat16().float())
-    assert compile_now(compiled.parts_for(adapter))
-    compiled.attach(adapter)
-    drawn = tree((31, 32), (33,))
-    for node in (1, ROOT, 0):
-        drawn.add_path((-1, -2, -3), [1.0] * 3, node)
-    trees = [drawn, tree((11,))]
-    assert compiled._compiled.takes(flatten(TEXTS[:2], trees, CPU), torch.arange(13), compiled.pads)
-    with sharing(threads):
-        expected, found = (step(each, read(each, TEXTS[:2]), TEXTS[:2], trees) for each in (plain, compiled))
-    for one, other in zip(expected, found, strict=True):
-        assert (one - other).abs().max() < CLOSE * one.std()
-    without = step(compiled, read(compiled, TEXTS[:1]), TEXTS[:1], [tree((31, 32), (33,))])
-    assert torch.equal(found[0][:4], without[0])

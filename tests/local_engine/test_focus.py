@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 from tiny_models import VOCABULARY, build
 from transformers import DynamicCache
 
@@ -197,9 +198,9 @@ def test_candidates_of_several_positions_are_those_of_each_alone(architecture, l
 def test_an_adapter_beside_the_weights_does_not_change_their_fingerprint(tmp_path):
     build("llama").save_pretrained(tmp_path)
     before = fingerprint(tmp_path)
-    (tmp_path / FOCUS_FILE).write_bytes(b"an adapter")
+    save_file({"change": torch.ones(2)}, tmp_path / FOCUS_FILE, metadata={"base": before})
     assert fingerprint(tmp_path) == fingerprint(tmp_path, reading=True) == before
-    (tmp_path / READING_FILE).write_bytes(b"what long prompts are read with")
+    save_file({"change": torch.ones(3)}, tmp_path / READING_FILE, metadata={"base": before})
     assert fingerprint(tmp_path) == before
     assert fingerprint(tmp_path, reading=True) != before
 

@@ -31,7 +31,6 @@ from stretto.telemetry import is_traced
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
-    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.long_context.reader import LongContextReader
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
@@ -66,11 +65,11 @@ class LocalBackend:
             some 20 seconds; ``False`` runs torch's operations and Python, which is slower on a CPU. ``None`` does so
             until the code is there, compiled by a process beside the first answers; on a GPU it compiles nothing. By
             default, as the variable ``STRETTO_COMPILED`` says, else ``None``.
-        decoding: how tokens are found, unless a request says otherwise; each method but ``lexical_lossy`` gives the
+        decoding: how tokens are found, unless a request says otherwise; each method but a lossy one gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
         draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
-        lexical: options of ``decoding="lexical"`` and ``"lexical_lossy"``.
+        method_options: options of decoding methods, by the method's name: ``{"method": {"option": 0.5}}``.
         prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
             0 for none.
         remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default, because the
@@ -97,7 +96,7 @@ class LocalBackend:
         cuda_graphs: bool | None = None,
         decoding: str | None = None,
         draft: str | None = None,
-        lexical: LexicalOptions | None = None,
+        method_options: Mapping[str, Mapping[str, Any]] | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
         long_context: str | FocusOptions | StarOptions | None = "auto",
@@ -113,7 +112,7 @@ class LocalBackend:
             cuda_graphs=cuda_graphs,
             decoding=decoding,
             draft=None if draft is None else find_source(draft),
-            lexical=lexical,
+            method_options=method_options or {},
             prefix_cache_bytes=prefix_cache_bytes,
             remember_answers=remember_answers,
         )

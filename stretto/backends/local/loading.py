@@ -9,14 +9,14 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from types import NoneType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stretto.backends.base import Capabilities
 from stretto.backends.local.tools import may_take_tools
@@ -25,17 +25,16 @@ from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.foundation.arguments import MOST_THREADS, shown
 from stretto.foundation.ending_thread import is_exiting
 from stretto.foundation.fork import Fork
-from stretto.local_engine.drafting.catalogue import LOSSY, WEIGHING, all_drafters
+from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, WEIGHING, all_drafters, check_options
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE, READING_FILE
+from stretto.local_engine.model.adapter_files import READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
-    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]
@@ -51,11 +50,6 @@ _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _NO_LOCAL = ". Without it, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name another model."
 _GRAMMARS = find_spec("llguidance") is not None
-_ADAPTER = (
-    " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
-    "python -m recipes.lexical.train --model {model}."
-)
-_NEEDS = {"draft_model": " It needs draft=, a smaller model.", "lexical": _ADAPTER, "lexical_lossy": _ADAPTER}
 
 
 def compiled_by_default() -> bool | None:
@@ -85,7 +79,7 @@ class LoadingOptions:
     cuda_graphs: bool | None
     decoding: str | None
     draft: Source | None
-    lexical: LexicalOptions | None
+    method_options: Mapping[str, Mapping[str, Any]]
     prefix_cache_bytes: int
     remember_answers: int
     reading: bool = False
@@ -127,6 +121,7 @@ class LoadingOptions:
         for name in ("compiled", "trust_remote_code", "cuda_graphs"):
             if not isinstance(value := getattr(self, name), (bool, NoneType)):
                 raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
+        check_options(self.method_options)
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
         if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
@@ -134,17 +129,29 @@ class LoadingOptions:
 
     def _decodings(self) -> tuple[str, ...]:
         """The decoding methods that can be chosen. Raises `SettingsError` where the one asked for is not among them."""
-        folder = self.source.folder
-        adapted = folder is not None and (folder / LEXICAL_FILE).is_file()
-        has = {"draft_model": self.draft is not None, "lexical": adapted, "lexical_lossy": adapted}
-        usable = tuple(name for name in all_drafters() if has.get(name, True))
+        missing = {name: self._missing(name) for name in all_drafters()}
+        usable = tuple(name for name, lack in missing.items() if not lack)
         offered = tuple(name for name in usable if name not in LOSSY or name == self.decoding)
         if self.decoding is not None and self.decoding not in usable:
-            needs = _NEEDS[self.decoding].format(model=self.source.name) if self.decoding in _NEEDS else ""
             raise SettingsError(
-                f"decoding={shown(self.decoding)} cannot be used.{needs} Use one of: {', '.join(offered)}."
+                f"decoding={shown(self.decoding)} cannot be used.{missing.get(self.decoding, '')} "
+                f"Use one of: {', '.join(offered)}."
             )
         return offered
+
+    def _missing(self, decoding: str) -> str:
+        """What a decoding method lacks, in a sentence; empty if nothing."""
+        method, folder = METHODS.get(decoding), self.source.folder  # of another package, nothing is known
+        if method is None:
+            return ""
+        if method.drafted and self.draft is None:
+            return " It needs draft=, a smaller model."
+        if method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
+            return ""
+        return (
+            " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
+            f"python -m {method.recipe} --model {self.source.name}."
+        )
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
         """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
@@ -193,7 +200,7 @@ class LoadingOptions:
             batch_size=_SLOTS,
             threads=self.threads,
             draft=draft,
-            lexical=self.lexical,
+            method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
             measure=not self.reading and (self.decoding is None or self.decoding in WEIGHING),

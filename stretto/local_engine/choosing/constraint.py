@@ -82,7 +82,7 @@ class Constraint:
             before = [] if parent == ROOT else paths[parent]
             paths.append([*before, token])
             reachable = parent == ROOT or legal[parent]
-            legal.append(reachable and (token < 0 or self._allows(token, before)))  # a [PAD] is never accepted
+            legal.append(reachable and (token < 0 or self._allows(token, before)))  # a blank node is never accepted
         return legal
 
     def commit(self, tokens: Sequence[int]) -> None:

@@ -85,7 +85,7 @@ def _given(samplers: Sequence[Sampler], paths: Sequence[Sequence[int]], device: 
         if sampler.sampled:
             table[row, :2] = sampler.key(len(path))
         if sampler.repeated is not None:
-            known = [token if token >= 0 else sampler.repeated for token in path]  # a [PAD] is not a token
+            known = [token if token >= 0 else sampler.repeated for token in path]  # a blank node has none
             table[row, _SETTINGS.stop :] = [*known, *[sampler.repeated] * (depth - len(path))]
     sent = torch.from_numpy(table).to(device)
     return _Given(sent[:, :2], sent[:, _SETTINGS].view(torch.float32), sent[:, _SETTINGS.stop :].long())

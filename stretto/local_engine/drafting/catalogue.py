@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
+from inspect import signature
+from typing import Any
 
 from stretto.errors import SettingsError
 from stretto.foundation import plugins
+from stretto.foundation.arguments import shown
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
 from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
@@ -18,7 +21,17 @@ from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 
-__all__ = ["DRAFTERS", "EQUIPPED", "LOSSY", "WEIGHING", "DraftEquipment", "all_drafters", "make_drafter"]
+__all__ = [
+    "DRAFTERS",
+    "EQUIPPED",
+    "LOSSY",
+    "METHODS",
+    "WEIGHING",
+    "DraftEquipment",
+    "all_drafters",
+    "check_options",
+    "make_drafter",
+]
 
 _FOLDERS = (
     "lexical",
@@ -52,7 +65,7 @@ def _methods() -> dict[str, Method]:
     found = {
         "auto": Method(_auto, weighs=True),
         "autoregressive": Method(lambda _: Autoregressive()),
-        "draft_model": Method(_draft_model, equipped=True),
+        "draft_model": Method(_draft_model, drafted=True),
         "prompt_lookup": Method(lambda _: PromptLookup()),
         "suffix": Method(_suffix),
     }
@@ -61,19 +74,44 @@ def _methods() -> dict[str, Method]:
     return dict(sorted(found.items()))
 
 
-_METHODS = _methods()
+METHODS: Mapping[str, Method] = _methods()
+"""What is known of each method, by its name."""
 
-DRAFTERS: dict[str, Callable[[DraftEquipment], Drafter]] = {name: method.make for name, method in _METHODS.items()}
+DRAFTERS: dict[str, Callable[[DraftEquipment], Drafter]] = {name: method.make for name, method in METHODS.items()}
 """Makes the drafter of one sequence, by the name of the method."""
 
-EQUIPPED = frozenset(name for name, method in _METHODS.items() if method.equipped)
+EQUIPPED = frozenset(name for name, method in METHODS.items() if method.drafted or method.adapter)
 """Methods that need more than the model; see `Method`."""
 
-LOSSY = frozenset(name for name, method in _METHODS.items() if method.lossy)
+LOSSY = frozenset(name for name, method in METHODS.items() if method.lossy)
 """Methods that change the answer."""
 
-WEIGHING = frozenset(name for name, method in _METHODS.items() if method.weighs)
+WEIGHING = frozenset(name for name, method in METHODS.items() if method.weighs)
 """Methods that choose the size of a draft by the cost of rows."""
+
+
+def check_options(options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `SettingsError` for options that a method does not have, or cannot use."""
+    if not (isinstance(options, Mapping) and all(isinstance(given, Mapping) for given in options.values())):
+        raise SettingsError(
+            f"method_options={shown(options)} cannot be used. It holds the options of each method by its "
+            'name: {"method": {"option": 0.5}}.'
+        )
+    for name, given in options.items():
+        if name not in all_drafters():
+            raise SettingsError(
+                f"method_options has {shown(name)}, which is no decoding method. "
+                f"Use one of: {', '.join(all_drafters())}."
+            )
+        if name not in METHODS:
+            continue  # of another package, which checks its own
+        makes = METHODS[name].options
+        known = () if makes is None else tuple(signature(makes).parameters)
+        if unknown := sorted(given.keys() - known):
+            remedy = f"It has: {', '.join(known)}." if known else "It has none."
+            raise SettingsError(f"The decoding method {name} has no option {shown(unknown[0])}. {remedy}")
+        if makes is not None:
+            makes(**given)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from stretto.local_engine.drafting.protocol import Drafter
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.calibration import Experience
-    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
     from stretto.local_engine.drafting.step_cost import StepCost
     from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.model.load import LoadedModel
@@ -31,7 +30,7 @@ class DraftEquipment:
         experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
-        lexical: options of lexical unit decoding.
+        options: of methods, by their names.
         kept: what a method keeps for later requests of the engine, by its name.
     """
 
@@ -40,7 +39,7 @@ class DraftEquipment:
     experience: tuple[Experience, Experience] | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
-    lexical: LexicalOptions | None = None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
 
 
@@ -50,12 +49,18 @@ class Method:
 
     Attributes:
         make: makes the drafter of one sequence; raises `SettingsError` where equipment is missing.
-        equipped: whether it needs more than the model: a draft model, or an adapter beside the weights.
+        drafted: whether it needs a draft model.
+        adapter: name of the file beside the weights that it needs.
+        recipe: the program of this repository that trains that file.
         lossy: whether it changes the answer; all others give what one token at a time gives.
         weighs: whether it chooses the size of a draft by the cost of rows.
+        options: takes its options by their names, and raises `SettingsError` for values that cannot be used.
     """
 
     make: Callable[[DraftEquipment], Drafter]
-    equipped: bool = False
+    drafted: bool = False
+    adapter: str | None = None
+    recipe: str = ""
     lossy: bool = False
     weighs: bool = False
+    options: Callable[..., Any] | None = None

@@ -12,13 +12,14 @@ import numpy as np
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 
+from stretto.local_engine.kernels import blanks
 from stretto.local_engine.kernels.attention import mix, visible, write
 from stretto.local_engine.kernels.jit import entry, inner, summing
 from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT32, PANEL, PANELS, TABLE
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
-__all__ = ["Embedding", "Inputs", "KeyValues", "Pads", "Scratch", "Weights", "run"]
+__all__ = ["Embedding", "Inputs", "KeyValues", "Scratch", "Weights", "run"]
 
 
 class Embedding(NamedTuple):
@@ -68,21 +69,6 @@ class Weights(NamedTuple):
     vocabulary: int
 
 
-class Pads(NamedTuple):
-    """An adapter for [PAD] rows, and which rows are [PAD]s; see `stretto.local_engine.model.pads`.
-
-    Attributes:
-        vectors: input vector of each [PAD] # [pads, hidden]
-        layers: addresses of the matrices into the units and out of them, and the number of units; the last layer at
-            the end # [layers + 1, 3]
-        padded: whether a row is a [PAD] # [count], or empty
-    """
-
-    vectors: NDArray[np.float32]
-    layers: NDArray[np.int64]
-    padded: NDArray[np.bool_]
-
-
 class Inputs(NamedTuple):
     """The rows of a forward; see `stretto.local_engine.model.rows.Rows`.
 
@@ -125,8 +111,6 @@ class Scratch(NamedTuple):
         gates: of the feed-forward, and beside them what they are multiplied with # [count, 2 * inner]
         passed: the products # [count, inner]
         final: normalised state after the last layer # [count, hidden]
-        added: by the units of [PAD]s # [count, hidden]
-        units: of [PAD]s # [count * units]
         counter: see `barrier` # [1]
     """
 
@@ -136,8 +120,6 @@ class Scratch(NamedTuple):
     gates: NDArray[np.float32]
     passed: NDArray[np.float32]
     final: NDArray[np.float32]
-    added: NDArray[np.float32]
-    units: NDArray[np.float32]
     counter: NDArray[np.int64]
 
 
@@ -190,15 +172,14 @@ def _look_up(embedding, line, target):
 
 
 @inner
-def _read_in(tokens, embedding, pad_vectors, state):
-    """Look up the input vectors # [count, hidden]; negative tokens are [PAD]s."""
+def _read_in(tokens, embedding, adapter, state):
+    """Look up the input vectors # [count, hidden]; those of blank rows are the adapter's."""
     for row in range(len(tokens)):
         token = tokens[row]
         if token >= 0:
             _look_up(embedding, token, state[row])
         else:
-            for at in range(state.shape[1]):
-                state[row, at] = pad_vectors[-1 - token, at]
+            blanks.read_in(adapter, token, state[row])
 
 
 @inner
@@ -218,55 +199,14 @@ def _add_bias(state, bias, part, parts):
             state[row, at] += bias[at]
 
 
-@inner
-def _add_units(like, read, layer, padded, scratch, state, part, parts):
-    """Add a layer's units for ``read`` # [count, width] to the [PAD] rows of the state # [count, hidden]."""
-    (count, width), hidden, found, number = read.shape, state.shape[1], 0, layer[2]
-    chosen, some = np.empty(count, np.int64), np.empty((count, width), np.float32)
-    for row in range(count):
-        if padded[row]:
-            chosen[found] = row
-            for at in range(width):
-                some[found, at] = read[row, at]
-            found += 1
-    units, rectified = scratch.units[: found * number].reshape(found, number), np.empty((found, number), np.float32)
-    multiply_part(like, some[:found], layer[0], units, np.int64(0), part, parts)
-    barrier(scratch.counter.ctypes.data, parts)
-    for row in range(found):
-        for unit in range(number):
-            rectified[row, unit] = max(units[row, unit], np.float32(0))
-    multiply_part(like, rectified, layer[1], scratch.added[:found], np.int64(0), part, parts)
-    panels = hidden // PANEL
-    for row in range(found):
-        for at in range(panels * part // parts * PANEL, panels * (part + 1) // parts * PANEL):  # of this part
-            state[chosen[row], at] += scratch.added[row, at]
-    barrier(scratch.counter.ctypes.data, parts)
-
-
-@inner
-def _anchored(state, batches, lines, ancestry, padded):
-    """Append to each row its anchor, the nearest ancestor that is no [PAD] # [count, 2 * hidden]."""
-    hidden = state.shape[1]
-    both = np.empty((len(state), 2 * hidden), np.float32)
-    for row in range(len(state)):
-        batch, line = batches[row], lines[row]
-        anchor = row
-        while anchor > row - line and (padded[anchor] or not ancestry[batch, line, anchor - row + line]):
-            anchor -= 1
-        for at in range(hidden):
-            both[row, at], both[row, at + hidden] = state[row, at], state[anchor, at]
-    return both
-
-
 @entry
-def run(like, weights, pad_like, pads, inputs, key_values, scratch, logits, part, parts):
+def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts):
     """Run one part of a forward, while the other parts run in other threads: write keys and values, compute logits.
 
     Args:
         like: see `multiply_part`.
         weights: of the model.
-        pad_like: see `multiply_part`; of the adapter.
-        pads: the adapter.
+        adapter: of blank rows, see `stretto.local_engine.kernels.blanks`; or ``None``
         inputs: the rows.
         key_values: of the sequences.
         scratch: buffers that the parts share.
@@ -285,7 +225,7 @@ def run(like, weights, pad_like, pads, inputs, key_values, scratch, logits, part
     bounds, bends = np.empty((count, 2), np.int64), np.empty((count, 3), np.int64)
     paths = np.empty((count, inputs.ancestry.shape[1]), np.int64)
     if part == 0:
-        _read_in(inputs.tokens, weights.embedding, pads.vectors, state)
+        _read_in(inputs.tokens, weights.embedding, adapter, state)
     _angles(inputs.batches, inputs.lines, inputs.positions, weights.frequencies, weights.amplitude, cosine, sine)
     for row in range(count):
         targets[row] = inputs.slots[inputs.batches[row], inputs.lines[row]]
@@ -319,17 +259,13 @@ def run(like, weights, pad_like, pads, inputs, key_values, scratch, logits, part
         barrier(counter, parts)
         multiply_part(like, scratch.passed, weights.products[layer, 3], state, add, part, parts)
         barrier(counter, parts)
-        if len(pads.padded) > 0 and pads.layers[layer, 2] > 0:
-            _add_units(pad_like, normed, pads.layers[layer], pads.padded, scratch, state, part, parts)
+        blanks.behind_layer(adapter, layer, normed, state, counter, part, parts)
 
     final = scratch.final
     if part == 0:
         _normalise(state, weights.norms[2 * layers], weights.epsilon, final)
     barrier(counter, parts)
-    if len(pads.padded) > 0:
-        both = _anchored(final, inputs.batches, inputs.lines, inputs.ancestry, pads.padded)
-        barrier(counter, parts)
-        _add_units(pad_like, both, pads.layers[layers], pads.padded, scratch, final, part, parts)
+    blanks.behind_norm(adapter, inputs, final, counter, part, parts)
     chosen = final
     if len(inputs.wanted) < count:
         chosen = np.empty((len(inputs.wanted), final.shape[1]), np.float32)

@@ -33,6 +33,6 @@ def product(weights: str) -> Part:
     return Part(f"product-{weights}", f"{_TRIALS}:multiply", (weights,))
 
 
-def forward(weights: str, pads: str) -> Part:
-    """A forward, by the kinds of its weights, and of the weights of its adapter for [PAD] rows."""
-    return Part(f"forward-{weights}-{pads}", f"{_TRIALS}:forward", (weights, pads))
+def forward(weights: str) -> Part:
+    """A forward, by the kind of its weights."""
+    return Part(f"forward-{weights}", f"{_TRIALS}:forward", (weights,))

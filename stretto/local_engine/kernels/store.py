@@ -24,7 +24,7 @@ from platformdirs import user_cache_path
 __all__ = ["Store", "fingerprint", "is_private", "stores", "writable_store"]
 
 _ENGINE = Path(__file__).parents[1]
-_SOURCES = ("kernels/*.py", "drafting/compiled/*.py", "drafting/*/compiled.py")
+_SOURCES = ("kernels/*.py", "drafting/**/compiled/*.py")
 _NOT_THE_TARGET = frozenset({"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"})
 _MOST_TRIES = 3
 _A_DAY_S = 86_400

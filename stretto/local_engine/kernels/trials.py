@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.draws import drawn
-from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Pads, Scratch, Weights, run
+from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Scratch, Weights, run
 from stretto.local_engine.kernels.ranks import ranked
 from stretto.local_engine.kernels.sizes import FLOAT32, PANEL, TABLE
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
 from stretto.local_engine.kernels.vectors import MOST, PAIRED
 
-__all__ = ["KINDS", "choose", "forward", "multiply"]
+__all__ = ["HIDDEN", "KINDS", "choose", "forward", "multiply", "ones"]
 
 KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
     "bfloat16": (np.empty(0, np.uint16), 0x3F80),
@@ -28,7 +28,10 @@ KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
 }
 """By kind of weights: an empty array of its dtype, which compiled code selects by, and the number 1 in it."""
 
-_HIDDEN, _WIDTH, _HEADS, _STORED = 2 * PANEL, PANEL, 2, 1
+HIDDEN = 2 * PANEL
+"""Numbers of a row in the trial of `forward`."""
+
+_WIDTH, _HEADS, _STORED = PANEL, 2, 1
 
 
 def choose() -> None:
@@ -46,31 +49,34 @@ def choose() -> None:
 
 def multiply(weights: str) -> None:
     """Multiply rows of ones with ones, for every number of rows that has special code. Raises RuntimeError."""
-    like, panels = KINDS[weights][0], _ones(weights, 4 * PANEL, _HIDDEN)
+    like, panels = KINDS[weights][0], ones(weights, 4 * PANEL, HIDDEN)
     for count in range(1, MOST + 2):
-        rows, result = np.ones((count, _HIDDEN), np.float32), np.empty((count, 4 * PANEL), np.float32)
+        rows, result = np.ones((count, HIDDEN), np.float32), np.empty((count, 4 * PANEL), np.float32)
         compiled_multiply(like, rows, panels.ctypes.data, result, 0, 1)
-        _check(result, _HIDDEN)
+        _check(result, HIDDEN)
 
 
-def forward(weights: str, pads: str) -> None:
-    """Run a layer with weights of 1 on a tree with a [PAD]. Raises RuntimeError for logits that are not finite."""
-    count, everything, units = 3, _HEADS + 2 * _STORED, PANEL
+def forward(weights: str, adapter: Any = None) -> None:
+    """Run a layer with weights of 1 on a tree of three rows. Raises RuntimeError for logits that are not finite.
+
+    Args:
+        weights: their kind.
+        adapter: with one, the third row is blank.
+    """
+    count, everything = 3, _HEADS + 2 * _STORED
     sizes = [
-        (everything * _WIDTH, _HIDDEN),
-        (_HIDDEN, _HEADS * _WIDTH),
-        (2 * _HIDDEN, _HIDDEN),
-        (_HIDDEN, _HIDDEN),
-        (_HIDDEN, _HIDDEN),
+        (everything * _WIDTH, HIDDEN),
+        (HIDDEN, _HEADS * _WIDTH),
+        (2 * HIDDEN, HIDDEN),
+        (HIDDEN, HIDDEN),
+        (HIDDEN, HIDDEN),
     ]
-    panels = [_ones(weights, *size) for size in sizes]
-    of_pads = [_ones(pads, *size) for size in ((units, _HIDDEN), (_HIDDEN, units), (units, 2 * _HIDDEN))]
-    unit, last = [[each.ctypes.data for each in pair] for pair in (of_pads[:2], (of_pads[2], of_pads[1]))]
+    panels = [ones(weights, *size) for size in sizes]
     keys, values = (np.zeros((1, PANEL, _STORED, _WIDTH), np.float32) for _ in range(2))
-    vectors = np.ones((_HIDDEN, _HIDDEN), np.float32)
+    vectors = np.ones((HIDDEN, HIDDEN), np.float32)
     model = Weights(
         embedding=Embedding(vectors.ctypes.data, TABLE, FLOAT32),
-        norms=np.ones((3, _HIDDEN), np.float32),
+        norms=np.ones((3, HIDDEN), np.float32),
         head_norms=np.empty((1, _HEADS + _STORED, 0), np.float32),
         first_bias=np.empty((1, 0, _WIDTH), np.float32),
         second_bias=np.empty((1, 0), np.float32),
@@ -82,11 +88,8 @@ def forward(weights: str, pads: str) -> None:
         products=np.array([[each.ctypes.data for each in panels[:4]]]),
         vocabulary=panels[4].ctypes.data,
     )
-    adapter = Pads(
-        np.ones((1, _HIDDEN), np.float32), np.array([[*unit, units], [*last, units]]), np.array([0, 0, 1], bool)
-    )
     inputs = Inputs(
-        tokens=np.array([1, 2, -1]),
+        tokens=np.array([1, 2, 3 if adapter is None else -1]),
         batches=np.zeros(count, np.int64),
         lines=np.arange(count),
         positions=np.array([[0, 1, 1]]),
@@ -95,18 +98,18 @@ def forward(weights: str, pads: str) -> None:
         kv_len=count,
         wanted=np.arange(count),
     )
-    shapes = [(_HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * _HIDDEN,), (_HIDDEN,), (_HIDDEN,), (_HIDDEN,)]
+    shapes = [(HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * HIDDEN,), (HIDDEN,), (HIDDEN,)]
     shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]
-    scratch = Scratch._make((*shared, np.zeros(count * units, np.float32), np.zeros(1, np.int64)))
-    logits = np.empty((count, _HIDDEN), np.float32)
+    scratch = Scratch._make((*shared, np.zeros(1, np.int64)))
+    logits = np.empty((count, HIDDEN), np.float32)
     key_values = KeyValues(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
-    run(KINDS[weights][0], model, KINDS[pads][0], adapter, inputs, key_values, scratch, logits, 0, 1)
-    _check(logits[:2], _HIDDEN)
+    run(KINDS[weights][0], model, adapter, inputs, key_values, scratch, logits, 0, 1)
+    _check(logits[:2], HIDDEN)
     if not np.isfinite(logits).all():
         raise RuntimeError("compiled code made logits that are not finite")
 
 
-def _ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:
+def ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:
     """Make a weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
     like, one = KINDS[kind]
     return np.full((outer // PANEL, inner // 2 if like.dtype == np.uint32 else inner, PANEL), one, like.dtype)

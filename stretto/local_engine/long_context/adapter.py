@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.decoder import Change, LayerChange
+from stretto.local_engine.model.adapter_files import read_tensors, write_tensors
 from stretto.local_engine.model.four_bits import packed, unpacked
 from stretto.local_engine.model.llama import LlamaForward
 
@@ -91,35 +90,27 @@ def write_focus(path: Path, adapter: FocusAdapter, base: str) -> None:
         tensors[f"{name}.codes"], tensors[f"{name}.scales"] = packed(tensor)
     inner = adapter.layers[0].output.inner
     notes = {"rank": "0" if inner is None else str(len(inner)), "chunk": str(adapter.chunk)}
-    new = path.with_suffix(".new")
-    save_file(tensors, new, metadata={"format": "pt", "base": base, "appended": str(adapter.appended), **notes})
-    new.replace(path)
+    write_tensors(path, tensors, base, appended=str(adapter.appended), **notes)
 
 
 def read_focus(path: Path, base: str, model: str, forward: LlamaForward, device: torch.device) -> FocusAdapter:
     """Read an adapter for the weights with the fingerprint ``base``. Raises `SettingsError`."""
     command = f"python -m recipes.focus.train {model}"
+    again = f"Train it again with: {command}"
     if not path.is_file():
         raise SettingsError(f"{model} has no adapter for focus reading: {path} is missing. Train one with: {command}")
+    found, notes = read_tensors(path, base, model, purpose="focus reading", again=again)
     try:
-        with safe_open(path, framework="pt") as file:
-            notes: dict[str, str] = file.metadata() or {}
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         rank, chunk, appended = (int(notes.get(name, 0)) for name in ("rank", "chunk", "appended"))
-    except (SafetensorError, ValueError) as error:
-        raise SettingsError(f"{path} is no adapter for focus reading: {error}. Train one with: {command}") from error
-    if notes.get("base") != base:
-        raise SettingsError(
-            f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
-            f"in its folder ({base[:12]}). Train it again with: {command} --fresh"
-        )
+    except ValueError as error:
+        raise SettingsError(f"{path} is no adapter for focus reading: {error}. {again}") from error
     tensors = {}
     for name, expected in new_tensors(forward, rank or None).items():
         codes, scales = found.pop(f"{name}.codes", None), found.pop(f"{name}.scales", None)
         if codes is None or scales is None or len(codes) != len(packed(expected)[0]):
-            raise SettingsError(f"{path} does not fit the sizes of {model}. Train it again with: {command} --fresh")
+            raise SettingsError(f"{path} does not fit the sizes of {model}. {again} --fresh")
         numbers = unpacked(codes, scales)[: expected.numel()]
         tensors[name] = numbers.view(expected.shape).to(device, forward.dtype)
     if found:
-        raise SettingsError(f"{path} does not fit the sizes of {model}. Train it again with: {command} --fresh")
+        raise SettingsError(f"{path} does not fit the sizes of {model}. {again} --fresh")
     return FocusAdapter.of(tensors, chunk, appended)

@@ -24,11 +24,10 @@ def main(arguments: list[str] | None = None) -> None:
         from rich.console import Console  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        from stretto.local_engine.drafting.catalogue import DraftEquipment, all_drafters  # noqa: PLC0415
+        from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment  # noqa: PLC0415
         from stretto.local_engine.drafting.warm_up import DRAFTING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiler import compile_now, try_again  # noqa: PLC0415
         from stretto.local_engine.kernels.parts import CHOOSING  # noqa: PLC0415
-        from stretto.local_engine.model.adapter_files import LEXICAL_FILE  # noqa: PLC0415
         from stretto.local_engine.model.load import load_model  # noqa: PLC0415
     except ImportError as error:
         raise SystemExit(
@@ -41,8 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
             try_again()
             done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # compiles its forward
-            if model.folder is not None and (model.folder / LEXICAL_FILE).exists() and "lexical" in all_drafters():
-                all_drafters()["lexical"](DraftEquipment(model=model))  # compiles what its adapter needs
+            for method in METHODS.values():
+                if method.adapter and model.folder is not None and (model.folder / method.adapter).exists():
+                    method.make(DraftEquipment(model=model))  # compiles what its adapter needs
     except StrettoError as error:
         raise SystemExit(str(error)) from None
     if not done:

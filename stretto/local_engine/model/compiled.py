@@ -12,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Pads, Scratch, Weights, run
+from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Scratch, Weights, run
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT16, FLOAT32, PANEL, STOPPED, TABLE
 from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.rows import Rows
 
 __all__ = ["CompiledModel", "Layer"]
@@ -25,7 +24,6 @@ __all__ = ["CompiledModel", "Layer"]
 _NO_WINDOW = 2**62
 _STORED = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
 _NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
-_NO_PADS = Pads(np.empty((0, 0), np.float32), np.empty((0, 3), np.int64), np.empty(0, np.bool_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,36 +98,24 @@ class CompiledModel:
             (2 * inner,),
             (inner,),
             stream,
-            stream,
         )  # of a row
-        self._adapter: PadAdapter | None = None
-        self._pads, self._pad_like, self._units = _NO_PADS, self._like, 0
 
-    def takes(self, rows: Rows, keep: Tensor, pads: PadAdapter | None) -> bool:
-        """Whether it can run these rows.
+    def takes(self, rows: Rows, keep: Tensor) -> bool:
+        """Whether it can run these rows: if the logits of all are wanted, or of one row of a prompt."""
+        return len(keep) == rows.tokens.shape[1] or (len(keep) == 1 and rows.ancestry is None)
 
-        It can if the logits of all rows are wanted, or of one row of a prompt, and if it can read their adapter.
-        """
-        wide = rows.tokens.shape[1]
-        if len(keep) < wide and (len(keep) > 1 or rows.ancestry is not None):
-            return False
-        return rows.pads is None or (rows.real is None and pads is not None and self._knows(pads))
-
-    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """See `stretto.local_engine.model.forward.Forward`."""
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor, blanks: Any = None) -> Tensor:
+        """See `stretto.local_engine.model.forward.Forward`; ``blanks``: see `RowAdapter.compiled`."""
         (batch, wide), kept = rows.tokens.shape, keep.shape[0]  # len() of a tensor takes as long as a small operation
         tokens = _whole(rows.tokens).reshape(-1)
         batches, lines = _sequences_and_lines(batch, wide)
         if rows.real is not None:
             real = rows.real.numpy()
             tokens, batches, lines = tokens[real], batches[real], lines[real]
-        wanted, pads, pad_like, units = _all(len(tokens)), _NO_PADS, self._like, 0
+        wanted = _all(len(tokens))
         if kept < wide:
             wanted = np.nonzero(lines == int(keep))[0]
-        if rows.pads is not None:
-            pads = self._pads._replace(padded=_whole(rows.pads).reshape(-1))
-            pad_like, units = self._pad_like, self._units
-        if not -len(pads.vectors) <= tokens.min() <= tokens.max() < self._tokens:
+        if (blanks is None and tokens.min() < 0) or tokens.max() >= self._tokens:
             raise IndexError(f"a token is none of the model's {self._tokens}")
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
@@ -138,9 +124,9 @@ class CompiledModel:
         keys, values = cache.addresses(rows.kv_len, len(self._kept), (self._stored, self._room[1][1]))
         key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
-        scratch = Scratch._make((*shared, np.empty(count * units, np.float32), np.zeros(1, np.int64)))
+        scratch = Scratch._make((*shared, np.zeros(1, np.int64)))
         logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
-        given, scores = (self._like, self._weights, pad_like, pads, inputs, key_values, scratch), logits.numpy()
+        given, scores = (self._like, self._weights, blanks, inputs, key_values, scratch), logits.numpy()
         share(
             count * self._size,
             lambda part, parts: run(*given, scores, part, parts),
@@ -151,28 +137,6 @@ class CompiledModel:
             indices = (batches * kept + lines - int(keep[0]))[wanted]
             found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(indices), found)
         return found.view(batch, kept, -1)
-
-    def _knows(self, adapter: PadAdapter) -> bool:
-        """Read an adapter once. Its panels must be of one type, and its units must fill them."""
-        if self._adapter is adapter:
-            return True
-        nothing, table = [0, 0, 0], []
-        likes: dict[np.dtype[Any], NDArray[np.generic]] = {}
-        for layer in (*(adapter.layers.get(number) for number in range(len(self._kept))), adapter.last):
-            if layer is None:
-                table.append(nothing)
-                continue
-            leading_in, leading_out = layer.units_in, layer.units_out
-            if not (isinstance(leading_in, Panels) and isinstance(leading_out, Panels)) or leading_in.outer % PANEL:
-                return False
-            likes |= {each.like.dtype: each.like for each in (leading_in, leading_out)}
-            table.append([leading_in.address, leading_out.address, leading_in.outer])
-        if len(likes) != 1:
-            return False
-        self._adapter, (self._pad_like,) = adapter, likes.values()
-        self._pads = _NO_PADS._replace(vectors=adapter.places.numpy(), layers=np.array(table, np.int64))
-        self._units = max(units for _, _, units in table)
-        return True
 
 
 def _embedding(table: Tensor | Panels) -> Embedding:

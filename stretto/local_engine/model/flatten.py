@@ -48,9 +48,9 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
         [[text[-1], *tree.tokens, *(0,) * (rows - 1 - len(tree))] for text, tree in zip(texts, trees, strict=True)]
     )
     first, beside = np.array(starts)[:, None], np.arange(rows)
-    pads = tokens < 0
-    units = bool(pads.any())
-    counts = [rows if units else 1 + len(tree) for tree in trees]
+    blank = tokens < 0
+    some_blank = bool(blank.any())
+    counts = [rows if some_blank else 1 + len(tree) for tree in trees]
     divided, real = _divided(starts, counts, device) if len(trees) > 1 else None, None
     if sum(counts) < rows * len(trees) and (divided is not None or sum(counts) <= _PACKED * rows * len(trees)):
         real = _tensor([number * rows + row for number, own in enumerate(counts) for row in range(own)], device)
@@ -60,7 +60,7 @@ def flatten(texts: Sequence[Sequence[int]], trees: Sequence[DraftTree], device: 
         kv_len,
         slots=torch.from_numpy(first + beside).to(device),
         ancestry=torch.from_numpy(_stacked([ancestry for _, ancestry in shapes])).to(device),
-        pads=torch.from_numpy(pads).to(device) if units else None,
+        blank=torch.from_numpy(blank).to(device) if some_blank else None,
         real=real,
         segments=divided,
     )

@@ -27,8 +27,8 @@ from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, own, take, take_back
 from stretto.local_engine.model.memory import Freed
-from stretto.local_engine.model.pads import PadAdapter
 from stretto.local_engine.model.products import Weight, layout_for, packed, product, unpacked
+from stretto.local_engine.model.row_adapter import RowAdapter
 from stretto.local_engine.model.rows import Rows
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class LlamaForward:
         windows = {layer.window for layer in self._layers}
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed, self._in_panels = False, False
-        self.pads: PadAdapter | None = None
+        self.adapter: RowAdapter | None = None
         self._compiled: CompiledModel | None = None
         self._held: torch.dtype | None = None  # see `held_as`
         self._kind = ""  # see `kind_of`
@@ -118,7 +118,7 @@ class LlamaForward:
             return ()
         self._held = held_as(weights)
         self._kind = kind_of(weights, self._held)
-        whole = (parts.forward(self._kind, self._kind),) if self._fill_panels(weights[1:]) else ()
+        whole = (parts.forward(self._kind),) if self._fill_panels(weights[1:]) else ()
         return parts.product(self._kind), *whole
 
     def pack(self, model: Any = None) -> None:
@@ -159,8 +159,8 @@ class LlamaForward:
                 module.weight.data = module.weight.data.new_empty(0)
         self._compiled = self._compile() if self._in_panels and fill else None
         self.is_packed = True
-        if self.pads is not None:
-            self.attach(self.pads)
+        if self.adapter is not None:
+            self.attach(self.adapter)
 
     def unpack(self, model: Any) -> None:
         """Undo `pack`, and let the transformers model have its weights again."""
@@ -198,20 +198,15 @@ class LlamaForward:
         large = sum(weight.numel() for weight in weights) > _SMALL
         return not (large and self._weights_dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
 
-    def attach(self, adapter: PadAdapter) -> PadAdapter:
-        """Take an adapter for [PAD] rows, laid out as the model's own weights are."""
-        self.pads = adapter
+    def attach(self, adapter: RowAdapter) -> None:
+        """Take an adapter for blank rows, laid out as the model's own weights are."""
+        self.adapter = adapter
         if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):
-            self.pads = adapter.packed(panels=self._in_panels)
-        return self.pads
+            self.adapter = adapter.packed(panels=self._in_panels)
 
-    def parts_for(self, adapter: PadAdapter) -> tuple[Part, ...]:
+    def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
         """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
-        if not self._kind:
-            return ()
-        weights = adapter.dense()
-        kind = kind_of(weights, held_as(weights))
-        return parts.product(kind), parts.forward(self._kind, kind)
+        return adapter.parts(self._kind) if self._kind else ()
 
     def _compile(self) -> CompiledModel | None:
         """Hand the weights to compiled code."""
@@ -287,8 +282,12 @@ class LlamaForward:
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.model.forward.Forward`."""
-        if self._compiled is not None and self._compiled.takes(rows, keep, self.pads):
-            return self._compiled(rows, cache, keep)
+        if self._compiled is not None and self._compiled.takes(rows, keep):
+            blanks = None
+            if rows.blank is not None and self.adapter is not None:
+                blanks = self.adapter.compiled(rows, len(self._layers))
+            if rows.blank is None or blanks is not None:
+                return self._compiled(rows, cache, keep, blanks)
         states = self.states(rows, cache, keep)
         if rows.real is None:
             return self.read_out(states)
@@ -316,13 +315,9 @@ class LlamaForward:
         if real is not None:  # concatenated into one sequence, except for attention
             tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
         width, rotated = self._width, self._heads + self._stored
-        pads = self.pads if rows.pads is not None else None
-        if pads is None or rows.pads is None:
-            state = self.read_in(tokens).to(self.dtype)  # [batch, rows, hidden], or [1, real, hidden]
-            active = state.new_empty(0)
-        else:
-            state = pads.embed(rows.tokens, self.read_in)
-            active = rows.pads[..., None].to(state.dtype)  # [batch, rows, 1]
+        adapter = self.adapter if rows.blank is not None else None
+        # [batch, rows, hidden], or [1, real, hidden]
+        state = self.read_in(tokens).to(self.dtype) if adapter is None else adapter.embed(rows, self.read_in)
         cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
         plan = self._attention.plan(rows, state.dtype)
         for number, layer in enumerate(self._layers):
@@ -339,12 +334,10 @@ class LlamaForward:
             normed = layer.feed_forward_norm(state)
             gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
             state = state + product(silu(gate) * up, layer.down)
-            if pads is not None and number in pads.layers:
-                state = pads.layers[number](state, normed, active)
-        if pads is not None:
-            state = self._norm(state)
-            state = pads.finish(state, rows.anchored(state), active)
-            return state.index_select(1, keep)
+            if adapter is not None:
+                state = adapter.behind_layer(number, state, normed, rows)
+        if adapter is not None:
+            return adapter.behind_norm(self._norm(state), rows).index_select(1, keep)
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
         return self._norm(state)

@@ -9,12 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from stretto.errors import SettingsError
-from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
+from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint, read_tensors, write_tensors
 from stretto.local_engine.model.four_bits import packed, unpacked
 
 __all__ = ["added", "read_reading", "reading_change", "write_reading"]
@@ -25,26 +22,13 @@ def write_reading(path: Path, differences: Mapping[str, Tensor], base: str) -> N
     kept: dict[str, Tensor] = {}
     for name, difference in differences.items():
         kept[f"{name}.codes"], kept[f"{name}.scales"] = packed(difference)
-    new = path.with_suffix(".new")
-    save_file(kept, new, metadata={"format": "pt", "base": base})
-    new.replace(path)
+    write_tensors(path, kept, base)
 
 
 def read_reading(path: Path, base: str, model: str) -> dict[str, Tensor]:
     """Read what is to be added to the weights with the fingerprint ``base``, flat. Raises `SettingsError`."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            notes: dict[str, str] = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-    except (SafetensorError, OSError) as error:
-        raise SettingsError(
-            f"{path} is no adapter for reading documents: {error}. Remove it, or train it again."
-        ) from error
-    if notes.get("base") != base:
-        raise SettingsError(
-            f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
-            f"in its folder ({base[:12]}). Remove it, or train it again with: python -m recipes.reading.train --fresh"
-        )
+    again = "Remove it, or train it again with: python -m recipes.reading.train"
+    tensors, _ = read_tensors(path, base, model, purpose="reading documents", again=again)
     names = [name.removesuffix(".codes") for name in tensors if name.endswith(".codes")]
     return {name: unpacked(tensors[f"{name}.codes"], tensors[f"{name}.scales"]) for name in names}
 

@@ -26,7 +26,7 @@ class Rows:
         kv_len: slots in use once these rows are written; a row sees none beyond.
         slots: of the rows of a tree; without a tree they are the positions # [batch, rows]
         ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
-        pads: which rows are [PAD]s, if there are any; see `stretto.local_engine.model.pads` # [batch, rows]
+        blank: which rows have no token, if any: they have a negative one, which a `RowAdapter` reads # [batch, rows]
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
         segments: rows that share a call of attention, so that few slots are masked; each real row is in one of them.
@@ -38,7 +38,7 @@ class Rows:
     kv_len: int
     slots: Tensor | None = None
     ancestry: Tensor | None = None
-    pads: Tensor | None = None
+    blank: Tensor | None = None
     real: Tensor | None = None
     segments: tuple[Segment, ...] | None = None
     lengths: tuple[int, ...] | None = None
@@ -86,18 +86,6 @@ class Rows:
         if window is not None:
             hidden |= slots <= own - window
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
-
-    def anchored(self, states: Tensor) -> Tensor:
-        """For each row the state of its anchor: the nearest ancestor, itself included, that is not a [PAD].
-
-        Args:
-            states: of all rows # [batch, rows, hidden]
-        """
-        if self.ancestry is None or self.pads is None:
-            return states
-        numbers = torch.arange(1, states.shape[1] + 1, device=states.device)
-        nearest = (self.ancestry & ~self.pads[:, None]) * numbers  # [batch, rows, rows]
-        return states.take_along_dim(nearest.argmax(-1)[..., None], 1)
 
     def _tree_mask(self, dtype: torch.dtype, window: int | None, own: Tensor, ancestry: Tensor) -> Tensor:
         (batch, rows), device = own.shape, own.device

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import Any
 
 from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
@@ -23,9 +23,6 @@ from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
 from stretto.local_engine.serving.thread import Serving
-
-if TYPE_CHECKING:
-    from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
 
 __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
 
@@ -51,9 +48,9 @@ class Engine:
             0, means that the speed of one request reveals nothing of another.
         threads: for one step at most; by default chosen by the size of the model and the number of rows.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
-        lexical: options of the decoding methods `lexical` and `lexical_lossy`.
+        method_options: options of decoding methods, by the method's name.
         measure: time steps by their number of rows while no request is there, from the start on; without it, from the
-            first request with ``auto`` or ``lexical`` on. Until that is done, these assume that rows are expensive.
+            first request with a method that weighs its drafts on. Until that is done, rows are taken to be expensive.
         drafters: the decoding methods by name.
     """
 
@@ -68,7 +65,7 @@ class Engine:
         remember_answers: int = 0,
         threads: int | None = None,
         draft: LoadedModel | None = None,
-        lexical: LexicalOptions | None = None,
+        method_options: Mapping[str, Mapping[str, Any]] | None = None,
         measure: bool = False,
         drafters: Mapping[str, Callable[[DraftEquipment], Drafter]] | None = None,
     ) -> None:
@@ -83,7 +80,7 @@ class Engine:
             draft=draft,
             memory=memory,
             experience=(Experience(), Experience()),
-            lexical=lexical,
+            options=method_options or {},
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have what they need
@@ -177,7 +174,7 @@ class Engine:
         return decoding in self._equipped
 
     def equip(self, decoding: str) -> None:
-        """Prepare what a decoding method needs beside the model: for ``lexical``, the weights are read and hashed.
+        """Prepare what a decoding method needs beside the model, such as an adapter, for which the weights are hashed.
 
         Safe from any thread. `submit` does it too; it is quick the second time. Raises `InvalidRequestError` for a
         method that does not exist, `SettingsError` where something is missing for it.

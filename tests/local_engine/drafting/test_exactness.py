@@ -1,49 +1,23 @@
 """Every method gives token for token what one token at a time gives, from tiny models with random weights."""
 
 import pytest
-import torch
-from adapters import adapted
 from corners import corners
+from one_batch import run
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import METHODS as KNOWN
+from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.serving.batch import Batch
-from stretto.local_engine.serving.prefill import Prefill
-from stretto.local_engine.serving.sequence import Sequence
 
-METHODS = sorted(set(DRAFTERS) - {"autoregressive", "lexical_lossy"})
+METHODS = sorted(name for name, method in KNOWN.items() if name != "autoregressive" and not method.adapter)
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 FREE = StepCost({1: 10.0, 128: 10.1})
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]
 PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
 
 
-def run(model, requests, drafters):
-    """Runs requests as one batch until each has its end; their tokens and numbers of steps."""
-    sequences = [Sequence(request, model.decode) for request in requests]
-    steps = [0] * len(sequences)
-    with torch.inference_mode():
-        prefill = Prefill(model.forward, sequences, model.device)
-        while not prefill.done:
-            prefill.advance()
-        batch = Batch(model.forward, model.device, draft_nodes=48 * len(sequences))
-        running, committed = list(range(len(sequences))), batch.join(prefill, drafters)
-        while running:
-            ended = [bool(sequences[number].accept(new)[1]) for number, new in zip(running, committed, strict=True)]
-            running = [number for number, end in zip(running, ended, strict=True) if not end]
-            if running:
-                batch.keep([row for row, end in enumerate(ended) if not end])
-                committed = batch.advance()
-                for number in running:
-                    steps[number] += 1
-    return [sequence.generated for sequence in sequences], steps
-
-
 def drafter(method, loaded, model):
-    if method == "lexical":
-        adapted(model)
     return make_drafter(method, DraftEquipment(cost=FREE, model=model, draft=loaded("qwen3")))
 
 
@@ -65,8 +39,6 @@ def plain(loaded):
     corners(METHODS, ARCHITECTURES, of=lambda method, name: name == "llama" or method in {"auto", "lookahead"}),
 )
 def test_greedy_alone_and_in_a_batch(method, architecture, loaded, plain):
-    if (method, architecture) == ("lexical", "gemma3"):
-        pytest.skip("Gemma is not run by the engine's own forward, which [PAD] rows need: see test_lexical.py.")
     model = loaded(architecture)
     requests = [Generation(prompt, 22 + 9 * number) for number, prompt in enumerate(PROMPTS)]
     expected = [plain(architecture, request) for request in requests]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from adapters import SMALL, adapted, random_adapter
+from lexical_adapters import SMALL, adapted, random_adapter
 from simulated import became
 from tiny_models import build
 
@@ -14,10 +14,10 @@ from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.drafting.lexical.experience import UnitExperience
-from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.lexical_options import FILE, LexicalOptions
 from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
+from stretto.local_engine.model.adapter_files import fingerprint
 from stretto.local_engine.model.load import prepare
 
 CONTEXT = DraftContext([5, 6, 7], 2, 400)
@@ -289,13 +289,10 @@ def test_options_that_make_no_sense_are_refused(bad):
 def test_longer_units_than_the_adapter_says_are_refused(loaded):
     model = adapted(loaded("llama"))
     with pytest.raises(SettingsError, match="was trained for 4"):
-        make_drafter("lexical", DraftEquipment(model=model, lexical=LexicalOptions(tokens=5)))
-    tree = make_drafter("lexical", DraftEquipment(model=model, lexical=LexicalOptions(tokens=2))).propose(CONTEXT, 32)
-    assert not len(tree)
-    tree = make_drafter("lexical_lossy", DraftEquipment(model=model, lexical=LexicalOptions(tokens=2))).propose(
-        CONTEXT, 32
-    )
-    assert tree.tokens == [-1]
+        make_drafter("lexical", DraftEquipment(model=model, options={"lexical": {"tokens": 5}}))
+    equipment = DraftEquipment(model=model, options={name: {"tokens": 2} for name in ("lexical", "lexical_lossy")})
+    assert not len(make_drafter("lexical", equipment).propose(CONTEXT, 32))
+    assert make_drafter("lexical_lossy", equipment).propose(CONTEXT, 32).tokens == [-1]
 
 
 def test_a_model_of_another_family_is_refused(loaded):
@@ -313,18 +310,18 @@ def test_an_adapter_belongs_to_the_weights_beside_it(tokenizer, tmp_path):
         SettingsError, match=r"is missing. Train one .*: python -m recipes.lexical.train --model local:./folder"
     ):
         make_drafter("lexical", DraftEquipment(model=model))
-    write_adapter(tmp_path / LEXICAL_FILE, random_adapter(model), "0" * 64)
+    write_adapter(tmp_path / FILE, random_adapter(model), "0" * 64)
     with pytest.raises(SettingsError, match=r"trained on other weights .*\(SHA-256 000000000000\).*--fresh"):
         make_drafter("lexical_lossy", DraftEquipment(model=model))
-    (tmp_path / LEXICAL_FILE).write_bytes(b"nothing")
+    (tmp_path / FILE).write_bytes(b"nothing")
     with pytest.raises(SettingsError, match="is no adapter"):
         make_drafter("lexical", DraftEquipment(model=model))
     adapter = random_adapter(model)
-    write_adapter(tmp_path / LEXICAL_FILE, adapter, fingerprint(tmp_path))
+    write_adapter(tmp_path / FILE, adapter, fingerprint(tmp_path))
     assert make_drafter("lexical", DraftEquipment(model=model)).name == "lexical"
-    for name, tensor in model.forward.pads.tensors().items():
+    for name, tensor in model.forward.adapter.tensors().items():
         assert torch.equal(tensor, adapter.tensors()[name].bfloat16().float())
-    assert len(model.forward.pads.places) == SMALL.tokens - 1
+    assert len(model.forward.adapter.places) == SMALL.tokens - 1
 
 
 def test_a_model_from_the_hub_has_no_place_for_an_adapter(tokenizer):

@@ -1,6 +1,7 @@
 """Each folder of a decoding method can be removed together with its line in the catalogue."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,13 @@ FOLDERS = {
     "lookahead": {"jacobi", "lookahead"},
     "recycling": {"token_recycling"},
 }
+
+NAMED = {
+    "lexical": r"(?i)lexical|\[PAD\]|pad_?adapter",
+    "lookahead": r"\blookahead[./]|\bLookahead|[Jj]acobi",
+    "recycling": r"\brecycling[./]|\bRecycling",
+}
+"""What only the folder itself may hold."""
 
 DECODE = """
 import sys
@@ -54,6 +62,17 @@ def decoded(package):
 @pytest.fixture(scope="module")
 def answers():
     return decoded(PACKAGE)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_other_file_of_the_package_holds_anything_of_a_method(folder):
+    found = {}
+    for path in sorted({*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml")}):
+        if not path.is_relative_to(PACKAGE / DRAFTING / folder):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            found[path.relative_to(PACKAGE)] = [line.strip() for line in lines if re.search(NAMED[folder], line)]
+    registered = {DRAFTING / "catalogue.py": [f'"{folder}",']} if folder == "lexical" else {}
+    assert {path: lines for path, lines in found.items() if lines} == registered
 
 
 @pytest.mark.timeout(300)

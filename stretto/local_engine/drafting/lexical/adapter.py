@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.lexical.lexical_options import FILE
+from stretto.local_engine.drafting.lexical.pads import PadAdapter
 from stretto.local_engine.drafting.lexical.warm_up import UNITS
 from stretto.local_engine.kernels.compiler import have_compiled
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE, fingerprint
+from stretto.local_engine.model.adapter_files import fingerprint, read_tensors, write_tensors
 from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.pads import PadAdapter
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
@@ -25,9 +24,7 @@ __all__ = ["attach", "read_adapter", "write_adapter"]
 def write_adapter(path: Path, adapter: PadAdapter, base: str) -> None:
     """Keep an adapter, in bfloat16, with the `fingerprint` of the weights it was trained on."""
     tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in adapter.tensors().items()}
-    new = path.with_suffix(".new")
-    save_file(tensors, new, metadata={"format": "pt", "base": base})
-    new.replace(path)
+    write_tensors(path, tensors, base)
 
 
 def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: torch.device) -> PadAdapter:
@@ -39,25 +36,16 @@ def read_adapter(path: Path, base: str, model: str, dtype: torch.dtype, device: 
         raise SettingsError(
             f"{model} has no adapter for lexical unit decoding: {path} is missing. Train one {where}: {command}"
         )
+    again = f"Train it again {where}: {command}"
+    tensors, _ = read_tensors(path, base, model, purpose="lexical unit decoding", again=again)
     try:
-        with safe_open(path, framework="pt") as file:
-            notes: dict[str, str] = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).to(device, dtype) for name in file.keys()}  # noqa: SIM118 - no mapping
-            adapter = PadAdapter.of(tensors)
-    except (SafetensorError, KeyError) as error:
-        raise SettingsError(
-            f"{path} is no adapter for lexical unit decoding: {error}. Train one {where}: {command}"
-        ) from error
-    if notes.get("base") != base:
-        raise SettingsError(
-            f"{path} was trained on other weights of {model} (SHA-256 {notes.get('base', 'unknown')[:12]}) than those "
-            f"in its folder ({base[:12]}). Train it again {where}: {command} --fresh"
-        )
-    return adapter
+        return PadAdapter.of({name: tensor.to(device, dtype) for name, tensor in tensors.items()})
+    except KeyError as error:
+        raise SettingsError(f"{path} is no adapter for lexical unit decoding: {error}. {again}") from error
 
 
-def attach(model: LoadedModel) -> PadAdapter:
-    """Give the model's forward its adapter, once, and return it.
+def attach(model: LoadedModel) -> int:
+    """Give the model's forward its adapter, once; the number of [PAD]s that it was trained for.
 
     Raises `SettingsError` where the model has none, it belongs to other weights, or the model cannot take one.
     """
@@ -67,15 +55,16 @@ def attach(model: LoadedModel) -> PadAdapter:
             f"Lexical unit decoding needs the engine's own forward, and {model.name} is run by that of transformers: "
             "it is not of the Llama family. Choose auto."
         )
-    if forward.pads is None:
+    adapter = forward.adapter
+    if not isinstance(adapter, PadAdapter):
         if model.folder is None:
             raise SettingsError(
                 f"{model.name} has no adapter for lexical unit decoding: an adapter lies beside the weights in a "
                 "folder. Save the model to one, train an adapter in a checkout of Stretto's source with python -m "
                 "recipes.lexical.train --model local:./folder --texts FOLDER, and use that name."
             )
-        path = model.folder / LEXICAL_FILE
+        path = model.folder / FILE
         adapter = read_adapter(path, fingerprint(model.folder), model.name, model.dtype, model.device)
         have_compiled([UNITS, *forward.parts_for(adapter)], wanted=model.compiled)
-        return forward.attach(adapter)
-    return forward.pads
+        forward.attach(adapter)
+    return len(adapter.places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.lexical.compiled import ROWS, Units, learn, no_predictions, plan
+from stretto.local_engine.drafting.lexical.compiled.units import ROWS, Units, learn, no_predictions, plan
 from stretto.local_engine.drafting.lexical.experience import UnitExperience
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost

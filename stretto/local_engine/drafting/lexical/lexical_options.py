@@ -1,4 +1,4 @@
-"""Options of lexical unit decoding, without its heavy imports."""
+"""What lexical unit decoding is called and given, without its heavy imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from stretto.errors import SettingsError
 
-__all__ = ["LexicalOptions"]
+__all__ = ["FILE", "LexicalOptions"]
+
+FILE = "lexical.safetensors"
+"""Name of the adapter beside the weights."""
 
 
 @dataclass(frozen=True, slots=True)

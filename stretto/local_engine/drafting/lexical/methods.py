@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.lexical_options import FILE, LexicalOptions
 from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -22,8 +22,8 @@ def _lexical(equipment: DraftEquipment, *, lossy: bool = False) -> Drafter:
     from stretto.local_engine.drafting.lexical.drafter import Lexical  # noqa: PLC0415 - numba
     from stretto.local_engine.drafting.lexical.experience import UnitExperience  # noqa: PLC0415 - numba
 
-    adapter, options = attach(equipment.model), equipment.lexical or LexicalOptions()
-    pads = len(adapter.places)
+    name = "lexical_lossy" if lossy else "lexical"
+    pads, options = attach(equipment.model), LexicalOptions(**equipment.options.get(name, {}))
     if options.tokens is not None and options.tokens > pads + 1:
         raise SettingsError(
             f"A unit of {options.tokens} tokens cannot be used: the adapter of {equipment.model.name} was trained for "
@@ -38,7 +38,6 @@ def _lexical(equipment: DraftEquipment, *, lossy: bool = False) -> Drafter:
     return Lexical(pads, cost, alpha=alpha, experience=experience)
 
 
-METHODS = {
-    "lexical": Method(_lexical, equipped=True, weighs=True),
-    "lexical_lossy": Method(partial(_lexical, lossy=True), equipped=True, lossy=True, weighs=True),
-}
+_method = partial(Method, adapter=FILE, recipe="recipes.lexical.train", weighs=True, options=LexicalOptions)
+
+METHODS = {"lexical": _method(_lexical), "lexical_lossy": _method(partial(_lexical, lossy=True), lossy=True)}

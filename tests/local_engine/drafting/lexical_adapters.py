@@ -3,15 +3,15 @@
 import torch
 
 from recipes.lexical.train import Plan, new_adapter
+from stretto.local_engine.drafting.lexical.pads import PadAdapter
 from stretto.local_engine.kernels.compiler import compile_now
-from stretto.local_engine.model.pads import PadAdapter
 
 SMALL = Plan(tokens=4, beside=8, last=16)
 
 
 def adapted(model, plan=SMALL, seed=3):
     """Gives a tiny model's forward a random adapter whose every part acts, if it has none."""
-    if model.forward.pads is None:
+    if model.forward.adapter is None:
         adapter = random_adapter(model, plan, seed)
         assert compile_now(model.forward.parts_for(adapter))
         model.forward.attach(adapter)

@@ -4,18 +4,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from adapters import random_adapter
 from asking import outcome
+from lexical_adapters import random_adapter
 from tiny_models import build
 
 from recipes.lexical.texts import Texts, continuations, keep, kept
 from recipes.lexical.train import Plan, Trainer, main
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.drafting.lexical.lexical_options import LexicalOptions
+from stretto.local_engine.drafting.lexical.lexical_options import FILE
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.adapter_files import LEXICAL_FILE
 from stretto.local_engine.model.load import load_model, prepare
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
@@ -41,7 +40,7 @@ def trained(model, texts, tmp_path_factory):
     first = trainer.step()
     while trainer.progress < 1:
         last = trainer.step()
-    model.forward.pads = trainer.adapter()
+    model.forward.adapter = trainer.adapter()
     return model, first, last
 
 
@@ -72,8 +71,8 @@ def test_pads_learn_what_the_model_says_and_save_it_steps(trained, start):
 @pytest.mark.parametrize("alpha", [0.02, 0.5])
 def test_lossy_counts_what_the_model_would_have_said_otherwise(alpha, tokenizer, start):
     model = prepare("local:tiny", build("llama").double(), tokenizer)
-    model.forward.pads = random_adapter(model)  # knows nothing, and says it with some confidence
-    engine = start(model, lexical=LexicalOptions(alpha=alpha))
+    model.forward.adapter = random_adapter(model)  # knows nothing, and says it with some confidence
+    engine = start(model, method_options={"lexical_lossy": {"alpha": alpha}})
     got, figures = ask(engine, PROMPTS[0], "lexical_lossy")
     rows = torch.tensor([[*PROMPTS[0], *got]])
     chosen = build("llama").double()(rows).logits[0, len(PROMPTS[0]) - 1 : -1].argmax(-1)
@@ -129,7 +128,7 @@ def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"training on cpu in {str(load_model(find_source(name), packed=False).dtype)[6:]}, threads: 1"
     assert any("wrote" in line for line in lines)
-    assert (folder / LEXICAL_FILE).stat().st_size < 2_000_000
+    assert (folder / FILE).stat().st_size < 2_000_000
     engine = Engine(load_model(find_source(name), dtype="float32"), threads=1)
     try:
         assert ask(engine, PROMPTS[0], "lexical")[0] == ask(engine, PROMPTS[0], "autoregressive")[0]

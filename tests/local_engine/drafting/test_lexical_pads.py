@@ -2,11 +2,15 @@
 
 import pytest
 import torch
-from adapters import adapted, random_adapter
+from lexical_adapters import adapted, random_adapter
+from test_compiled_model import CLOSE, CPU, TEXTS, read, sharing, step, tree
+from test_forward import family_member, packed
 from tiny_models import VOCABULARY, build
 
 from recipes.lexical.packing import TextCache, inside_units, pack
+from recipes.lexical.train import Plan
 from stretto.local_engine.draft_tree import ROOT, DraftTree
+from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.load import prepare
@@ -58,7 +62,7 @@ def test_what_a_pad_says_depends_on_its_anchor_only(model):
     assert (logits(model, [alone])[0, 1:] - everything[7:10]).abs().max() < 1e-12
     assert (everything[4:7] - everything[7:10]).abs().max() > 1e-3
     other = adapted(prepare("local:other", build("llama").double(), model.tokenizer))
-    other.forward.pads = random_adapter(other, seed=4)
+    other.forward.adapter = random_adapter(other, seed=4)
     if type(other.forward) is type(model.forward):
         assert (logits(other, [alone])[0, 1:] - everything[7:10]).abs().max() > 1e-3
 
@@ -86,3 +90,28 @@ def test_a_unit_goes_on_as_long_as_the_model_is_sure():
         [True, False, False],  # then the text ends
         [False, False, False],
     ]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["llama", "qwen3 sliding"])
+@torch.inference_mode()
+def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
+    ready = adapted(
+        prepare("local:tiny", family_member(name).bfloat16().float(), tokenizer, packed=False),
+        Plan(tokens=4, beside=16, last=96),
+    )
+    plain, adapter = ready.forward, ready.forward.adapter
+    compiled = packed(family_member(name).bfloat16().float())
+    assert compile_now(compiled.parts_for(adapter))
+    compiled.attach(adapter)
+    drawn = tree((31, 32), (33,))
+    for node in (1, ROOT, 0):
+        drawn.add_path((-1, -2, -3), [1.0] * 3, node)
+    trees = [drawn, tree((11,))]
+    assert compiled.adapter.compiled(flatten(TEXTS[:2], trees, CPU), len(compiled.layers)) is not None
+    with sharing(threads):
+        expected, found = (step(each, read(each, TEXTS[:2]), TEXTS[:2], trees) for each in (plain, compiled))
+        without = step(compiled, read(compiled, TEXTS[:1]), TEXTS[:1], [tree((31, 32), (33,))])
+    for one, other in zip(expected, found, strict=True):
+        assert (one - other).abs().max() < CLOSE * one.std()
+    assert torch.equal(found[0][:4], without[0])
