@@ -14,7 +14,6 @@ PACE = 0.97
 _FORGET = 1 / 8
 _LEARN = 1 / 4
 _DRAFTING_MS = 0.1  # until it is known
-_FORGIVE = 1 / 64
 _SPIKE = 4.0  # a step that took this many times as long as usual was held up by something else
 _FURTHEST = 512  # rows beyond those measured that a step may have
 _SHARE = 1 / 256  # of a step, spent on looking for drafts while they do not pay
@@ -53,8 +52,8 @@ _GUESSED = CostTable(_GUESS)
 class StepCost:
     """Predicts what the next step takes, from the table and from the steps that ran.
 
-    The table is of one short sequence. In a batch drafts cost more, for masks and attention. So steps report what they
-    took (`observe`), and `ahead` corrects the table by that. Until there is a table, rows are assumed to be expensive.
+    The table is of one short sequence. Steps report what they took (`observe`), and `ahead` begins from what those
+    without drafts took lately. Until there is a table, rows are assumed to be expensive.
 
     Args:
         measured: see `CostTable`. `None` where the table comes later, by `fit`.
@@ -75,13 +74,11 @@ class StepCost:
         self._unit = 1.0  # milliseconds of 1.0 in the table, while the table is a guess
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
         self._seen: dict[int, float] = {}  # milliseconds by number of rows, until there is a table
-        self._surplus: dict[int, float] = {}  # what steps with drafts took beyond the table, by octaves of sequences
         self._drafting_ms = _DRAFTING_MS
 
     def fit(self, measured: Mapping[int, float]) -> None:
         """Use this table from now on; see `CostTable`."""
         self._table, self._unit, self.measured = CostTable(measured), 1.0, True
-        self._surplus.clear()
         self._seen.clear()
 
     def __call__(self, rows: int) -> float:
@@ -105,8 +102,7 @@ class StepCost:
 
     def observe(self, rows: int, took_ms: float) -> None:
         """Note what a step of `sequences` took, with this many rows over all of them."""
-        sequences, octave = self.sequences, self.sequences.bit_length()
-        plain, surplus = self._plain.get(sequences), self._surplus.get(octave, 0.0)
+        sequences, plain = self.sequences, self._plain.get(self.sequences)
         self.beyond = 0.0
         if plain is not None:
             took_ms = min(took_ms, _SPIKE * max(plain, self(rows) if rows > sequences else 0.0))
@@ -115,12 +111,8 @@ class StepCost:
             plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
             if not self.measured:  # the cost of one row is known then, and that of more rows is still a guess
                 self._unit *= plain / self(sequences)
-            self._surplus[octave] = surplus * (1 - _FORGIVE)  # so that what was expensive is tried again
         elif not self.measured:
             self._see(rows, took_ms)
-        elif plain is not None:
-            beyond = took_ms - plain - (self(rows) - self(sequences))
-            self._surplus[octave] = surplus + _FORGET * (max(beyond, 0.0) - surplus)
 
     def _see(self, rows: int, took_ms: float) -> None:
         """Learn from a step, until there is a table, what this number of rows costs."""
@@ -136,11 +128,6 @@ class StepCost:
             table[known] = max(plain, self._seen.get(known, guess * ratio))
         self._table, self._unit = CostTable(table), 1.0
 
-    @property
-    def surplus(self) -> float:
-        """Milliseconds that a step with drafts takes beyond the table."""
-        return self._surplus.get(self.sequences.bit_length(), 0.0)
-
     def ahead(self, rows: int) -> float:
         """Milliseconds of the coming step, if it has this many rows over all of its sequences."""
         return self.ahead_of((rows,))[0]
@@ -149,7 +136,7 @@ class StepCost:
         """`ahead` for several numbers of rows."""
         own, table, unit = self.sequences, self._table, self._unit
         plain = self._plain.get(own, self(own))
-        drafted = plain + self.surplus - self(own)
+        drafted = plain - self(own)
         return [plain if rows <= own else drafted + unit * table(rows) for rows in counts]
 
     def drafted(self, took_ms: float) -> None:

@@ -84,9 +84,7 @@ class Lexical:
         most, own = min(rows, ROWS), self._cost.sequences
         tokens, parents, survival = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most)
         steps = np.array(self._cost.ahead_of(own * row for row in range(1, ROWS + 2)))
-        guesses, count, self._took = plan(
-            self._units, steps, self._cost.surplus, self._alpha, tokens, parents, survival
-        )
+        guesses, count, self._took = plan(self._units, steps, self._alpha, tokens, parents, survival)
         if not count:
             self._settle(context)
             self._rest, self.wants_top = True, 0

@@ -159,13 +159,12 @@ def _fade(units):
 
 
 @python_or_compiled
-def plan(units, steps, surplus, alpha, tokens, parents, survival):
+def plan(units, steps, alpha, tokens, parents, survival):
     """Write down a draft: guesses, and behind each of them its chain of [PAD]s.
 
     Args:
         units: the predictions.
         steps: milliseconds of a step with 0, 1, ... rows more for each sequence # [`ROWS` + 1]
-        surplus: milliseconds that these take beyond the table, see `StepCost.surplus`.
         alpha: predictions above it are taken as they are, and every position has its [PAD]; 1 for none.
         tokens: of the nodes # [at most `ROWS`]
         parents: of the nodes, -1 for the root # [as many]
@@ -191,7 +190,7 @@ def plan(units, steps, surplus, alpha, tokens, parents, survival):
             parent, at = np.int64(at), at + 1
     if at == 0:
         _fade(units)
-    took = (steps[guesses] - surplus) / steps[0] - 1 if guesses > 0 else 0.0
+    took = steps[guesses] / steps[0] - 1 if guesses > 0 else 0.0
     return guesses, at, took
 
 
