@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -39,7 +39,7 @@ class CompiledPads(NamedTuple):
     units: NDArray[np.float32]
 
 
-def _is_ours(adapter):
+def _is_ours(adapter: Any) -> bool:
     return isinstance(adapter, types.NamedTuple) and adapter.instance_class is CompiledPads
 
 
