@@ -18,7 +18,8 @@ class Measured:
     """What a local engine has measured of itself in this process.
 
     Attributes:
-        step_ms: milliseconds of a forward by its rows, for one request alone; empty while not measured.
+        step_ms: milliseconds of a forward by its rows, for one request alone, or by the requests that ran together
+            where rows were not timed yet; empty while not measured.
         decodings: how each decoding method has done so far, the last answers counting most.
     """
 

@@ -356,6 +356,37 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
+def test_rows_are_timed_between_the_steps_of_a_request_where_there_was_no_time_before(loaded, start, monkeypatch):
+    monkeypatch.setattr(serving_thread, "_TIMING_LIMIT_S", -1.0)
+    monkeypatch.setattr(serving_thread, "_TIMING_DELAY_S", 0.0)
+    monkeypatch.setattr(serving_thread, "_TIMING_SHARE", math.inf)
+    model, asked, known = loaded("llama"), threading.Event(), []
+    request = Generation(PROMPTS[0], 40)
+    expected = tokens(start(model).submit(request))
+
+    def forward(rows, cache, keep):
+        assert asked.wait(patience(60))  # no moment is idle
+        return model.forward(rows, cache, keep)
+
+    engine = start(replace(model, forward=Watched(model.forward, forward)), measure=True)
+    handle = engine.submit(request, heard := Collected(on_piece=lambda: known.append(engine.step_ms)))
+    asked.set()
+    assert heard.wait().reason == "length"
+    assert handle.sequence.generated == expected
+    assert set(known[-1]) == {1, 2, 4, 8, 16, 32, 64}
+
+
+def test_requests_that_ran_together_tell_what_steps_cost_before_any_are_timed(loaded, start):
+    engine = start(loaded("llama"))
+    tokens(engine.submit(Generation(PROMPTS[0], 4)))
+    assert engine.step_ms == {}, "nothing is known of more than one row"
+    for handle in submit_together(engine, [Generation(prompt, 4) for prompt in PROMPTS[:3]]):
+        tokens(handle)
+    assert {1, 3} <= set(engine.step_ms)  # and 2 while the third prompt was read
+    assert all(ms > 0 for ms in engine.step_ms.values())
+
+
+@pytest.mark.usefixtures("all_rows_are_timed")
 def test_the_first_request_with_auto_has_steps_timed_behind_it(loaded, start):
     model, seen = loaded("llama"), []
 

@@ -90,10 +90,16 @@ class StepCost:
 
         The last steps without drafts tell the pace, those of the nearest number of sequences.
         """
-        if not self._plain:
+        plain = self.plain
+        if not plain:
             return self(rows)
-        nearest = min(self._plain, key=lambda sequences: max(rows, sequences) / min(rows, sequences))
-        return self(rows) * self._plain[nearest] / self(nearest)
+        nearest = min(plain, key=lambda sequences: max(rows, sequences) / min(rows, sequences))
+        return self(rows) * plain[nearest] / self(nearest)
+
+    @property
+    def plain(self) -> Mapping[int, float]:
+        """Milliseconds of a step without drafts by its number of sequences, as the last ones took. From any thread."""
+        return dict(self._plain)
 
     def begin(self, sequences: int) -> None:
         """Note that a step of this many sequences begins."""

@@ -107,9 +107,14 @@ class Engine:
 
     @property
     def step_ms(self) -> dict[int, float]:
-        """Milliseconds of a step by its number of rows, as steps take lately; empty until measured."""
+        """Milliseconds of a step by its number of rows, as steps take lately.
+
+        Until rows were timed, those of the numbers of requests that ran together so far; empty unless one ran alone and
+        several did together.
+        """
         if not self._cost.measured:
-            return {}
+            plain = self._cost.plain
+            return dict(sorted(plain.items())) if 1 in plain and len(plain) > 1 else {}
         counts = (1, 2, 4, 8, 16, 32, 64)
         return dict(zip(counts, accumulate(map(self._cost.lately, counts), max), strict=True))  # more rows take no less
 

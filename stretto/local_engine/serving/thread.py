@@ -30,6 +30,8 @@ __all__ = ["Serving"]
 _BATCHING_DELAY_S = 0.0005  # that others of the same moment are waited for: read together, they copy what they share
 _ANNOUNCED_WAIT_S = 1.0  # that an announced request is waited for at most
 _TIMING_LIMIT_S = 2.0  # for timing steps before the first request
+_TIMING_DELAY_S = 1.0  # before steps are timed between those of requests, and
+_TIMING_SHARE = 1 / 20  # of their time for it
 _MAX_FAILURES = 3  # in a row, after which the engine ends
 _CLOSE_S = 10.0  # that `Serving.close` waits for the thread at most
 
@@ -70,7 +72,11 @@ class Serving:
         self._equipment = equipment
         self._drafters = drafters
         self._cost = cost
-        self._measuring: Iterator[dict[int, float]] | None = measuring(model) if measure else None
+        self._measuring: Iterator[dict[int, float]] | None = None
+        self._lacks_table = False  # what was measured before, if anything, is of other code
+        self._next_timing = 0.0  # between two steps of requests
+        if measure:
+            self._begin_measuring()
         self._batch_size = batch_size
         self._threads = threads or model.threads
         self._most_threads = threads or torch.get_num_threads()
@@ -217,6 +223,7 @@ class Serving:
         self._admit(scheduler, waiting)
         self._chosen = []
         scheduler.turn()
+        self._measure_between()
         self._advance_alongside()
         if self.model.device.type == "cuda" and not scheduler.handles:
             torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
@@ -268,7 +275,7 @@ class Serving:
         code.change()
         scheduler.clear()
         if self._cost.measured or self._measuring is not None:
-            self._measuring = measuring(self.model)
+            self._begin_measuring()
 
     def _advance_alongside(self) -> None:
         if not self._alongside:
@@ -282,9 +289,13 @@ class Serving:
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
-        if decoding in WEIGHING and not self._cost.measured:
-            self._measuring = self._measuring or measuring(self.model)
+        if decoding in WEIGHING and not self._cost.measured and self._measuring is None:
+            self._begin_measuring()
         return self._drafters[decoding](self._equipment)
+
+    def _begin_measuring(self) -> None:
+        self._measuring, self._lacks_table = measuring(self.model), True
+        self._next_timing = time.monotonic() + _TIMING_DELAY_S
 
     def _measure_while_idle(self, scheduler: Scheduler) -> None:
         """Time one forward after the other, until all are timed or a request comes."""
@@ -301,12 +312,24 @@ class Serving:
                 return
             self._measure(self._measuring)
 
+    def _measure_between(self) -> None:
+        """Time a forward between two steps of requests, now and then, until there is a table of the costs.
+
+        A program that asks one question after the other leaves no time for it in between.
+        """
+        if self._measuring is not None and self._lacks_table and time.monotonic() >= self._next_timing:
+            self._measure(self._measuring)
+
     def _measure(self, steps: Iterator[dict[int, float]]) -> None:
         """Time one forward."""
+        began = time.monotonic()
         try:
             table = next(steps, None)
+            ended = time.monotonic()
+            self._next_timing = ended + (ended - began) / _TIMING_SHARE
             if table:
                 self._cost.fit(table)
+                self._lacks_table = False
             if table is not None:
                 return
         except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next one that needs it begins again
