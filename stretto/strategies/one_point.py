@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.harm.openings import adds_nothing
 from stretto.strategies.harm.overlap import said_before
+from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.merge import Filter
 from stretto.strategies.outline import Point
 
@@ -59,6 +60,22 @@ class OnePoint:
         if self._whole and self._any and self._running.finish_reason == "length":
             self._running.reported, self._running.finish_reason = True, "stop"
         return (self._form.feed(rest) if rest else "") + self._form.finish()
+
+
+def of_no_use(
+    point: Point, running: RunningBranch, earlier: Iterable[str], question: str, *, spoiled: bool = False
+) -> str:
+    """Why a point that has ended is left out, as half a sentence; empty if it is not, or has not ended.
+
+    ``spoiled``: also where all that was written is nonsense, as weak models write it. Nobody misses such a point. In
+    place of a point of another model stands a note.
+    """
+    if running.branch is None:
+        return ""
+    if running.exception is None:
+        return nothing_new(point, running.text, earlier, question)
+    left_out = spoiled and isinstance(running.exception, SpoiledError) and not running.text.strip()
+    return str(running.exception) if left_out else ""
 
 
 def nothing_new(point: Point, text: str, earlier: Iterable[str], question: str) -> str:

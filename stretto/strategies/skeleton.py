@@ -27,7 +27,7 @@ from stretto.strategies.harm.phrases import Phrases
 from stretto.strategies.harm.titles import Titles
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.limits import tell_limits
-from stretto.strategies.one_point import OnePoint, nothing_new
+from stretto.strategies.one_point import OnePoint, nothing_new, of_no_use
 from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
 from stretto.strategies.rival import Rival, is_worth_it
 from stretto.strategies.runner import Runner
@@ -160,7 +160,7 @@ class _Skeleton:
         """Note how the points turned out."""
         parts = [self.written[point.index] for point in self.points if point.index in self.written]
         spoiled = sum(isinstance(part.exception, SpoiledError) for part in parts)
-        given = len(parts) - spoiled - self.left_out
+        given = sum(not (part.dropped or isinstance(part.exception, SpoiledError)) for part in parts)
         self._note(held=spoiled * 3 < len(parts) and given >= FEWEST_POINTS)
 
     def _note(self, *, held: bool) -> None:
@@ -336,11 +336,11 @@ class _Skeleton:
         )
 
     def _label(self, point: Point) -> str:
-        """The label of a point whose turn has come; empty if it says what an earlier one says."""
+        """The label of a point whose turn has come; empty if it is of no use."""
         running = self.written.get(point.index)
-        whole = running is not None and running.branch is not None and running.exception is None
         earlier = [self.written[other.index].text for other in self.shown]
-        if running is not None and whole and (fault := nothing_new(point, running.text, earlier, self.question)):
+        spoiled = self.small and self.request.on_missing == "note"
+        if running is not None and (fault := of_no_use(point, running, earlier, self.question, spoiled=spoiled)):
             running.drop(fault)
             self.left_out += 1
             self.runner.warn(f"Point {point.index}, {point.title!r}, was left out: {fault}.")

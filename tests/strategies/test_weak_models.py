@@ -6,6 +6,7 @@ from patience import patience
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
+from stretto.errors import IncompleteAnswerError, ServerFailedError
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -266,6 +267,30 @@ async def test_a_point_of_a_small_model_that_becomes_a_list_is_cut_or_asked_for_
         "1. **Oil the chain**: Put one drop of oil on every link and wipe the rest off with a cloth.\n"
         "2. **Pump the tyres**: Press the tyre with a thumb."
     )
+
+
+async def test_a_point_of_a_small_model_that_is_nonsense_twice_is_left_out_and_told():
+    outline = "1. Oil the chain\n2. Pump the tyres\n3. Check the brakes"
+    script = {r"Points:$": outline, "Oil": "Use a drop.", "Pump": LOOP * 20, "": "Pull both of them."}
+    answer = await ask(script, capabilities=SMALL)
+    assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Check the brakes**: Pull both of them."
+    assert answer.warnings == ("Point 2, 'Pump the tyres', was left out: it repeats itself.",)
+    assert answer.finish_reason == "stop"
+
+
+async def test_a_point_of_a_small_model_that_its_server_failed_to_write_is_noted():
+    outline = "1. Oil the chain\n2. Pump the tyres\n3. Check the brakes"
+    failing = Reply("", fault=ServerFailedError("The server failed (500)."))
+    script = {r"Points:$": outline, "Oil": "Use a drop.", "Pump": failing, "": "Pull both of them."}
+    answer = await ask(script, capabilities=SMALL)
+    assert "2. **Pump the tyres**: [could not be written]" in answer.text
+
+
+async def test_a_point_of_a_small_model_that_is_nonsense_is_missing_where_no_part_may_be():
+    outline = "1. Oil the chain\n2. Pump the tyres\n3. Check the brakes"
+    script = {r"Points:$": outline, "Oil": "Use a drop.", "Pump": LOOP * 20, "": "Pull both of them."}
+    with pytest.raises(IncompleteAnswerError, match="lacks 1 of 3 parts"):
+        await ask(script, capabilities=SMALL, on_missing="raise")
 
 
 async def test_a_small_model_that_begins_with_a_title_of_an_example_may_go_on_with_its_own():
