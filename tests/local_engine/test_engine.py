@@ -309,7 +309,8 @@ def all_rows_are_timed(monkeypatch):
 
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, start):
-    model, left, timed = loaded("llama"), [1 + 9 * 6], threading.Event()  # the text, then six times each number of rows
+    model, timed = loaded("llama"), threading.Event()
+    left = [1 + 7 * 6 + 2 * 4]  # the text, then each number of rows six times, and those above 16 four times
 
     def forward(rows, cache, keep):
         left[0] -= 1
@@ -328,7 +329,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
-@pytest.mark.parametrize(("first_s", "rounds"), [(math.inf, [1, 2, 4, 6, 8, 12, 16, 32, 64] * 2), (-1.0, [1, 2])])
+@pytest.mark.parametrize(("first_s", "rounds"), [(math.inf, [1, 2, 4, 6, 8, 12, 16] * 2), (-1.0, [1, 2])])
 @pytest.mark.parametrize("decoding", ["autoregressive", "auto"])
 def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noqa: PLR0917 - fixtures
     decoding, first_s, rounds, loaded, start, monkeypatch
@@ -352,7 +353,7 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
     assert seen[: len(rounds) + 3] == [64, *rounds, len(PROMPTS[0]), 1]
     engine.wait_measured()
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
-    assert seen.count(64) >= 7
+    assert seen.count(64) >= 5
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
