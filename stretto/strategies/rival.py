@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import anyio
+
 from stretto.prompts import SMALL
 from stretto.request import Request
-from stretto.strategies.branch import RunningBranch
-from stretto.strategies.direct import direct_spec
+from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
+from stretto.strategies.direct import Direct, direct_spec
+from stretto.strategies.harm.watch import Watch
 from stretto.strategies.runner import Runner
 
 MOST_COST = 1.3  # of a second call beside a first one, in times of the first one alone
 FEWEST_SLOTS = 4
+SHORT = 150  # characters of an answer that no points are worth asking for
 
 
 class Rival:
@@ -28,9 +32,11 @@ class Rival:
         self._runner = runner
         self._warnings: list[str] = []
         self._taken = False
+        self._long = anyio.Event()
+        self._ended = ended
         spec = direct_spec(request, runner, self._tell)
         self.running: RunningBranch = runner.start(
-            replace(spec, on_end=lambda _: ended(), standalone=False, rival=True)
+            replace(spec, on_end=lambda _: self._end(), watch=lambda: self._watch(spec), standalone=False, rival=True)
         )
 
     @property
@@ -43,17 +49,55 @@ class Rival:
         """Whether it has ended, and not well."""
         return self.running.branch is not None and self.running.exception is not None
 
-    def take(self) -> None:
+    async def is_long(self) -> None:
+        """Wait until it is no short answer, or has ended."""
+        await self._long.wait()
+
+    async def show(self) -> None:
         """It is the answer: what it has to warn of counts from here on."""
         self._taken = True
         for text in self._warnings:
             self._runner.warn_once(text)
+        self._runner.strategy = Direct.name
+        self._runner.merge.add_branch(self.running)
+        await self._runner.merge.finish()
 
     def _tell(self, text: str) -> None:
         if self._taken:
             self._runner.warn_once(text)
         else:
             self._warnings.append(text)
+
+    def _watch(self, spec: BranchSpec) -> TextWatch:
+        return _Length(spec.watch() if spec.watch else Watch(), self._long)
+
+    def _end(self) -> None:
+        self._long.set()
+        self._ended()
+
+
+class _Length:
+    """Tells once a text is long; else it does what another watch does."""
+
+    def __init__(self, inner: TextWatch, long: anyio.Event) -> None:
+        self._inner, self._long = inner, long
+        self._length = 0
+        self.fault = ""
+
+    def feed(self, text: str) -> str:
+        """See `TextWatch`."""
+        self._length += len(text)
+        if self._length > SHORT:
+            self._long.set()
+        return self._passed(self._inner.feed(text))
+
+    def finish(self) -> str:
+        """See `TextWatch`."""
+        return self._passed(self._inner.finish())
+
+    def _passed(self, text: str) -> str:
+        self.fault = self._inner.fault
+        return text
 
 
 def is_worth_it(request: Request, runner: Runner) -> bool:

@@ -74,7 +74,7 @@ class _Skeleton:
         self.parser = OutlineParser(self.most, question=request.question)
         template = runner.template(OUTLINES[self.calls.careful])
         self.titles = Titles(request.question, Phrases(template.wordings, whole=2), strict=self.small)
-        self.outline: RunningBranch
+        self.outline: RunningBranch | None = None
         self.rival: Rival | None = None
         self.points: list[Point] = []
         self.numbers: dict[int, int] = {}  # of points in the outline: those in the answer, without what is left out
@@ -87,6 +87,12 @@ class _Skeleton:
     async def run(self) -> None:
         if self.request.race or is_worth_it(self.request, self.runner):
             self.rival = Rival(self.request, self.runner, self._end_lost)
+            if self.small and not self.request.race:
+                await self.rival.is_long()
+                if self._lost():
+                    self.runner.warn("Answered straight on instead of by points: the straight answer is short.")
+                    await self.rival.show()
+                    return
         outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)
         doubt = self._doubt()
@@ -182,7 +188,7 @@ class _Skeleton:
     def _end_lost(self) -> None:
         """Stop what is of no use once the straight answer has won."""
         if self._lost():
-            for running in (self.outline, *self.written.values()):
+            for running in (*filter(None, (self.outline,)), *self.written.values()):
                 running.cancel(LOST)
 
     def _win(self, reason: str) -> None:
@@ -243,10 +249,7 @@ class _Skeleton:
                 self.rival.running.drop("the answer is written anew")
             await Direct().run(self.request, self.route, self.runner)
             return
-        self.rival.take()
-        self.runner.strategy = Direct.name
-        self.runner.merge.add_branch(self.rival.running)
-        await self.runner.merge.finish()
+        await self.rival.show()
 
     async def _go_on_from(self, point: Point) -> None:
         """Write the rest of an answer of which the reader has this one point."""

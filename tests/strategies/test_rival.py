@@ -1,10 +1,13 @@
 """The straight answer beside a weak model's points: the first that is usable wins, the other is cancelled."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
 from stretto import AsyncStretto, Budget
 from stretto.backends.base import Capabilities, Measured
+from stretto.errors import ServerFailedError
 from stretto.router.seen_speed import SeenSpeed
 from stretto.testing import Reply, ScriptedBackend
 
@@ -15,7 +18,11 @@ STRAIGHT = r"^How do I[^\n]*$"
 OUTLINE = r"Points:$"
 TITLES = "1. Oil the chain\n2. Pump the tyres"
 SAME = "Put one drop of good oil on every single link of the chain and wipe the rest off with a clean cloth."
-WRITTEN = "A straight answer."
+SHORT = "A straight answer."
+WRITTEN = (
+    "Wash the frame with a soft brush and a little soap. Wipe the chain dry, then put one drop of oil on each of its "
+    "links. Pump the tyres until a thumb cannot press them in, and look at the pads of both brakes."
+)
 POINTS = {"Point: Oil": "Use a drop.", "Point: Pump": "Use a pump."}
 
 
@@ -24,6 +31,13 @@ class Machine(ScriptedBackend):
 
     def measured(self):
         return Measured(step_ms={1: 10.0, 2: 11.0, 8: 14.0})
+
+    async def _chunks(self, prompt, options, reply):
+        straight = reply.text.startswith(WRITTEN)  # it is held before its end, others before their beginning
+        async for chunk in super()._chunks(prompt, options, replace(reply, hold=None) if straight else reply):
+            if straight and chunk.finish_reason and reply.hold is not None:
+                await reply.hold.wait()
+            yield chunk
 
 
 class Dear(ScriptedBackend):
@@ -69,9 +83,27 @@ async def test_points_that_fail_cost_no_second_straight_answer():
     assert sorted(room.values()) == [90, 90, 120]
 
 
+async def test_there_is_no_outline_where_the_straight_answer_is_short():
+    backend = Machine({OUTLINE: TITLES, STRAIGHT: SHORT, **POINTS})
+    answer = await ask(backend)
+    assert (answer.text, answer.strategy, len(backend.calls)) == (SHORT, "direct", 1)
+    assert answer.warnings == ("Answered straight on instead of by points: the straight answer is short.",)
+
+
+async def test_the_outline_goes_on_where_the_straight_answer_fails():
+    failing = Reply("", fault=ServerFailedError("The server failed (500)."))
+    answer = await ask(Machine({OUTLINE: TITLES, STRAIGHT: failing, **POINTS}))
+    assert (answer.strategy, answer.finish_reason) == ("skeleton", "stop")
+
+
 async def test_a_straight_answer_that_is_whole_first_is_shown():
-    never = anyio.Event()
-    backend = Machine({OUTLINE: Reply(TITLES, hold=never), STRAIGHT: WRITTEN})
+    begun, never = anyio.Event(), anyio.Event()
+
+    def outline(_):
+        begun.set()
+        return Reply(TITLES, hold=never)
+
+    backend = Machine({OUTLINE: outline, STRAIGHT: Reply(WRITTEN, hold=begun)})
     answer = await ask(backend)
     assert (answer.text, answer.strategy) == (WRITTEN, "direct")
     assert answer.warnings == ("Answered straight on instead of by points: the straight answer was there first.",)
@@ -100,7 +132,7 @@ async def test_points_that_are_there_first_cancel_it_and_its_tokens_count_as_dis
 
 
 async def test_a_loop_is_told_only_of_the_answer_that_is_shown():
-    loop, told = "It is as it is. " * 5, "The answer repeats itself."
+    loop, told = "It is as it is. " * 20, "The answer repeats itself."
     never = anyio.Event()
     shown = await ask(Machine({OUTLINE: Reply(TITLES, hold=never), STRAIGHT: loop}))
     assert any(told in warning for warning in shown.warnings)
