@@ -101,11 +101,13 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | 
         extra=request.extra,
         reads=bool(request.documents),
     )
-    prompt = held_to_format(plain, request, runner)
+
+    def prompt() -> ModelRequest:
+        return held_to_format(plain, request, runner)
 
     def fallback_prompt(received: str) -> ModelRequest | None:
         if not received.strip():
-            return prompt
+            return prompt()
         if request.whole_reason is not None:  # a body that is passed on unchanged cannot be asked for in other words
             return None
         # The rest of a text matches no format that the whole of it matches.
@@ -115,7 +117,7 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | 
         id="direct",
         kind="direct",
         label="The answer",
-        prompt=lambda: prompt,
+        prompt=prompt,
         options=request.options,
         fallback_prompt=fallback_prompt,
         allow_refusal=True,
