@@ -110,10 +110,9 @@ class AsyncStretto:
         for role, (argument, given) in by_role.items():
             self.backends[role] = opened(argument, given)
         named = {given: self.backends[role] for role, (_, given) in by_role.items() if isinstance(given, str)}
-        fallback = options.get("fallback")
         self.fallback = tuple(
             named[given] if isinstance(given, str) and given in named else opened("fallback", given)
-            for given in fallback_models(self.settings.fallback if fallback is None else fallback, chosen)
+            for given in fallback_models(options, self.settings, chosen)
         )
         self._router = options.get("router")
         self._own_strategies = own_strategies(options)

@@ -109,10 +109,12 @@ def models_by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
     return found | {role: (role, given) for role, given in named.items() if given is not None}
 
 
-def fallback_models(given: Any, main: Model) -> tuple[Model, ...]:
+def fallback_models(options: ClientOptions, settings: Settings, main: Model) -> tuple[Model, ...]:
     """The models that go on where the main one fails, in their order. Raises `SettingsError`."""
-    several = isinstance(given, Sequence) and not isinstance(given, str)
-    models = tuple(given) if several else () if given is None else (given,)
+    given: Any = options.get("fallback")
+    if given is None:
+        return tuple(name for name in dict.fromkeys(settings.fallback) if not _same(name, main))
+    models = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
     for number, each in enumerate(models):
         if _same(each, main):
             raise SettingsError(f"fallback= holds {_called(each)}, which is the main model already. Name another one.")

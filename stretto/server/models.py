@@ -54,9 +54,9 @@ class Models:
         self._since = int(time.time())
         self._client = client
         self._alone = {
-            backend.name: AsyncStretto(backend, settings=client.settings, templates=client.templates)
+            backend.name: AsyncStretto(backend, settings=client.settings, templates=client.templates, fallback=())
             for backend in client.backends.values()
-        }
+        }  # whoever names a model is answered by no other
         ways = {AUTO: "auto"} | {f"{AUTO}-{name}": name for name in STRATEGIES}
         self._served = {way: Served(way, client, strategy) for way, strategy in ways.items()}
         for backend, alone in self._alone.items():
