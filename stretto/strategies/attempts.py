@@ -147,8 +147,9 @@ class Attempts:
             return
         start = len(running.text)
         running.writers.append(Writing(backend, start))
-        if (failed := succession.last) is not None:
-            self._fallback.took_over(running, failed, kept=bool(received))
+        if succession.failures:
+            failed = succession.failures[-1]
+            self._fallback.took_over(running, succession.failures, kept=bool(received))
             await self._announce(
                 FallbackStarted(
                     branch_id=running.spec.id,

@@ -45,7 +45,7 @@ class Failed:
 class _TakenOver:
     running: RunningBranch
     writing: Writing
-    failed: Failed
+    failed: tuple[Failed, ...]
     kept: bool
 
 
@@ -83,21 +83,22 @@ class Fallback:
         others = [each for each in self._models if each is not first]
         return Succession((first, *others), self._away, self._unfit)
 
-    def took_over(self, running: RunningBranch, failed: Failed, *, kept: bool) -> None:
+    def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
         """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""
-        self._taken_over.append(_TakenOver(running, running.writers[-1], failed, kept))
+        self._taken_over.append(_TakenOver(running, running.writers[-1], tuple(failed), kept))
 
     def warnings(self) -> Iterator[str]:
         """A sentence for each two models of which one took over from the other, with the parts that it wrote."""
         groups: dict[tuple[str, str, bool], list[_TakenOver]] = {}
         for each in self._taken_over:
             if each.running.wrote(each.writing) and not each.running.unused:
-                groups.setdefault((each.failed.backend.name, each.writing.backend.name, each.kept), []).append(each)
+                failed = " and ".join(before.backend.name for before in each.failed)
+                groups.setdefault((failed, each.writing.backend.name, each.kept), []).append(each)
         for (failed, model, kept), parts in groups.items():
             names = list(dict.fromkeys(called(each.running) for each in parts))
             how = f"continued by {model}, where {failed} broke off" if kept else f"written by {model} for {failed}"
-            were = "was" if len(names) == 1 else "were"
-            yield f"{named(names)} {were} {how}: {parts[0].failed.error}"
+            why = " ".join(str(before.error) for before in parts[0].failed)
+            yield f"{named(names)} {'was' if len(names) == 1 else 'were'} {how}: {why}"
 
 
 class Succession:
@@ -121,9 +122,9 @@ class Succession:
         return self._take(self._left[0])
 
     @property
-    def last(self) -> Failed | None:
-        """The last failure; ``None``: no model has failed yet."""
-        return self._failed[-1] if self._failed else None
+    def failures(self) -> Sequence[Failed]:
+        """The models that have failed, in their order, each with its last error."""
+        return self._failed
 
     @property
     def error(self) -> StrettoError:

@@ -149,3 +149,26 @@ async def test_leaving_in_the_middle_of_reading_ends_every_call():
         await server.wait_until(lambda server: server.active_streams == 0)
         await backend.aclose()
         await server.wait_until(lambda server: server.open_connections == 0)
+
+
+async def test_a_passage_that_breaks_off_is_read_anew_by_the_fallback():
+    def breaking(received):
+        said = answer_to(received.prompt)
+        fails = '"no_information"' in received.prompt and "The code of name5 is" in received.prompt
+        return HttpReply(said, fault=Fault("reset", after=3) if fails else None)
+
+    document = haystack(8, FACTS)
+    async with ScriptedServer(breaking) as server, ScriptedServer(reading) as second:
+        backends = [
+            open_backend(f"openai:{name}", base_url=each.openai_url, api_key="sk-test", resilience=QUICK)
+            for name, each in (("a", server), ("b", second))
+        ]
+        async with AsyncStretto(backends[0], fallback=backends[1]) as stretto:
+            answer = await stretto.ask(QUESTION, strategy="document", documents=[document])
+        for backend in backends:
+            await backend.aclose()
+        assert len(second.requests) == 1
+    assert not nothing_is_missing(answer, document)
+    assert len(answer.citations) == len(FACTS)
+    (warning,) = answer.warnings
+    assert "written by openai:b for openai:a" in warning
