@@ -8,7 +8,7 @@ import anyio
 import pytest
 from patience import patience
 
-from stretto import AllModelsFailedError, AsyncStretto
+from stretto import AllModelsFailedError, AsyncStretto, Settings
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
@@ -143,14 +143,14 @@ async def test_a_model_that_breaks_off_goes_on_itself_where_no_other_can_be_reac
 
 
 async def test_the_deadline_holds_for_the_model_that_goes_on_too():
-    second = parts(**{REST: broken(" and often, at best every week.", "stall", 2)})
+    second = parts(**{REST: broken(" and often at best every week.", "stall", 2)})
     async with serving(broken("Pump them up well and often.", "reset", 4), second) as (stretto, _):
         answer = await ask(stretto, deadline_s=patience(1.0))
     assert (answer.text, answer.finish_reason) == ("Pump them up well and often", "deadline")
 
 
 async def test_leaving_the_stream_ends_the_call_of_the_model_that_goes_on():
-    second = parts(**{REST: broken(" and often, at best every week.", "stall", 2)})
+    second = parts(**{REST: broken(" and often at best every week.", "stall", 2)})
     async with serving(broken("Pump them up well and often.", "reset", 4), second) as (stretto, (_, server)):
         async with stretto.stream("How do I look after a bicycle?", strategy="direct") as events:
             async for event in events:
@@ -177,11 +177,11 @@ async def test_an_event_says_who_goes_on_and_the_pieces_are_the_text():
 async def test_the_embedded_model_goes_on_where_a_server_is_dead():
     async with ScriptedServer() as server:
         address = server.openai_url  # where nothing listens from here on
-    async with AsyncStretto("openai:gone", base_url=address, fallback=["local:pocket"]) as stretto:
-        answer = await ask(stretto, "skeleton", max_tokens=200)
-    assert answer.text.startswith("1. **")
+    settings = Settings(compiled=False)
+    async with AsyncStretto("openai:gone", base_url=address, fallback=["local:pocket"], settings=settings) as stretto:
+        answer = await ask(stretto, "skeleton", max_tokens=40)
+    assert answer.text.startswith("1. **Check tyre pressure**: ")  # from the outline that this model has learned
     assert {branch.model for branch in answer.branches} == {"local:pocket"}
-    assert len(answer.warnings) == 1
-    assert "nothing listens" in answer.warnings[0]
-    assert "local:pocket for openai:gone" in answer.warnings[0]
     assert sum(len(branch.writers) == 2 for branch in answer.branches) == 1  # the others begin with the fallback
+    assert "were written by local:pocket for openai:gone" in answer.warnings[-1]
+    assert "nothing listens" in answer.warnings[-1]
