@@ -17,7 +17,7 @@ from stretto.request import GenerationOptions
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCallsSoFar
 
-NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse"})
+NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "judgement"})
 """Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut
@@ -48,9 +48,9 @@ class BranchSpec:
         standalone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is
             sent as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
             of other branches are left out.
-        rival: it writes the whole answer beside the other branches. Only one of the two is shown, so each has all of
-            ``max_tokens``.
-        backend: writes it; by default, that of the route.
+        rival: which version of the whole answer it writes beside the other branches. Only one version is shown, so
+            each has all of ``max_tokens``.
+        backend: writes it, and no other goes on where it fails; by default, that of the route, and its fallbacks.
     """
 
     id: str
@@ -69,7 +69,7 @@ class BranchSpec:
     choice: int = 0
     watch: Callable[[], TextWatch] | None = None
     standalone: bool = False
-    rival: bool = False
+    rival: int = 0
     backend: Backend | None = None
 
 
@@ -151,6 +151,7 @@ class RunningBranch:
         extra: other fields of the response of the model's server.
         logprobs_sent: how many of them were in events.
         cut_at: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
+        left_out: characters of continuations that repeated what they were to continue.
         unreported: estimated tokens of the prompt of a call under way, whose usage is not known yet.
         replaced: other branches did its work; its end does not count for the answer.
         partial: it wrote no text of the answer (an outline), but its early end makes the answer incomplete.
@@ -180,6 +181,7 @@ class RunningBranch:
     extra: dict[str, Any] = field(default_factory=dict)
     logprobs_sent: int = 0
     cut_at: int | None = None
+    left_out: int = 0
     unreported: int = 0
     replaced: bool = False
     partial: bool = False

@@ -100,6 +100,7 @@ class BranchCalls:
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None
+        joint = Joint(call.after)
         caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
         try:
             with (
@@ -110,7 +111,6 @@ class BranchCalls:
                     try:
                         whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
                         with Timed(seen_speed(backend)) as timed:
-                            joint = Joint(call.after)
                             record.finish_reason = await self._read(
                                 running, whole, reservation, record, timed=timed, joint=joint
                             )
@@ -125,6 +125,7 @@ class BranchCalls:
                         backend=backend.name,
                     )
         finally:
+            running.left_out += joint.left_out
             self._ledger.settle(reservation)
         if record.finish_reason == "length" and most is not None and most != room:
             return "budget"  # the budget left less room than the call would have had
@@ -261,7 +262,7 @@ class BranchCalls:
     @staticmethod
     def _unreported_text(running: RunningBranch) -> int:
         """Estimated tokens of the text that no usage has covered."""
-        return max(0, typical_tokens(len(running.text)) - running.usage.completion_tokens)
+        return max(0, typical_tokens(len(running.text) + running.left_out) - running.usage.completion_tokens)
 
     def settle(self, running: RunningBranch) -> None:
         """Settle the account of an ended branch: what no usage was reported for is estimated."""

@@ -20,6 +20,9 @@ class Joint:
 
     Args:
         before: the text that is continued; empty: everything is passed on.
+
+    Attributes:
+        left_out: characters that were not passed on, or not yet.
     """
 
     def __init__(self, before: str) -> None:
@@ -27,6 +30,7 @@ class Joint:
         self._gap = before[len(self._before) :]
         self._open = bool(self._before)
         self._held = ""
+        self.left_out = 0
         self._places: list[int] | None = None
         """Where in the text before a repetition may begin that is not complete yet, in order."""
         self._complete: list[int] = []
@@ -36,6 +40,7 @@ class Joint:
         if not self._open:
             return text
         self._held += text
+        self.left_out = len(self._held)
         said = self._held.lstrip()
         if not said:
             return ""
@@ -62,6 +67,11 @@ class Joint:
 
     def _decide(self, said: str) -> str:
         self._open = False
+        joined = self._joined(said)
+        self.left_out = len(self._held) - len(joined)
+        return joined
+
+    def _joined(self, said: str) -> str:
         blank = self._held[: len(self._held) - len(said)]
         for place in sorted(self._complete):
             repeated = self._before[place:]

@@ -29,9 +29,7 @@ class Rival:
         self._warnings: list[str] = []
         self._taken = False
         spec = direct_spec(request, runner, self._tell)
-        self.running: RunningBranch = runner.start(
-            replace(spec, on_end=lambda _: ended(), standalone=False, rival=True)
-        )
+        self.running: RunningBranch = runner.start(replace(spec, on_end=lambda _: ended(), standalone=False, rival=1))
 
     @property
     def is_whole(self) -> bool:

@@ -52,6 +52,8 @@ class SkeletonCalls:
         def prompt() -> ModelRequest:
             return self._asked(OUTLINES[self.careful], number=number)
 
+        prompt()  # as in `direct_spec`
+
         def fallback_prompt(received: str) -> ModelRequest:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
                 return prompt()
