@@ -248,6 +248,7 @@ class AsyncStretto:
                     strategies=self._strategies(),
                     watchers=self._watchers,
                     prices=self._prices,
+                    backends=self.backends,
                     prompt_family=self._family_of,
                     fallback=self.fallback,
                 )

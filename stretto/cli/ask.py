@@ -31,6 +31,7 @@ def ask(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
+    small: options.Small = None,
     fallback: options.Fallback = None,
     request: dict[str, Any],
     dtype: options.Dtype = None,
@@ -73,7 +74,14 @@ def ask(
     screen = Screen(quiet=quiet, unrendered=plain)
     local = local_options(dtype, device, threads, no_compiled, long_context)
     client = open_client(
-        context, model, base_url, key_variable, local, prompt_family=prompt_family, fallback=fallback or None
+        context,
+        model,
+        base_url,
+        key_variable,
+        local,
+        small=small,
+        prompt_family=prompt_family,
+        fallback=fallback or None,
     )
     begin = partial(introduce, client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))

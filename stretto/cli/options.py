@@ -117,6 +117,15 @@ Model = Annotated[
         autocompletion=complete_model,
     ),
 ]
+Small = Annotated[
+    str | None,
+    typer.Option(
+        "--small",
+        metavar="PROVIDER:MODEL",
+        help="A quicker model, for 'fastest' and for the strategy cascade.",
+        autocompletion=complete_model,
+    ),
+]
 Fallback = Annotated[
     list[str] | None,
     typer.Option(

@@ -32,7 +32,6 @@ Models = Annotated[
         autocompletion=options.complete_model,
     ),
 ]
-Small = Annotated[str | None, typer.Option("--small", metavar="PROVIDER:MODEL", help="A quicker model, for 'fastest'.")]
 Local = Annotated[
     str | None, typer.Option("--local", metavar="local:MODEL", help="A model in this process, for 'fastest'.")
 ]
@@ -79,7 +78,7 @@ def serve(
     context: typer.Context,
     *,
     model: Models = None,
-    small: Small = None,
+    small: options.Small = None,
     local: Local = None,
     fallback: options.Fallback = None,
     base_url: options.BaseUrl = None,

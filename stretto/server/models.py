@@ -10,6 +10,7 @@ from typing import Any
 from stretto.backends.base import Backend
 from stretto.client import AsyncStretto
 from stretto.foundation.arguments import shown
+from stretto.request import WHOLE
 from stretto.server.problems import Problem
 from stretto.strategies import STRATEGIES
 
@@ -40,7 +41,7 @@ class Served:
     @property
     def whole(self) -> str:
         """How, where a schema holds the answer as a whole: what the name says of parts gives way to it."""
-        return self.strategy if self.strategy in ("direct", "document") else "auto"
+        return self.strategy if self.strategy in WHOLE else "auto"
 
 
 class Models:

@@ -49,13 +49,15 @@ async def answer(
     prices: Prices | None = None,
     prompt_family: PromptFamily = lambda _: None,
     fallback: Sequence[Backend] = (),
+    backends: Mapping[str, Backend] | None = None,
 ) -> Answer:
     """Generate an answer by a route and emit all events; the last one carries the answer.
 
     ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
     ``prices``: of models, by default the list prices; ``prompt_family``: of every model but the embedded one, instead
-    of the family that suits it; ``fallback``: who goes on where the backend fails, in this order. Raises
-    `StrettoError` if there is no text at all, or if parts are missing and the request has ``on_missing="raise"``.
+    of the family that suits it; ``fallback``: who goes on where the backend fails, in this order; ``backends``: those
+    of the client by role. Raises `StrettoError` if there is no text at all, or if parts are missing and the request has
+    ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
@@ -70,6 +72,7 @@ async def answer(
             prices=prices or Prices(),
             prompt_family=prompt_family,
             fallback=Fallback.of(fallback, request),
+            backends=backends or {route.role: backend},
         )
 
 
@@ -85,6 +88,7 @@ async def _answer(
     prices: Prices,
     prompt_family: PromptFamily,
     fallback: Fallback,
+    backends: Mapping[str, Backend],
 ) -> Answer:
     await emit(RouteChosen(route=route))
     check_needs(request, backend)
@@ -105,6 +109,7 @@ async def _answer(
         concurrent_points=request.concurrent_points,
         fallback=fallback,
     ) as runner:
+        runner.backends = backends
         runner.language = language_of(request.question)
         runner.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
@@ -180,6 +185,8 @@ def _assemble(
         for span in (branch.span for branch in branches)
         if span.started_s is not None and span.ended_s is not None
     ]
+    if runner.reason:
+        route = route.model_copy(update={"reason": f"{route.reason} {runner.reason}"})
     result = Answer(
         text=text,
         route=route,

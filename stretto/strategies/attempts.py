@@ -59,9 +59,10 @@ class Attempts:
         spec = running.spec
         running.started_s = self._now_s()
         await self._announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
-        succession = self._fallback.succession(spec.backend or self._backend)
-        backend: Backend | None = succession.first()
-        await self._begin(running, succession, backend, "")
+        succession = self._fallback.succession(spec.backend or self._backend, alone=spec.backend is not None)
+        first = succession.first()
+        await self._begin(running, succession, first, "")
+        backend: Backend | None = first
         again = useless = begins_refused = False  # asked in another way; what was received is of no use
         for attempt in count(1):
             running.exception = None

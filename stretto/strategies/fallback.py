@@ -78,10 +78,10 @@ class Fallback:
                 unfit[each.name] = str(error)
         return cls(fit, unfit)
 
-    def succession(self, first: Backend) -> Succession:
-        """The models that a branch is asked of, one after the other."""
-        others = [each for each in self._models if each is not first]
-        return Succession((first, *others), self._away, self._unfit)
+    def succession(self, first: Backend, *, alone: bool = False) -> Succession:
+        """The models that a branch is asked of, one after the other; ``alone``: only the first."""
+        others = [] if alone else [each for each in self._models if each is not first]
+        return Succession((first, *others), self._away, {} if alone else self._unfit)
 
     def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
         """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""

@@ -64,9 +64,11 @@ class Runner:
         merge: the merged text.
         branches: all branches started so far.
         fallback: the models that go on where that of a branch fails.
+        backends: those of the client by role.
         warnings: sentences for ``Answer.warnings``.
         ledger: what the answer has cost so far.
         strategy: the name of the strategy that wrote the answer in the end.
+        reason: what the strategy found out, as a sentence that follows the reason of the route.
         parsed: the value of an answer that is held to a format.
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
@@ -114,6 +116,7 @@ class Runner:
         self._deadline_s = deadline_s
         self._at_once = concurrent_points
         self._limiter = anyio.CapacityLimiter(self.capabilities.concurrent_calls)
+        self.backends: Mapping[str, Backend] = {"main": backend}
         self.announce = emit
         self.ledger = Ledger(budget)
         self.branches: list[RunningBranch] = []
@@ -127,6 +130,7 @@ class Runner:
         self.ends_as: FinishReason | None = None
         self.wrote = False
         self.strategy = ""
+        self.reason = ""
         self.parsed: Any = None
         self.failure: Exception | None = None
         self.overran = False
