@@ -14,7 +14,7 @@ from stretto.answer import REFUSALS
 from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
-from stretto.route import Route
+from stretto.route import Forecast, Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import RunningBranch
@@ -38,16 +38,14 @@ class Cascade:
     def __init__(self, options: CascadeOptions | None = None) -> None:
         self._options = options or CascadeOptions()
 
-    def offer(self, case: Case) -> Offer | None:
-        """Offer nothing to the router: only the caller knows what a wrong answer costs."""
-        if case.request.strategy != self.name:
-            return None
-        alone = case.direct_forecast
-        most = 1 + _MOST_CALLS
-        forecast = alone.model_copy(
-            update={"seconds": alone.seconds * most, "tokens": alone.tokens * most, "calls": most}
-        )  # where the answer of one smaller model does not stand, and it is as slow as the main one
-        return Offer(confidence=1.0, reason="Asked for by the caller.", forecast=forecast, eligible=False)
+    def offer(self, case: Case) -> Offer:
+        """The most that it costs with one smaller model, were that as slow as the main one; the router never takes it.
+
+        Only the caller knows what a wrong answer costs.
+        """
+        alone, most = case.direct_forecast, 1 + _MOST_CALLS
+        forecast = Forecast(seconds=alone.seconds * most, tokens=alone.tokens * most, calls=most)
+        return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Show the first answer that stands. Raises `InvalidRequestError` if there is no smaller model."""

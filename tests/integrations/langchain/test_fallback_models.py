@@ -26,3 +26,18 @@ def test_a_model_by_name_has_fallbacks_by_name():
     reply = chat.bind(max_tokens=8, strategy="direct").invoke(QUESTION)
     assert reply.text
     assert "was written by local:pocket" in reply.response_metadata["warnings"][-1]
+
+
+async def test_a_cascade_of_two_models_of_one_server():
+    def reply(received):
+        small = received.body["model"] == "small"
+        return HttpReply("A small answer." if small else "The main answer.")
+
+    async with ScriptedServer(reply) as server:
+        chat = ChatStretto(
+            model="openai:main", small="openai:small", base_url=server.openai_url, api_key="any", strategy="cascade"
+        )
+        message = await chat.ainvoke(QUESTION)
+    asked = [request.body["model"] for request in server.requests]
+    assert (message.text, asked) == ("A small answer.", ["small"])
+    assert "openai:small" in message.response_metadata["route"]["reason"]
