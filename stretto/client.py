@@ -7,7 +7,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
@@ -366,6 +366,11 @@ class Stretto:
     def backends(self) -> Mapping[str, Backend]:
         """The backends by role."""
         return self._stretto.backends
+
+    @property
+    def fallback(self) -> Sequence[Backend]:
+        """The backends that go on where one of these fails, in this order."""
+        return self._stretto.fallback
 
     @property
     def asynchronous(self) -> AsyncStretto:

@@ -9,7 +9,7 @@ import pytest
 from patience import patience
 from reader import FACTS, answer_to, haystack
 
-from stretto import AsyncStretto
+from stretto import AsyncStretto, Document
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import IncompleteAnswerError
@@ -171,3 +171,19 @@ async def test_a_passage_that_breaks_off_is_read_anew_by_the_fallback():
     assert len(answer.citations) == len(FACTS)
     (warning,) = answer.warnings
     assert "written by openai:b for openai:a" in warning
+
+
+async def test_a_piece_of_a_translation_that_breaks_off_is_gone_on_with():
+    def translating(received):
+        if "<received>" in received.prompt:
+            return HttpReply(" und gut.")
+        return HttpReply("Alles ist kurz und gut.", fault=Fault("reset", after=4))
+
+    document = Document(text="All is short and good.", title="note")
+    async with ScriptedServer(translating) as server:
+        backend = open_backend("openai:a", base_url=server.openai_url, api_key="sk-test", resilience=QUICK)
+        async with AsyncStretto(backend) as stretto:
+            answer = await stretto.ask("Translate the document into German.", strategy="document", documents=[document])
+        await backend.aclose()
+    assert (answer.text.strip(), answer.warnings) == ("Alles ist kurz und gut.", ())
+    assert answer.branches[-1].kind == "piece"
