@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import count
 
 from stretto.answer import REFUSALS, Usage
@@ -15,6 +16,7 @@ from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import BackendError, BudgetExceededError, StrettoError
 from stretto.events import BranchStarted, FallbackStarted
 from stretto.generation_options import GenerationOptions
+from stretto.request import Message
 from stretto.strategies.answer_limit import NoRoomError
 from stretto.strategies.branch import RunningBranch, Writing
 from stretto.strategies.branch_calls import BranchCalls, Call, Emit
@@ -134,6 +136,8 @@ class Attempts:
         received = "" if useless else running.text
         with self._addressing(backend):
             prompt = spec.fallback_prompt(received) if again or received.strip() else spec.prompt()
+            if prompt is not None and received.strip() and backend.capabilities.continues and not spec.restart_marker:
+                prompt = _begun(spec.prompt(), received) or prompt
             if prompt is None and not again and running.take_back():
                 prompt, received = spec.prompt(), ""
         if prompt is None:
@@ -205,3 +209,14 @@ class Attempts:
             running.finish_reason = "error"
         running.exception = BackendError(message, backend=name)
         return True
+
+
+def _begun(prompt: ModelRequest, received: str) -> ModelRequest | None:
+    """The first prompt, with what was received as a turn to go on with; ``None`` where it holds the whole answer.
+
+    A weak model understands that better than words about an answer that broke off.
+    """
+    if prompt.messages[-1].role != "user" or prompt.response_schema is not None or prompt.response_regex is not None:
+        return None
+    begun = Message(role="assistant", content=received)
+    return replace(prompt, messages=(*prompt.messages, begun), shared=0)

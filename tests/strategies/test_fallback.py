@@ -164,6 +164,17 @@ async def test_prompts_are_those_of_the_model_that_is_asked():
     assert theirs != ours
 
 
+async def test_a_model_that_goes_on_with_a_turn_is_given_the_text_as_one():
+    main = ScriptedBackend({"": Reply(chunks=["Oil", " it"], fault=StreamBrokenError("Broke."), fault_after=2)})
+    other = answering(" now and then.", continues=True)
+    assert (await ask(main, other)).text == "Oil it now and then."
+    (prompt, _), *_ = other.calls
+    assert [(message.role, message.content) for message in prompt.messages] == [
+        ("user", "Why?"),
+        ("assistant", "Oil it"),
+    ]
+
+
 async def test_each_model_is_paid_by_its_own_price(tmp_path):
     prices = tmp_path / "prices.toml"
     prices.write_text(
