@@ -43,13 +43,14 @@ SECTIONS = {
     "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
     "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget"),
     "Answers": (
-        "Answer", "Branch", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "DecodingStats", "TokenLogprob",
+        "Answer", "Branch", "Writer", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "DecodingStats",
+        "TokenLogprob",
     ),
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "Abilities", "Ability"),
     "Events": (
-        "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "BranchDelta", "BranchFinished", "BranchFailed",
-        "TextDelta", "ToolCallDelta", "ToolCallFragment", "ChoiceDelta", "ThoughtFinished", "RefusalStarted",
-        "AnswerFinished",
+        "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "FallbackStarted", "BranchDelta",
+        "BranchFinished", "BranchFailed", "TextDelta", "ToolCallDelta", "ToolCallFragment", "ChoiceDelta",
+        "ThoughtFinished", "RefusalStarted", "AnswerFinished",
     ),
 }  # fmt: skip
 BESIDE = {

@@ -6,12 +6,13 @@ from stretto.foundation.lazy import lazily as _lazily
 
 if typing.TYPE_CHECKING:
     from stretto.abilities.kept import Abilities, Ability
-    from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage
+    from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage, Writer
     from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
     from stretto.client_options import ClientOptions
     from stretto.document import Document, Heading
     from stretto.errors import (
+        AllModelsFailedError,
         AuthenticationError,
         BackendError,
         BreakerOpenError,
@@ -43,6 +44,7 @@ if typing.TYPE_CHECKING:
         BranchStarted,
         ChoiceDelta,
         Event,
+        FallbackStarted,
         OutlinePointReady,
         PassageRead,
         RefusalStarted,
@@ -66,6 +68,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Abilities",
     "Ability",
+    "AllModelsFailedError",
     "Answer",
     "AnswerFinished",
     "AnswerStream",
@@ -96,6 +99,7 @@ __all__ = [
     "DocumentError",
     "Event",
     "Evidence",
+    "FallbackStarted",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -138,6 +142,7 @@ __all__ = [
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "Writer",
     "log_json",
 ]
 
@@ -153,6 +158,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Span",
         "Timeline",
         "Usage",
+        "Writer",
     ),
     "citation": ("Citation", "Evidence", "PassageRecord"),
     "client": (
@@ -164,6 +170,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "client_options": ("ClientOptions",),
     "document": ("Document", "Heading"),
     "errors": (
+        "AllModelsFailedError",
         "AuthenticationError",
         "BackendError",
         "BreakerOpenError",
@@ -195,6 +202,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "BranchStarted",
         "ChoiceDelta",
         "Event",
+        "FallbackStarted",
         "OutlinePointReady",
         "PassageRead",
         "RefusalStarted",

@@ -78,7 +78,7 @@ class Usage(BaseModel):
 
 
 class Cost(BaseModel):
-    """What an answer cost in money, by its tokens and the prices of its model. ``str(cost)`` is the amount.
+    """What an answer cost in money, by its tokens and the prices of its models. ``str(cost)`` is the amount.
 
     Attributes:
         usd: US dollars, for everything that was generated and read, discarded tokens included.
@@ -91,6 +91,11 @@ class Cost(BaseModel):
     usd: float
     as_of: date | None = None
     source: str = ""
+
+    def __add__(self, other: Cost) -> Cost:
+        days = [each.as_of for each in (self, other) if each.as_of is not None]
+        sources = dict.fromkeys(each.source for each in (self, other) if each.source)
+        return Cost(usd=self.usd + other.usd, as_of=min(days, default=None), source="; ".join(sources))
 
     def __str__(self) -> str:
         digits = 2 if self.usd == 0 or self.usd >= 1 else 4 if self.usd >= 0.01 else 6
@@ -130,6 +135,24 @@ class Span(BaseModel):
     first_token_s: float | None = None
 
 
+class Writer(BaseModel):
+    """What one model wrote of a branch that several models were asked for.
+
+    Attributes:
+        model: the model name, ``provider:model``.
+        start: where its text begins in that of the branch, in characters.
+        usage: what it cost.
+        error: why it did not finish; ``None`` for the model that did.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    start: int = 0
+    usage: Usage = Usage()
+    error: str | None = None
+
+
 class Branch(BaseModel):
     """One generation: the straight answer, the outline, one point, one item.
 
@@ -143,6 +166,8 @@ class Branch(BaseModel):
         error: why a failed branch failed.
         span: when it waited, spoke and ended.
         usage: what it cost.
+        model: the model that wrote it; with fallbacks, the last one that was asked.
+        writers: every model that was asked, where a fallback took over; otherwise empty.
         decoding: how a local model found its tokens; ``None`` from other backends, and for a call that was cut short.
         logprobs: of its tokens, if they were asked for.
         tool_calls: the calls that it asks for.
@@ -161,6 +186,8 @@ class Branch(BaseModel):
     error: str | None = None
     span: Span = Span(needed_s=0.0)
     usage: Usage = Usage()
+    model: str = ""
+    writers: tuple[Writer, ...] = ()
     decoding: DecodingStats | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()

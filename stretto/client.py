@@ -7,7 +7,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
@@ -17,7 +17,14 @@ import anyio
 from stretto.answer import Answer
 from stretto.backends.base import Backend
 from stretto.client_backends import ClientBackends
-from stretto.client_options import ClientOptions, check_options, models_by_role, own_strategies, provider_of
+from stretto.client_options import (
+    ClientOptions,
+    check_options,
+    fallback_models,
+    models_by_role,
+    own_strategies,
+    provider_of,
+)
 from stretto.errors import StrettoError
 from stretto.first_imports import made_ready
 from stretto.foundation.arguments import spelled_out
@@ -63,6 +70,7 @@ class AsyncStretto:
 
     Attributes:
         backends: the backends by role; "main" answers unless the router chooses another.
+        fallback: the backends that go on where one of these fails, in this order.
         model_reason: why this model was chosen, if none was named.
         settings: for all requests.
         templates: the prompt templates.
@@ -92,10 +100,20 @@ class AsyncStretto:
             base_url, api_key = self._client_backends.server_of(chosen, base_url, api_key)
         self._writings: set[Writing] = set()
         self._fork = Fork()
-        self.backends["main"] = self._client_backends.backend(chosen, "model", base_url, api_key)
-        for role, (argument, given) in models_by_role(options).items():
+
+        def opened(argument: str, given: Model) -> Backend:
             same = provider_of(given) == provider_of(chosen)
-            self.backends[role] = self._client_backends.backend(given, argument, *((base_url, api_key) if same else ()))
+            return self._client_backends.backend(given, argument, *((base_url, api_key) if same else ()))
+
+        self.backends["main"] = opened("model", chosen)
+        by_role = models_by_role(options)
+        for role, (argument, given) in by_role.items():
+            self.backends[role] = opened(argument, given)
+        named = {given: self.backends[role] for role, (_, given) in by_role.items() if isinstance(given, str)}
+        self.fallback = tuple(
+            named[given] if isinstance(given, str) and given in named else opened("fallback", given)
+            for given in fallback_models(options, self.settings, chosen)
+        )
         self._router = options.get("router")
         self._own_strategies = own_strategies(options)
         self._library_strategies: Mapping[str, Strategy] = {}
@@ -177,10 +195,12 @@ class AsyncStretto:
         given = options.get("deadline_s")
         return given if isinstance(given, (int, float)) and given > 0 else own
 
-    def _family_held(self, backend: Backend) -> str | None:
-        """The family of prompts that a model was measured to hold best."""
+    def _family_of(self, backend: Backend) -> str | None:
+        """The family of prompts that was named, or that a model was measured to hold best."""
         from stretto.abilities import abilities_of  # noqa: PLC0415 - keeps `import stretto` light
 
+        if self._prompt_family is not None:
+            return self._prompt_family
         found = abilities_of(backend)
         return None if found is None else found.family
 
@@ -228,7 +248,9 @@ class AsyncStretto:
                     strategies=self._strategies(),
                     watchers=self._watchers,
                     prices=self._prices,
-                    prompt_family=self._prompt_family or self._family_held(self.backends[route.role]),
+                    backends=self.backends,
+                    prompt_family=self._family_of,
+                    fallback=self.fallback,
                 )
             except Exception as error:
                 log_failure(request, error, text=text)
@@ -344,6 +366,11 @@ class Stretto:
     def backends(self) -> Mapping[str, Backend]:
         """The backends by role."""
         return self._stretto.backends
+
+    @property
+    def fallback(self) -> Sequence[Backend]:
+        """The backends that go on where one of these fails, in this order."""
+        return self._stretto.fallback
 
     @property
     def asynchronous(self) -> AsyncStretto:

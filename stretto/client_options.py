@@ -30,6 +30,8 @@ class ClientOptions(TypedDict, total=False):
         api_key: the key for it. Both apply to all models of the main model's provider.
         small: a smaller, faster model, for second opinions and for ``preference="fastest"``.
         local: a model in this process, for ``preference="fastest"``.
+        fallback: one or several models that go on, in this order, where the model fails: with the whole answer, with a
+            part of it, or with the rest of a text that broke off. See docs/errors.md.
         roles: further models by names of your own, which a router of yours may choose.
         strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.
@@ -43,6 +45,7 @@ class ClientOptions(TypedDict, total=False):
     api_key: str | None
     small: Model | None
     local: Model | None
+    fallback: Model | Sequence[Model] | None
     roles: Mapping[str, Model] | None
     strategies: Sequence[Strategy] | None
     hooks: Hooks | None
@@ -104,6 +107,28 @@ def models_by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
         role = min(wrong)
         raise SettingsError(f"roles= cannot hold {role!r}: this model is an argument of its own, {role}=.")
     return found | {role: (role, given) for role, given in named.items() if given is not None}
+
+
+def fallback_models(options: ClientOptions, settings: Settings, main: Model) -> tuple[Model, ...]:
+    """The models that go on where the main one fails, in their order. Raises `SettingsError`."""
+    given: Any = options.get("fallback")
+    if given is None:
+        return tuple(name for name in dict.fromkeys(settings.fallback) if not _same(name, main))
+    models = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    for number, each in enumerate(models):
+        if _same(each, main):
+            raise SettingsError(f"fallback= holds {_called(each)}, which is the main model already. Name another one.")
+        if any(_same(each, other) for other in models[:number]):
+            raise SettingsError(f"fallback= holds {_called(each)} twice. Name each model once.")
+    return models
+
+
+def _same(one: Model, other: Model) -> bool:
+    return one == other if isinstance(one, str) and isinstance(other, str) else one is other
+
+
+def _called(model: Model) -> str:
+    return shown(model) if isinstance(model, str) else f"a {type(model).__name__}"
 
 
 def own_strategies(options: ClientOptions) -> tuple[Strategy, ...]:

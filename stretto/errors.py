@@ -182,3 +182,13 @@ class StalledError(BackendError):
 
 class BreakerOpenError(BackendError):
     """The endpoint failed too often in a row; calls are refused at once until it has rested."""
+
+
+class AllModelsFailedError(BackendError):
+    """The model and every fallback failed. The message names each with its error.
+
+    Attributes:
+        errors: the error of each model that was asked, in their order.
+    """
+
+    errors: tuple[BackendError, ...] = ()

@@ -80,6 +80,26 @@ class PassageRead(_Event):
     total: int
 
 
+class FallbackStarted(_Event):
+    """Another model goes on with a branch, because the one before it failed.
+
+    Attributes:
+        type: "fallback_started".
+        branch_id: of the branch.
+        model: the model that goes on.
+        failed: the model that failed.
+        error: why it failed.
+        kept: characters of the branch's text that stay; what follows begins behind them.
+    """
+
+    type: Literal["fallback_started"] = "fallback_started"
+    branch_id: str
+    model: str
+    failed: str
+    error: str
+    kept: int = 0
+
+
 class BranchDelta(_Event):
     """New text of one branch, for a screen that shows branches side by side.
 
@@ -206,6 +226,7 @@ Event = Annotated[
     | OutlinePointReady
     | BranchStarted
     | PassageRead
+    | FallbackStarted
     | BranchDelta
     | BranchFinished
     | BranchFailed

@@ -33,6 +33,9 @@ ACCOMPANYING = frozenset(
 )
 """Fields of a body that mean the same for a part of an answer as for the whole."""
 
+WHOLE = ("auto", "direct", "document", "cascade")
+"""Strategies whose answer can be held to a format as a whole; any other writes it in parts."""
+
 _NOT_EXTRA = {
     "model": "is the client's: name it there",
     "messages": "is the prompt",
@@ -82,8 +85,8 @@ class RequestOptions(TypedDict, total=False):
         system: instructions for the model; becomes the first system message.
         documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
         preference: "fastest", "balanced" or "careful": what matters more, speed or care.
-        strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", the name of a strategy that
-            was registered on the client, or a strategy itself.
+        strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", "cascade", the name of one
+            that was registered on the client, or a strategy itself.
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
@@ -270,10 +273,10 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in ("auto", "direct", "document"):
+    if request.options.response_format is not None and request.strategy not in WHOLE:
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
-            "Use strategy='direct' or 'document', or leave it out."
+            f"Use one of {', '.join(WHOLE)}, or leave it out."
         )
     if not request.messages:
         raise InvalidRequestError("The request has no messages. Add one with the question.")

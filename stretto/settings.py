@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from platformdirs import user_config_path
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from stretto.errors import SettingsError
 from stretto.foundation.arguments import MOST_THREADS, reason, shown
@@ -37,6 +37,7 @@ class Settings(BaseModel):
         base_url: address of a compatible server for ``openai:`` models.
         api_key: the key for that server, and for those that a name such as ``vllm:`` or an address stands for; the keys
             of providers are read from their own variables.
+        fallback: models that go on where the model fails, in this order; in a variable, with commas between them.
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
         on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
@@ -68,6 +69,7 @@ class Settings(BaseModel):
     model: str | None = None
     base_url: str | None = None
     api_key: SecretStr | None = None
+    fallback: tuple[str, ...] = ()
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
     on_missing: OnMissing = "note"
@@ -94,6 +96,11 @@ class Settings(BaseModel):
     shared: SecretStr | None = None
 
     _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there
+
+    @field_validator("fallback", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
     @property
     def local(self) -> dict[str, Any]:

@@ -287,7 +287,7 @@ def test_a_strategy_the_caller_names_is_taken_and_the_shape_still_told(strategy)
 def test_a_route_names_its_backend_and_forecasts_the_candidates():
     route = decide(ADVICE)
     assert (route.role, route.backend, route.decoding) == ("main", "openai:scripted", None)
-    assert set(route.forecast) == {"direct", "skeleton"}
+    assert route.forecast.keys() >= {"direct", "skeleton"}
     assert route.forecast["skeleton"].seconds < route.forecast["direct"].seconds
     assert route.forecast["skeleton"].tokens > route.forecast["direct"].tokens
 

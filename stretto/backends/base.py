@@ -73,6 +73,7 @@ class Capabilities:
         refused_media: types of such parts that its server says it does not take, ``image_url`` for instance.
         choices: writes several answers in one call, ``ModelRequest.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
+        continues: it goes on exactly where a turn of the assistant at the end of the messages stops.
         passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
             that size. ``None`` if only its window limits them.
         beyond_window: it answers prompts that are longer than its window; the question has to stand at their end.
@@ -97,6 +98,7 @@ class Capabilities:
     refused_media: tuple[str, ...] = ()
     choices: bool = False
     reads_history: bool = True
+    continues: bool = False
     passage_tokens: int | None = None
     beyond_window: bool = False
     decodings: tuple[str, ...] = ()

@@ -31,6 +31,8 @@ def ask(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
+    small: options.Small = None,
+    fallback: options.Fallback = None,
     request: dict[str, Any],
     dtype: options.Dtype = None,
     device: options.Device = None,
@@ -71,7 +73,16 @@ def ask(
     asked = question_of(question)
     screen = Screen(quiet=quiet, unrendered=plain)
     local = local_options(dtype, device, threads, no_compiled, long_context)
-    client = open_client(context, model, base_url, key_variable, local, prompt_family=prompt_family)
+    client = open_client(
+        context,
+        model,
+        base_url,
+        key_variable,
+        local,
+        small=small,
+        prompt_family=prompt_family,
+        fallback=fallback or None,
+    )
     begin = partial(introduce, client, screen, named=model is not None)
     answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
     if trace_to is not None:

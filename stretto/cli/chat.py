@@ -31,6 +31,7 @@ def chat(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
+    fallback: options.Fallback = None,
     strategy: options.Strategy = None,
     preference: options.Preferred = None,
     system: options.System = None,
@@ -71,7 +72,7 @@ def chat(
     from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
     local = local_options(dtype, device, threads, no_compiled, long_context)
-    opener = local_opener(opener_of(context), local, prompt_family=prompt_family)
+    opener = local_opener(opener_of(context), local, prompt_family=prompt_family, fallback=fallback or None)
     if web:
         _refuse_with_web(context)
         from stretto.cli.web_chat import serve_chat  # noqa: PLC0415
@@ -147,6 +148,7 @@ _WITH_WEB = frozenset(
         "model",
         "base_url",
         "key_variable",
+        "fallback",
         "dtype",
         "device",
         "threads",

@@ -34,13 +34,17 @@ def open_client(
     base_url: str | None,
     key_variable: str | None,
     local: Mapping[str, Any] | None = None,
+    *,
+    small: str | None = None,
     **settings: Any,
 ) -> AsyncStretto:
     """Make the client of a command; ``local`` is what `local_options` gives, ``settings`` are for any model.
 
     Raises `StrettoError`.
     """
-    return local_opener(opener_of(context), local, **settings)(model, base_url=base_url, api_key=key_in(key_variable))
+    opener = local_opener(opener_of(context), local, **settings)
+    roles = {} if small is None else {"small": small}
+    return opener(model, base_url=base_url, api_key=key_in(key_variable), **roles)
 
 
 def local_options(

@@ -117,6 +117,24 @@ Model = Annotated[
         autocompletion=complete_model,
     ),
 ]
+Small = Annotated[
+    str | None,
+    typer.Option(
+        "--small",
+        metavar="PROVIDER:MODEL",
+        help="A quicker model, for 'fastest' and for the strategy cascade.",
+        autocompletion=complete_model,
+    ),
+]
+Fallback = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fallback",
+        metavar="PROVIDER:MODEL",
+        help="A model that goes on where the model fails. May be repeated; they are asked in this order.",
+        autocompletion=complete_model,
+    ),
+]
 BaseUrl = Annotated[
     str | None,
     typer.Option(

@@ -32,7 +32,6 @@ Models = Annotated[
         autocompletion=options.complete_model,
     ),
 ]
-Small = Annotated[str | None, typer.Option("--small", metavar="PROVIDER:MODEL", help="A quicker model, for 'fastest'.")]
 Local = Annotated[
     str | None, typer.Option("--local", metavar="local:MODEL", help="A model in this process, for 'fastest'.")
 ]
@@ -79,8 +78,9 @@ def serve(
     context: typer.Context,
     *,
     model: Models = None,
-    small: Small = None,
+    small: options.Small = None,
     local: Local = None,
+    fallback: options.Fallback = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
     host: Host = "127.0.0.1",
@@ -124,6 +124,8 @@ def serve(
             tell(f"Limits and breakers are shared through {client.store.where}.")
         names = ", ".join(backend.name for backend in client.backends.values())
         tell(f"{names} at {address}/v1 for clients of OpenAI, {address} for those of Anthropic.")
+        if client.fallback:
+            tell(f"Where a model of `stretto` fails, {', '.join(each.name for each in client.fallback)} goes on.")
         tell(f"A chat for the browser is at {address}/.")
         tell("Ctrl-C ends it.")
 
@@ -138,7 +140,7 @@ def serve(
         drain_s=drain,
     )
     given = local_options(dtype, device, threads, no_compiled)
-    settings = _settings(given | ({} if shared is None else {"shared": shared}), concurrent_answers)
+    settings = _settings(given | {"shared": shared, "fallback": fallback or None}, concurrent_answers)
     first, further = (model[0], model[1:]) if model else (None, [])
     client: AsyncStretto = opener_of(context)(
         first,

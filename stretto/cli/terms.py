@@ -6,7 +6,7 @@ import re
 
 from stretto.cli.options import OF_A_REQUEST
 
-_OF_A_CLIENT = ("base_url", "device", "dtype", "long_context", "model", "prompt_family", "threads")
+_OF_A_CLIENT = ("base_url", "device", "dtype", "fallback", "long_context", "model", "prompt_family", "threads")
 _OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document"}
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *OF_A_REQUEST)} | _OTHERWISE

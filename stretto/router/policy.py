@@ -153,9 +153,11 @@ def _grey(decision: _Decision, asked: SecondOpinion) -> bool:
 def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[str, Strategy]) -> _Decision:
     """The decision on the backend that is forecast to finish first, if the caller prefers speed.
 
-    Otherwise the main backend answers: only the caller knows the quality of the others.
+    Otherwise the main backend answers: only the caller knows the quality of the others. A strategy that asks several
+    models itself begins with the main one, too.
     """
-    if case.request.preference != "fastest":
+    asks_several = getattr(strategies.get(case.request.strategy), "asks_several", False)
+    if case.request.preference != "fastest" or asks_several:
         return _weigh(case, strategies)
     others = [role for role in ("small", "local") if role in backends]
     cases = [case, *(replace(case, role=role, backend=backends[role]) for role in others)]

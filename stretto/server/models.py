@@ -10,6 +10,7 @@ from typing import Any
 from stretto.backends.base import Backend
 from stretto.client import AsyncStretto
 from stretto.foundation.arguments import shown
+from stretto.request import WHOLE
 from stretto.server.problems import Problem
 from stretto.strategies import STRATEGIES
 
@@ -40,7 +41,7 @@ class Served:
     @property
     def whole(self) -> str:
         """How, where a schema holds the answer as a whole: what the name says of parts gives way to it."""
-        return self.strategy if self.strategy in ("direct", "document") else "auto"
+        return self.strategy if self.strategy in WHOLE else "auto"
 
 
 class Models:
@@ -54,9 +55,9 @@ class Models:
         self._since = int(time.time())
         self._client = client
         self._alone = {
-            backend.name: AsyncStretto(backend, settings=client.settings, templates=client.templates)
+            backend.name: AsyncStretto(backend, settings=client.settings, templates=client.templates, fallback=())
             for backend in client.backends.values()
-        }
+        }  # whoever names a model is answered by no other
         ways = {AUTO: "auto"} | {f"{AUTO}-{name}": name for name in STRATEGIES}
         self._served = {way: Served(way, client, strategy) for way, strategy in ways.items()}
         for backend, alone in self._alone.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -128,6 +128,8 @@ def of_error(error: Exception) -> Problem:
     """The answer that an error of the library stands for. What is no such error tells nothing of itself."""
     if isinstance(error, Problem):
         return error
+    if isinstance(error, errors.AllModelsFailedError) and error.errors:
+        return replace(of_error(error.errors[0]), message=str(error))
     for kind, status, code, param in _ANSWERS:
         if isinstance(error, kind):
             headers = _NO_RETRY if code in _IN_VAIN else {}

@@ -8,13 +8,14 @@ from functools import cache
 
 from stretto.foundation import plugins
 from stretto.strategies.base import Strategy
+from stretto.strategies.cascade import Cascade
 from stretto.strategies.direct import Direct
 from stretto.strategies.document import LongDocument
 from stretto.strategies.items import Items
 from stretto.strategies.skeleton import Skeleton
 
 STRATEGIES: dict[str, Strategy] = {
-    strategy.name: strategy for strategy in (Direct(), Skeleton(), Items(), LongDocument())
+    strategy.name: strategy for strategy in (Direct(), Skeleton(), Items(), LongDocument(), Cascade())
 }
 
 

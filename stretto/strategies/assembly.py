@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from stretto.answer import Answer, Cost, FinishReason, Timeline, Usage
 from stretto.backends.base import Backend
@@ -20,8 +19,9 @@ from stretto.route import Route
 from stretto.strategies import STRATEGIES, Strategy
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.branch_calls import Emit
+from stretto.strategies.fallback import Fallback
 from stretto.strategies.needs import check_needs
-from stretto.strategies.runner import Runner, open_runner
+from stretto.strategies.runner import PromptFamily, Runner, open_runner
 from stretto.strategies.shortfall import shortfalls
 from stretto.token_records import DecodingStats
 
@@ -47,14 +47,17 @@ async def answer(
     strategies: Mapping[str, Strategy] = STRATEGIES,
     watchers: Watchers | None = None,
     prices: Prices | None = None,
-    prompt_family: str | None = None,
+    prompt_family: PromptFamily = lambda _: None,
+    fallback: Sequence[Backend] = (),
+    backends: Mapping[str, Backend] | None = None,
 ) -> Answer:
     """Generate an answer by a route and emit all events; the last one carries the answer.
 
     ``began``: `time.perf_counter` at the arrival of the request; ``strategies``: those of the client by name;
     ``prices``: of models, by default the list prices; ``prompt_family``: of every model but the embedded one, instead
-    of the family that suits it. Raises `StrettoError` if there is no text at all, or if parts are
-    missing and the request has ``on_missing="raise"``.
+    of the family that suits it; ``fallback``: who goes on where the backend fails, in this order; ``backends``: those
+    of the client by role. Raises `StrettoError` if there is no text at all, or if parts are missing and the request has
+    ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     with (watchers or Watchers()).watching():
@@ -68,6 +71,8 @@ async def answer(
             began=began,
             prices=prices or Prices(),
             prompt_family=prompt_family,
+            fallback=Fallback.of(fallback, request),
+            backends=backends or {route.role: backend},
         )
 
 
@@ -81,7 +86,9 @@ async def _answer(
     templates: Catalogue,
     began: float,
     prices: Prices,
-    prompt_family: str | None,
+    prompt_family: PromptFamily,
+    fallback: Fallback,
+    backends: Mapping[str, Backend],
 ) -> Answer:
     await emit(RouteChosen(route=route))
     check_needs(request, backend)
@@ -100,7 +107,9 @@ async def _answer(
         max_tokens=request.options.max_tokens,
         prompt_family=prompt_family,
         concurrent_points=request.concurrent_points,
+        fallback=fallback,
     ) as runner:
+        runner.backends = backends
         runner.language = language_of(request.question)
         runner.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
@@ -118,14 +127,7 @@ async def _answer(
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await runner.complete(strategy.run(request, route, runner))
-        listed = getattr(backend, "at_provider", True)  # names of other kinds of backends have no list price
-        result = _assemble(
-            request,
-            route,
-            runner,
-            total_s=time.perf_counter() - began,
-            cost_of=partial(prices.cost, backend.name, listed=listed),
-        )
+        result = _assemble(request, route, runner, backend, total_s=time.perf_counter() - began, prices=prices)
     await emit(AnswerFinished(answer=result))
     return result
 
@@ -149,9 +151,10 @@ def _assemble(
     request: Request,
     route: Route,
     runner: Runner,
+    backend: Backend,
     *,
     total_s: float,
-    cost_of: Callable[[Iterable[Usage]], Cost | None],
+    prices: Prices,
 ) -> Answer:
     text = runner.merge.text
     visible = [running for running in runner.branches if running.counts]
@@ -164,6 +167,8 @@ def _assemble(
         runner.warn(f"The answer is incomplete: {runner.too_late()}")
         runner.ends_as = "deadline"
     for said in shortfalls((running for running in visible if not running.reported), request):
+        runner.warn_once(said)
+    for said in runner.fallback.warnings():
         runner.warn_once(said)
     branches = tuple(running.branch for running in runner.branches if running.branch is not None)
     usage = Usage()
@@ -180,6 +185,8 @@ def _assemble(
         for span in (branch.span for branch in branches)
         if span.started_s is not None and span.ended_s is not None
     ]
+    if runner.reason:
+        route = route.model_copy(update={"reason": f"{route.reason} {runner.reason}"})
     result = Answer(
         text=text,
         route=route,
@@ -187,7 +194,7 @@ def _assemble(
         parsed=runner.parsed,
         branches=branches,
         usage=usage,
-        cost=cost_of(branch.usage for branch in branches),
+        cost=_cost(prices, backend, runner),
         decoding=decoding,
         logprobs=told,
         timeline=Timeline(
@@ -211,6 +218,21 @@ def _assemble(
             said += f" The others of {len(result.warnings)} warnings are in the answer of this error."
         raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {said}", answer=result)
     return result
+
+
+def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
+    """What all models of the answer cost together; ``None`` where the price of one of them is unknown."""
+    writings = [each for running in runner.branches for each in running.writers]
+    models = {id(each.backend): each.backend for each in writings} or {id(backend): backend}
+    costs: list[Cost] = []
+    for model in models.values():
+        usages = [each.usage for each in writings if each.backend is model]
+        # Names of other kinds of backends have no list price.
+        cost = prices.cost(model.name, usages, listed=getattr(model, "at_provider", True))
+        if cost is None:
+            return None
+        costs.append(cost)
+    return sum(costs[1:], costs[0])
 
 
 def _finish_reason(visible: list[RunningBranch], strategy: FinishReason | None) -> FinishReason:

@@ -9,15 +9,15 @@ from typing import Any, Protocol
 
 import anyio
 
-from stretto.answer import Branch, Choice, FinishReason, Span, Usage
-from stretto.backends.base import ModelRequest, Stages
+from stretto.answer import Branch, Choice, FinishReason, Span, Usage, Writer
+from stretto.backends.base import Backend, ModelRequest, Stages
 from stretto.errors import StrettoError
 from stretto.foundation.surrogates import Mending, mend
 from stretto.request import GenerationOptions
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCallsSoFar
 
-NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse"})
+NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "judgement"})
 """Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut
@@ -48,8 +48,9 @@ class BranchSpec:
         standalone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is
             sent as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
             of other branches are left out.
-        rival: it writes the whole answer beside the other branches. Only one of the two is shown, so each has all of
-            ``max_tokens``.
+        rival: which version of the whole answer it writes beside the other branches. Only one version is shown, so
+            each has all of ``max_tokens``.
+        backend: writes it, and no other goes on where it fails; by default, that of the route, and its fallbacks.
     """
 
     id: str
@@ -68,7 +69,8 @@ class BranchSpec:
     choice: int = 0
     watch: Callable[[], TextWatch] | None = None
     standalone: bool = False
-    rival: bool = False
+    rival: int = 0
+    backend: Backend | None = None
 
 
 class TextWatch(Protocol):
@@ -115,6 +117,16 @@ class FurtherChoice:
 
 
 @dataclass(eq=False)
+class Writing:
+    """What one model does for a branch: where its text begins, what it costs, why it failed."""
+
+    backend: Backend
+    start: int = 0
+    usage: Usage = field(default_factory=Usage)
+    error: str | None = None
+
+
+@dataclass(eq=False)
 class RunningBranch:
     """A running or ended branch. It has one reader; any number of tasks may wait for its end.
 
@@ -123,7 +135,7 @@ class RunningBranch:
         needed_s: when what it waits for was there, in seconds since the request arrived, as the next two.
         started_s: when its call was sent.
         first_s: when its first text arrived.
-        usage: what it cost so far.
+        writers: the models that were asked, in their order.
         decoding: how a local model found its tokens.
         logprobs: of its tokens, if they were asked for.
         finish_reason: how it ended.
@@ -139,11 +151,13 @@ class RunningBranch:
         extra: other fields of the response of the model's server.
         logprobs_sent: how many of them were in events.
         cut_at: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
+        left_out: characters of continuations that repeated what they were to continue.
         unreported: estimated tokens of the prompt of a call under way, whose usage is not known yet.
         replaced: other branches did its work; its end does not count for the answer.
         partial: it wrote no text of the answer (an outline), but its early end makes the answer incomplete.
         reported: a warning has reported its end.
         dropped: none of its text is in the answer; its tokens count as discarded.
+        withheld: nobody reads it before its end.
         scope: in which its call runs; cancelling it ends the call.
     """
 
@@ -151,7 +165,7 @@ class RunningBranch:
     needed_s: float
     started_s: float | None = None
     first_s: float | None = None
-    usage: Usage = field(default_factory=Usage)
+    writers: list[Writing] = field(default_factory=list)
     decoding: DecodingStats | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
@@ -167,11 +181,13 @@ class RunningBranch:
     extra: dict[str, Any] = field(default_factory=dict)
     logprobs_sent: int = 0
     cut_at: int | None = None
+    left_out: int = 0
     unreported: int = 0
     replaced: bool = False
     partial: bool = False
     reported: bool = False
     dropped: bool = False
+    withheld: bool = False
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pieces: list[str] = field(default_factory=list)
     _read: int = 0
@@ -179,6 +195,11 @@ class RunningBranch:
     _news: anyio.Event = field(default_factory=anyio.Event)
     _idle: anyio.Event = field(default_factory=anyio.Event)
     _end: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def usage(self) -> Usage:
+        """What it cost so far, by all its models."""
+        return sum((each.usage for each in self.writers), Usage())
 
     @property
     def text(self) -> str:
@@ -194,6 +215,16 @@ class RunningBranch:
         return isinstance(self.exception, DiscardedError)
 
     @property
+    def unused(self) -> bool:
+        """Whether it turned out not to be needed."""
+        return self.discarded or self.dropped
+
+    def wrote(self, writing: Writing) -> bool:
+        """Whether there is text of this writer, one of `writers`."""
+        following = self.writers[self.writers.index(writing) + 1 :]
+        return (following[0].start if following else len(self.text)) > writing.start
+
+    @property
     def counts(self) -> bool:
         """Whether its end counts as the end of a part of the answer."""
         if self.discarded or self.replaced:
@@ -203,7 +234,7 @@ class RunningBranch:
     @property
     def in_answer(self) -> bool:
         """Whether the answer contains its text."""
-        kept = not (self.dropped or self.discarded or self.spec.kind in NOT_TEXT)
+        kept = not (self.unused or self.spec.kind in NOT_TEXT)
         return kept and bool(self.text.strip() or self.calls)
 
     @property
@@ -229,8 +260,13 @@ class RunningBranch:
 
     async def caught_up(self) -> None:
         """Wait until the reader has passed on all text and waits for more."""
-        if not self.spec.choice:
+        if not (self.spec.choice or self.withheld):
             await self._idle.wait()
+
+    def withhold(self) -> None:
+        """Nobody reads it before its end: its buffer has no bound, tool calls do not wait, and it can be begun anew."""
+        self.withheld = True
+        self._idle.set()
 
     async def begun(self) -> None:
         """Wait for the first text or the end; nothing is read."""
@@ -267,7 +303,7 @@ class RunningBranch:
         self.replaced = self.dropped = True
         self.cancel(reason)
         if self.branch is not None:
-            self.usage = all_discarded(self.usage)
+            self.discard_usage()
             self.branch = self.branch.model_copy(update={"usage": self.usage, "refused": False, "stop_text": None})
 
     def new_logprobs(self) -> tuple[TokenLogprob, ...]:
@@ -281,8 +317,13 @@ class RunningBranch:
         self._pieces.clear()
         self.logprobs.clear()
         self._unread, self.first_s, self.logprobs_sent = 0, None, 0
-        self.usage = all_discarded(self.usage)
+        self.discard_usage()
         return True
+
+    def discard_usage(self) -> None:
+        """Count all generated tokens as discarded."""
+        for each in self.writers:
+            each.usage = each.usage.model_copy(update={"discarded_tokens": each.usage.completion_tokens})
 
     def write(self, text: str, now_s: float) -> bool:
         """Append text; returns False once the buffer is full."""
@@ -294,7 +335,7 @@ class RunningBranch:
         self._unread += len(text)
         self._idle = anyio.Event()
         self._news.set()
-        return self._unread <= BUFFER
+        return self.withheld or self._unread <= BUFFER
 
     def end(self, now_s: float) -> Branch:
         """End the branch and notify its readers."""
@@ -315,6 +356,8 @@ class RunningBranch:
                 **asdict(self.stages),
             ),
             usage=self.usage,
+            model=self.writers[-1].backend.name if self.writers else "",
+            writers=self._several_writers(),
             decoding=self.decoding,
             logprobs=tuple(self.logprobs),
             tool_calls=self.calls.calls,
@@ -325,6 +368,14 @@ class RunningBranch:
         self._end.set()
         return self.branch
 
+    def _several_writers(self) -> tuple[Writer, ...]:
+        if len(self.writers) == 1:
+            return ()
+        return tuple(
+            Writer(model=each.backend.name, start=each.start, usage=each.usage, error=each.error)
+            for each in self.writers
+        )
+
 
 class DiscardedError(StrettoError):
     """The branch was no longer needed."""
@@ -334,8 +385,3 @@ def _new_logprobs(writing: RunningBranch | FurtherChoice) -> tuple[TokenLogprob,
     new = tuple(writing.logprobs[writing.logprobs_sent :])
     writing.logprobs_sent += len(new)
     return new
-
-
-def all_discarded(usage: Usage) -> Usage:
-    """The same usage with all generated tokens discarded."""
-    return usage.model_copy(update={"discarded_tokens": usage.completion_tokens})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anyio.lowlevel import checkpoint
 
 from stretto.answer import FinishReason, Usage
 from stretto.backends.allowance import Caller, allowed
-from stretto.backends.base import Backend, Chunk, ModelRequest, Stages
+from stretto.backends.base import Chunk, ModelRequest, Stages
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.backends.ending import UntilWhole
 from stretto.content import mended
@@ -23,9 +23,10 @@ from stretto.foundation.token_estimates import typical_tokens
 from stretto.generation_options import GenerationOptions
 from stretto.router.seen_speed import Timed, seen_speed
 from stretto.strategies.answer_limit import AnswerLimit
-from stretto.strategies.branch import NOT_TEXT, FurtherChoice, RunningBranch, TextWatch, all_discarded
+from stretto.strategies.branch import NOT_TEXT, FurtherChoice, RunningBranch, TextWatch
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.harm.watch import SpoiledError
+from stretto.strategies.joint import Joint
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCallFragment, ToolCallsSoFar
@@ -36,11 +37,27 @@ _numbers = itertools.count(1)  # of answers
 _AFTER_FINISH_S = 3.0  # longer than any layer below waits for a usage
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call of a branch.
+
+    Attributes:
+        prompt: what is sent.
+        options: how to sample.
+        attempt: which one of the branch it is, from 1.
+        after: the text that it is asked to go on with; what it repeats of that is left out.
+    """
+
+    prompt: ModelRequest
+    options: GenerationOptions
+    attempt: int = 1
+    after: str = ""
+
+
 class BranchCalls:
     """Sends the calls of one answer, and reads each stream into its branch.
 
     Args:
-        backend: that answers them.
         ledger: of the answer.
         announce: hands an event to the reader.
         warn_once: adds a warning to the answer.
@@ -51,65 +68,64 @@ class BranchCalls:
         limit: of the tokens of the whole answer.
     """
 
-    def __init__(
-        self, backend: Backend, ledger: Ledger, announce: Emit, warn_once: Callable[[str], None], began: float
-    ) -> None:
+    def __init__(self, ledger: Ledger, announce: Emit, warn_once: Callable[[str], None], began: float) -> None:
         self.accompanying: Mapping[str, Any] = {}
         self.limit = AnswerLimit(None)
-        self._backend, self._ledger = backend, ledger
+        self._ledger = ledger
         self._announce, self._warn_once = announce, warn_once
         self._began = began
         self._number = next(_numbers)
 
-    async def send(self, running: RunningBranch, prompt: ModelRequest, *, attempt: int) -> FinishReason:
-        """Send one call, and write what it streams into its branch.
+    async def send(self, running: RunningBranch, call: Call) -> FinishReason:
+        """Send one call to the last writer of a branch, and write what it streams into the branch.
 
         Returns:
             why the stream ended.
 
         Raises `StrettoError`, and what a backend of the caller raises.
         """
-        options = running.spec.options
         if self.accompanying:
-            prompt = replace(prompt, extra={**self.accompanying, **prompt.extra})
-        tokens = await self._backend.count_tokens(prompt) if self._ledger.budget.max_tokens_total else 0
+            call = replace(call, prompt=replace(call.prompt, extra={**self.accompanying, **call.prompt.extra}))
+        counted = self._ledger.budget.max_tokens_total
+        tokens = await running.writers[-1].backend.count_tokens(call.prompt) if counted else 0
         async with self.limit.room(running) as room:
-            return await self._send_within(
-                running, prompt, options.model_copy(update={"max_tokens": room}), tokens, attempt
-            )
+            options = call.options.model_copy(update={"max_tokens": room})
+            return await self._send_within(running, replace(call, options=options), tokens)
 
-    async def _send_within(
-        self, running: RunningBranch, prompt: ModelRequest, options: GenerationOptions, tokens: int, attempt: int
-    ) -> FinishReason:
-        room = options.max_tokens
+    async def _send_within(self, running: RunningBranch, call: Call, tokens: int) -> FinishReason:
+        backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens
         most, reservation = self._ledger.reserve(tokens, room)
-        options = options.model_copy(update={"max_tokens": most})
+        options = call.options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None
+        joint = Joint(call.after)
         caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
         try:
             with (
                 allowed(reservation, caller),
-                recorded(self._backend.name, running.spec, attempt, prompt) as record,
+                recorded(backend.name, running.spec, call.attempt, prompt) as record,
             ):
-                async with self._backend.stream(prompt, options) as chunks:
+                async with backend.stream(prompt, options) as chunks:
                     try:
                         whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
-                        with Timed(seen_speed(self._backend)) as timed:
-                            record.finish_reason = await self._read(running, whole, reservation, record, timed=timed)
+                        with Timed(seen_speed(backend)) as timed:
+                            record.finish_reason = await self._read(
+                                running, whole, reservation, record, timed=timed, joint=joint
+                            )
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:
                     raise failure
                 if record.finish_reason is None:
                     raise StreamBrokenError(
-                        f"{self._backend.name} ended its answer without a finish reason: it was cut off on the way. "
+                        f"{backend.name} ended its answer without a finish reason: it was cut off on the way. "
                         "Ask again; a complete stream ends with a Chunk that carries finish_reason.",
-                        backend=self._backend.name,
+                        backend=backend.name,
                     )
         finally:
+            running.left_out += joint.left_out
             self._ledger.settle(reservation)
         if record.finish_reason == "length" and most is not None and most != room:
             return "budget"  # the budget left less room than the call would have had
@@ -123,6 +139,7 @@ class BranchCalls:
         record: CallRecord,
         *,
         timed: Timed,
+        joint: Joint,
     ) -> FinishReason | None:
         """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
@@ -131,7 +148,7 @@ class BranchCalls:
         thoughts: tuple[Mapping[str, Any], ...] = ()
         async for chunk in chunks:
             if wrong := what_is_wrong(chunk):
-                raise BackendError(f"{self._backend.name} yielded a chunk whose {wrong}.", backend=self._backend.name)
+                raise BackendError(f"{record.backend} yielded a chunk whose {wrong}.", backend=record.backend)
             record.heard(chunk)
             timed.heard(chunk)
             self._note(running, chunk, reservation)
@@ -143,7 +160,7 @@ class BranchCalls:
                 await self._tell_thoughts(running, thoughts, refused=chunk.refused)
                 thoughts = ()
             running.logprobs += map(_mended, chunk.logprobs)
-            if text := _watched(watch, mending.feed(chunk.text)):
+            if text := _watched(watch, joint.feed(mending.feed(chunk.text))):
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # lets the reader of this branch run before the next chunk
@@ -152,7 +169,7 @@ class BranchCalls:
             reason, running.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.stop_text
         if reason == "tool_calls" and not running.spec.standalone:
             reason = "stop"
-        if text := _watched(watch, mending.finish(), whole=True):
+        if text := _watched(watch, joint.feed(mending.finish()) + joint.finish(), whole=True):
             await self._take(running, text)
         _check(watch)
         if running.text.strip() or running.calls or running.spec.allow_empty:
@@ -203,7 +220,9 @@ class BranchCalls:
                 await running.caught_up()
                 await self._tell_call(running.calls, delta, running.spec.choice)
         elif chunk.tool_calls:
-            self._warn_once(f"{self._backend.name} called tools in a part of the answer; the calls were left out.")
+            self._warn_once(
+                f"{running.writers[-1].backend.name} called tools in a part of the answer; the calls were left out."
+            )
 
     async def _take_further(self, further: FurtherChoice, chunk: Chunk) -> None:
         """Take in what belongs to a further answer of the same call."""
@@ -231,7 +250,7 @@ class BranchCalls:
             if not usage.total_tokens and running.text:  # a stream that broke off did not report it
                 usage += Usage(prompt_tokens=running.unreported, completion_tokens=self._unreported_text(running))
             running.unreported = 0
-        running.usage += usage
+        running.writers[-1].usage += usage
         self._ledger.add(usage, reservation)
 
     def estimate(self, running: RunningBranch) -> None:
@@ -243,13 +262,13 @@ class BranchCalls:
     @staticmethod
     def _unreported_text(running: RunningBranch) -> int:
         """Estimated tokens of the text that no usage has covered."""
-        return max(0, typical_tokens(len(running.text)) - running.usage.completion_tokens)
+        return max(0, typical_tokens(len(running.text) + running.left_out) - running.usage.completion_tokens)
 
     def settle(self, running: RunningBranch) -> None:
         """Settle the account of an ended branch: what no usage was reported for is estimated."""
         self.estimate(running)
         if running.discarded:
-            running.usage = all_discarded(running.usage)
+            running.discard_usage()
 
 
 def _watched(watch: TextWatch | None, text: str, *, whole: bool = False) -> str:

@@ -43,20 +43,26 @@ class Direct:
         runner.strategy = self.name
         direct = runner.start(direct_spec(request, runner))
         further = _further(request, runner)
-        if request.options.response_format is None:
-            runner.merge.add_branch(direct)
-        else:
-            direct = await write_in_form(
-                request,
-                runner,
-                direct,
-                lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
-            )
+        direct = await show(request, runner, direct)
         await runner.merge.finish()
-        await direct.ended()
         runner.tool_calls, runner.thoughts, runner.extra = direct.calls.calls, direct.thoughts, direct.extra
         if request.n > 1:
             runner.choices = await _choices(request, runner, direct, further)
+
+
+async def show(request: Request, runner: Runner, running: RunningBranch) -> RunningBranch:
+    """Show a straight answer, one with a ``response_format`` once it fits; return the branch that was shown."""
+    if request.options.response_format is None:
+        runner.merge.add_branch(running)
+    else:
+        running = await write_in_form(
+            request,
+            runner,
+            running,
+            lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
+        )
+    await running.ended()
+    return running
 
 
 def _further(request: Request, runner: Runner) -> list[RunningBranch]:
@@ -101,11 +107,15 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | 
         extra=request.extra,
         reads=bool(request.documents),
     )
-    prompt = held_to_format(plain, request, runner)
+
+    def prompt() -> ModelRequest:
+        return held_to_format(plain, request, runner)
+
+    prompt()  # a template of the caller's that cannot be filled is an error of the request, not of a branch
 
     def fallback_prompt(received: str) -> ModelRequest | None:
         if not received.strip():
-            return prompt
+            return prompt()
         if request.whole_reason is not None:  # a body that is passed on unchanged cannot be asked for in other words
             return None
         # The rest of a text matches no format that the whole of it matches.
@@ -115,7 +125,7 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | 
         id="direct",
         kind="direct",
         label="The answer",
-        prompt=lambda: prompt,
+        prompt=prompt,
         options=request.options,
         fallback_prompt=fallback_prompt,
         allow_refusal=True,

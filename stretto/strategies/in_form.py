@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import ModelRequest
-from stretto.errors import InvalidRequestError
 from stretto.request import Message, Request
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.fitting import Fit, fit
@@ -24,18 +23,12 @@ def held_to_format(prompt: ModelRequest, request: Request, runner: Runner) -> Mo
     """A prompt with the ``response_format``.
 
     A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
-    Raises `InvalidRequestError` for a regular expression where the backend takes none.
     """
     wanted = request.options.response_format
     if wanted is None:
         return prompt
     if not isinstance(wanted, str):
         return replace(prompt, messages=_with_schema(prompt.messages, request, runner), response_schema=wanted)
-    if not runner.capabilities.regex:
-        raise InvalidRequestError(
-            f"response_format is a regular expression, and {runner.model} cannot hold an answer to one. "
-            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
-        )
     return replace(prompt, response_regex=wanted)
 
 
@@ -97,9 +90,9 @@ async def write_in_form(request: Request, runner: Runner, running: RunningBranch
 
 
 async def _ended(running: RunningBranch) -> None:
-    """Wait for the end of a branch that is not shown yet; reading it keeps its buffer from running full."""
-    while await running.read():
-        pass
+    """Wait for the end of a branch that is not shown yet."""
+    running.withhold()
+    await running.ended()
 
 
 def _report(runner: Runner, running: RunningBranch, found: Fit) -> None:

@@ -17,6 +17,11 @@ def check_needs(request: Request, backend: Backend) -> None:
             f"logprobs={request.options.logprobs} cannot be had from {backend.name}: it reports no log-probabilities. "
             "Leave it out, or use a local: model or one of openai: that does not reason."
         )
+    if isinstance(request.options.response_format, str) and not able.regex:
+        raise InvalidRequestError(
+            f"response_format is a regular expression, and {backend.name} cannot hold an answer to one. "
+            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
+        )
     calls = any(message.role == "tool" or message.tool_calls for message in request.messages)
     if (request.tools or calls) and not able.tools:
         what = "tools= cannot be used" if request.tools else "The tool calls in the conversation cannot be read"

@@ -36,7 +36,7 @@ class Rival:
         self._ended = ended
         spec = direct_spec(request, runner, self._tell)
         self.running: RunningBranch = runner.start(
-            replace(spec, on_end=lambda _: self._end(), watch=lambda: self._watch(spec), standalone=False, rival=True)
+            replace(spec, on_end=lambda _: self._end(), watch=lambda: self._watch(spec), standalone=False, rival=1)
         )
 
     @property

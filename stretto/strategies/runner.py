@@ -1,7 +1,7 @@
 """Runs branches: bounded concurrency, deadline, budget, and nothing left behind on leaving.
 
-A branch that fails is asked for once more in another way (retrying the same call is the backends'
-business), then reported as failed; a failed branch never takes the others with it.
+A branch that fails for good (`attempts` says what is tried before) is reported as failed; it never takes the others
+with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.abilities import abilities_of
-from stretto.answer import REFUSALS, Branch, Choice, FinishReason, Usage
+from stretto.answer import Branch, Choice, FinishReason
 from stretto.backends.base import (
     Backend,
     Capabilities,
@@ -30,42 +30,31 @@ from stretto.backends.base import (
     with_calls_bounded,
 )
 from stretto.citation import Citation, PassageRecord
-from stretto.errors import (
-    AuthenticationError,
-    BackendError,
-    BreakerOpenError,
-    BudgetExceededError,
-    DeadlineExceededError,
-    ModelNotFoundError,
-    StalledError,
-    StrettoError,
-)
-from stretto.events import (
-    BranchFailed,
-    BranchFinished,
-    BranchStarted,
-    TextDelta,
-)
+from stretto.errors import DeadlineExceededError
+from stretto.events import BranchFailed, BranchFinished, TextDelta
 from stretto.foundation.surrogates import mend
 from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
 from stretto.request import Budget
 from stretto.router.seen_speed import rates
 from stretto.router.standing import standing_of
-from stretto.strategies.answer_limit import AnswerLimit, NoRoomError
+from stretto.strategies.answer_limit import AnswerLimit
+from stretto.strategies.attempts import Attempts
 from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.branch_calls import BranchCalls, Emit
+from stretto.strategies.fallback import Fallback
 from stretto.strategies.harm.phrases import Phrases, PhraseSearch
 from stretto.strategies.harm.screen import Screen
-from stretto.strategies.harm.watch import SpoiledError, is_enough
 from stretto.strategies.harm.words import words_of
 from stretto.strategies.ledger import Ledger
 from stretto.strategies.merge import Merge
 from stretto.telemetry import branch_span, note_branch
 from stretto.tool_calls import ToolCall
 
+PromptFamily = Callable[[Backend], str | None]
+"""The family of prompts that was named or measured for a backend; ``None``: the one that suits its size."""
+
 _AFTER_DEADLINE_S = 1.0
-HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
 
 
 class Runner:
@@ -74,9 +63,12 @@ class Runner:
     Attributes:
         merge: the merged text.
         branches: all branches started so far.
+        fallback: the models that go on where that of a branch fails.
+        backends: those of the client by role.
         warnings: sentences for ``Answer.warnings``.
         ledger: what the answer has cost so far.
         strategy: the name of the strategy that wrote the answer in the end.
+        reason: what the strategy found out, as a sentence that follows the reason of the route.
         parsed: the value of an answer that is held to a format.
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
@@ -109,18 +101,22 @@ class Runner:
         until: float,
         deadline_s: float,
         max_tokens: int | None = None,
-        prompt_family: str | None = None,
+        prompt_family: PromptFamily = lambda _: None,
         concurrent_points: int | None = None,
+        fallback: Fallback | None = None,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
+        self._addressed = backend
         self._templates = templates
-        self._family = prompt_family
+        self._prompt_family = prompt_family
+        self._families: dict[int, str | None] = {}
         self._began = began
         self._until = until
         self._deadline_s = deadline_s
         self._at_once = concurrent_points
         self._limiter = anyio.CapacityLimiter(self.capabilities.concurrent_calls)
+        self.backends: Mapping[str, Backend] = {"main": backend}
         self.announce = emit
         self.ledger = Ledger(budget)
         self.branches: list[RunningBranch] = []
@@ -134,13 +130,24 @@ class Runner:
         self.ends_as: FinishReason | None = None
         self.wrote = False
         self.strategy = ""
+        self.reason = ""
         self.parsed: Any = None
         self.failure: Exception | None = None
         self.overran = False
         self._ids: set[str] = set()
         self._repeated: Counter[str] = Counter()
         self._warned: set[str] = set()
-        self._calls = BranchCalls(backend, self.ledger, emit, self.warn_once, began)
+        self.fallback = fallback or Fallback()
+        self._calls = BranchCalls(self.ledger, emit, self.warn_once, began)
+        self._attempts = Attempts(
+            backend,
+            self.fallback,
+            self._calls,
+            announce=emit,
+            warn=self.warn,
+            now_s=self.now_s,
+            addressing=self._addressing,
+        )
         self._calls.limit = AnswerLimit(max_tokens)
         self.sent = Phrases()
         self._own_words: str | None = None
@@ -154,11 +161,26 @@ class Runner:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend of this answer can do, with the family of prompts that was named for it."""
-        able = with_calls_bounded(self._backend.capabilities, self._at_once)
-        if self._family is None or able.prompt_family == POCKET:  # trained on its own prompts
+        """What the backend of this answer can do, with the family of prompts that was named for it.
+
+        While the prompt of a branch is made, it is the backend that the branch is asked of.
+        """
+        backend = self._addressed
+        able = with_calls_bounded(backend.capabilities, self._at_once)
+        if able.prompt_family == POCKET:  # trained on its own prompts
             return able
-        return replace(able, prompt_family=self._family)
+        if id(backend) not in self._families:
+            self._families[id(backend)] = self._prompt_family(backend)
+        family = self._families[id(backend)]
+        return able if family is None else replace(able, prompt_family=family)
+
+    @contextmanager
+    def _addressing(self, backend: Backend) -> Iterator[None]:
+        before, self._addressed = self._addressed, backend
+        try:
+            yield
+        finally:
+            self._addressed = before
 
     @property
     def done(self) -> bool:
@@ -312,7 +334,7 @@ class Runner:
                 except anyio.WouldBlock:
                     await self._limiter.acquire()
                 try:
-                    await self._generate(running)
+                    await self._attempts.write(running)
                 finally:
                     self._limiter.release()
             if scope.cancelled_caught and running.exception is None:
@@ -323,98 +345,6 @@ class Runner:
             branch = running.end(self.now_s())
             running.spec.on_end(running)
         return branch
-
-    async def _generate(self, running: RunningBranch) -> None:
-        """Ask, and once more in another way if that fails.
-
-        What is no `StrettoError` is a mistake in the caller's strategy or backend, which no second call mends: raised.
-        """
-        spec = running.spec
-        running.started_s = self.now_s()
-        await self.announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
-        first: StrettoError | None = None
-        begun = refused = begins_refused = spoiled = False
-        for again in (False, True):
-            running.exception = None
-            try:
-                received = "" if refused or spoiled else running.text
-                prompt = None if again and begun else spec.fallback_prompt(received) if again else spec.prompt()
-                if prompt is None:
-                    running.exception = first
-                    return
-                if again and running.text and spec.restart_marker:
-                    running.write(spec.restart_marker, self.now_s())
-                running.finish_reason = await self._calls.send(running, prompt, attempt=2 if again else 1)
-            except NoRoomError as error:
-                running.exception, running.finish_reason = error, "length"
-                return
-            except BudgetExceededError as error:
-                # What stopped the first call says more than that there was no second one.
-                running.exception, running.finish_reason = first or error, "error" if first else "budget"
-                return
-            except SpoiledError as error:
-                if self._kept_so_far(running, error):
-                    return
-                spoiled = True
-            except StrettoError as error:
-                self._calls.count(running, getattr(error, "usage", None) or Usage())
-                refused_again = first is not None and isinstance(error, BreakerOpenError)  # as above
-                running.exception, running.finish_reason = first if refused_again else error, "error"
-                if isinstance(error, HOPELESS) or _is_late(error, running):
-                    return
-            else:
-                refused = running.finish_reason in REFUSALS and not spec.allow_refusal
-                if not self._failed(running):
-                    self._tell_refused_beginning(running, begins_refused)
-                    return
-            first = running.exception
-            begun = bool(running.calls or running.others)  # a warning has reported it already
-            self._calls.estimate(running)
-            begins_refused = refused and not again and self._leave_refusal(running)
-
-    def _leave_refusal(self, running: RunningBranch) -> bool:
-        """Discard a refusal; where it had been shown already, leave it and go on below it, and return True."""
-        if not running.text.strip() or running.take_back():
-            return False
-        running.write("\n\n", self.now_s())
-        return True
-
-    def _tell_refused_beginning(self, running: RunningBranch, begins_refused: bool) -> None:
-        if begins_refused:
-            self.warn(
-                f"{running.spec.label or repr(running.spec.title)} begins with a refusal that had been shown already; "
-                "the model wrote the rest when asked again."
-            )
-
-    def _kept_so_far(self, running: RunningBranch, spoiled: SpoiledError) -> bool:
-        """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
-        if running.spec.standalone or running.seen or is_enough(running.text):
-            running.exception, running.reported = None, True
-            running.finish_reason = "length" if running.spec.standalone else "stop"
-            self.warn(f"{running.spec.label or repr(running.spec.title)} was cut where {spoiled}.")
-            return True
-        running.take_back()
-        running.exception, running.finish_reason = spoiled, "error"
-        return False
-
-    def _failed(self, running: RunningBranch) -> bool:
-        """Whether a call that ended in good order gave nothing to use; its exception says why."""
-        if running.finish_reason in REFUSALS:
-            if running.spec.allow_refusal:
-                return False
-            message = "The model refused to write this part."
-        elif running.text.strip() or running.calls or running.spec.allow_empty:
-            return False
-        else:
-            message = f"{self._backend.name} returned no text. Ask again, or try another model."
-            running.finish_reason = "error"
-        running.exception = BackendError(message, backend=self._backend.name)
-        return True
-
-
-def _is_late(error: StrettoError, running: RunningBranch) -> bool:
-    """Whether a slow server has written nothing yet: any other call would begin at the end of its queue."""
-    return isinstance(error, StalledError) and not error.transient and not running.text
 
 
 @asynccontextmanager
@@ -427,8 +357,9 @@ async def open_runner(
     began: float,
     deadline_s: float | None = None,
     max_tokens: int | None = None,
-    prompt_family: str | None = None,
+    prompt_family: PromptFamily = lambda _: None,
     concurrent_points: int | None = None,
+    fallback: Fallback | None = None,
 ) -> AsyncIterator[Runner]:
     """Open a place to run branches in. Leaving it ends every branch that still runs.
 
@@ -451,6 +382,7 @@ async def open_runner(
             max_tokens=max_tokens,
             prompt_family=prompt_family,
             concurrent_points=concurrent_points,
+            fallback=fallback,
         )
         try:
             yield runner

@@ -15,30 +15,30 @@ def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[str]
     cut: dict[str, list[str]] = {}
     found: dict[str, str] = {}
     for running in branches:
-        how, called = _cut(running, request), _called(running)
+        how, name = _cut(running, request), called(running)
         if how is None:
             if said := shortfall(running, request):
                 found.setdefault(said, said)
             continue
         names = cut.setdefault(how, [])
-        if called not in names:
-            names.append(called)
-        found[f" {how}"] = f"{_named(names)} {'was' if len(names) == 1 else 'were'} cut {how}"
+        if name not in names:
+            names.append(name)
+        found[f" {how}"] = f"{named(names)} {'was' if len(names) == 1 else 'were'} cut {how}"
     return list(found.values())
 
 
 def shortfall(running: RunningBranch, request: Request) -> str | None:
     """Why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
-    called = _called(running)
+    name = called(running)
     if running.exception is not None:
-        return f"{called} is incomplete: {running.exception}"
+        return f"{name} is incomplete: {running.exception}"
     match running.finish_reason:
         case "refusal":
             return "The model refused to answer. Ask in other words, or ask another model."
         case "content_filter":
             return "The filter of the model's server stopped the answer. Ask in other words, or ask another model."
     how = _cut(running, request)
-    return None if how is None else f"{called} was cut {how}"
+    return None if how is None else f"{name} was cut {how}"
 
 
 def _cut(running: RunningBranch, request: Request) -> str | None:
@@ -50,11 +50,14 @@ def _cut(running: RunningBranch, request: Request) -> str | None:
     return _limit(running, request) if running.finish_reason == "length" else None
 
 
-def _called(running: RunningBranch) -> str:
-    return running.spec.label or repr(running.spec.title)
+def called(running: RunningBranch) -> str:
+    """A part's name in a warning, as the subject of a sentence."""
+    spec = running.spec
+    return spec.label or (repr(spec.title) if spec.title else f"The {spec.kind}")
 
 
-def _named(names: list[str]) -> str:
+def named(names: list[str]) -> str:
+    """Several names as one subject."""
     if len(names) == 1:
         return names[0]
     plain = [name.rstrip(",") for name in names]

@@ -44,21 +44,25 @@ class SkeletonCalls:
         number = "3 to 10 points, fewer if fewer say it all"
         if wanted := self._parse.points.asked:
             number = f"exactly {wanted} points, as the question asks for"
-        prompt = self._asked(OUTLINES[self.careful], number=number)
         drawn: dict[str, Any] = {"temperature": 0.0, "top_p": None} if self.small else {}  # drawn tokens lose its form
         most = SMALL_OUTLINE if self.small else OUTLINE_TOKENS
         changed = {"max_tokens": most + self._thinking, "stop": (), **drawn}
         options = self._request.options.model_copy(update=changed)
 
+        def prompt() -> ModelRequest:
+            return self._asked(OUTLINES[self.careful], number=number)
+
+        prompt()  # as in `direct_spec`
+
         def fallback_prompt(received: str) -> ModelRequest:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
-                return prompt
+                return prompt()
             return self._asked("continue_outline", received=lines, number=number)
 
         return BranchSpec(
             id="outline",
             kind="outline",
-            prompt=lambda: prompt,
+            prompt=prompt,
             options=options,
             fallback_prompt=fallback_prompt,
             restart_marker=CANCEL_LINE,

@@ -1,3 +1,4 @@
+import socket
 import sys
 
 import pytest
@@ -39,3 +40,11 @@ def stretto():
 def program():
     """The command line of the same as a separate program; the script as JSON."""
     return lambda script, *arguments: [sys.executable, scripted_program, script, *arguments]
+
+
+@pytest.fixture
+def unused_port():
+    """A port of this machine where nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]

@@ -536,3 +536,11 @@ def test_a_group_without_a_command_shows_its_help(words):
     assert result.exit_code in {0, 2}
     assert "Commands:" in result.output
     assert "error:" not in result.output
+
+
+def test_a_fallback_answers_where_the_server_is_dead(unused_port):
+    options = ["--base-url", f"http://127.0.0.1:{unused_port}/v1", "--fallback", "local:pocket", "--max-tokens", "8"]
+    result = CliRunner().invoke(app, ["ask", "-s", "direct", "-m", "openai:any", *options, BICYCLE])
+    assert result.exit_code == 3  # eight tokens are not the whole answer
+    assert result.stdout.strip()
+    assert "The answer was written by local:pocket for openai:any" in result.stderr

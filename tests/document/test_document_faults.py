@@ -9,7 +9,7 @@ import pytest
 from patience import patience
 from reader import FACTS, answer_to, haystack
 
-from stretto import AsyncStretto
+from stretto import AsyncStretto, Document
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import IncompleteAnswerError
@@ -149,3 +149,41 @@ async def test_leaving_in_the_middle_of_reading_ends_every_call():
         await server.wait_until(lambda server: server.active_streams == 0)
         await backend.aclose()
         await server.wait_until(lambda server: server.open_connections == 0)
+
+
+async def test_a_passage_that_breaks_off_is_read_anew_by_the_fallback():
+    def breaking(received):
+        said = answer_to(received.prompt)
+        fails = '"no_information"' in received.prompt and "The code of name5 is" in received.prompt
+        return HttpReply(said, fault=Fault("reset", after=3) if fails else None)
+
+    async with ScriptedServer(breaking) as server, ScriptedServer(reading) as second:
+        backends = [
+            open_backend(f"openai:{name}", base_url=each.openai_url, api_key="sk-test", resilience=QUICK)
+            for name, each in (("a", server), ("b", second))
+        ]
+        async with AsyncStretto(backends[0], fallback=backends[1]) as stretto:
+            answer = await stretto.ask(QUESTION, strategy="document", documents=[DOCUMENT])
+        for backend in backends:
+            await backend.aclose()
+        assert len(second.requests) == 1
+    assert not nothing_is_missing(answer)
+    assert len(answer.citations) == len(FACTS)
+    (warning,) = answer.warnings
+    assert "written by openai:b for openai:a" in warning
+
+
+async def test_a_piece_of_a_translation_that_breaks_off_is_gone_on_with():
+    def translating(received):
+        if "<received>" in received.prompt:
+            return HttpReply(" und gut.")
+        return HttpReply("Alles ist kurz und gut.", fault=Fault("reset", after=4))
+
+    document = Document(text="All is short and good.", title="note")
+    async with ScriptedServer(translating) as server:
+        backend = open_backend("openai:a", base_url=server.openai_url, api_key="sk-test", resilience=QUICK)
+        async with AsyncStretto(backend) as stretto:
+            answer = await stretto.ask("Translate the document into German.", strategy="document", documents=[document])
+        await backend.aclose()
+    assert (answer.text.strip(), answer.warnings) == ("Alles ist kurz und gut.", ())
+    assert answer.branches[-1].kind == "piece"

@@ -98,6 +98,7 @@ class LoadingOptions:
             concurrent_calls=_SLOTS,
             prompt_family=POCKET if pocket else family_of(self.source.name, self.source.parameters()),
             reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
+            continues=True,
             passage_tokens=_POCKET_PASSAGE if pocket and self.has_reading else None,
             decodings=self._decodings(),
             decoding=self.decoding,

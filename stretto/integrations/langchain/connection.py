@@ -45,6 +45,11 @@ class Connection(BaseModel):
     local: str | None = None
     """A model in this process, for ``preference="fastest"``."""
 
+    fallback: list[str | BaseChatModel] | None = None
+    """Models that go on where the model fails: with the whole answer, a part of it, or the rest of one that broke off.
+
+    LangChain's ``with_fallbacks`` begins the whole answer anew, and cannot once its stream has begun."""
+
     base_url: str | None = None
     """Address of a server that speaks OpenAI's or Anthropic's protocol."""
 
@@ -72,13 +77,22 @@ class Connection(BaseModel):
     def _opened(self, model: str | BaseChatModel | None) -> Stretto:
         settings = Settings.load(attempts=None if self.max_retries is None else self.max_retries + 1)
         chosen = model or settings.model or default_model(os.environ)[0]
-        options: ClientOptions = {"small": self.small, "local": self.local, "settings": settings}
-        if isinstance(chosen, str) and not chosen.startswith("local:"):
+        options: ClientOptions = {
+            "small": self.small,
+            "local": self.local,
+            "fallback": self.fallback,
+            "settings": settings,
+        }
+        remote = isinstance(chosen, str) and not chosen.startswith("local:")
+        if remote:
             key = self.api_key.get_secret_value() if self.api_key else None
-            return _closed_at_its_end(Stretto(chosen, **(options | {"base_url": self.base_url, "api_key": key})))
-        if not isinstance(chosen, str):
+            options |= {"base_url": self.base_url, "api_key": key}
+        if not all(isinstance(each, str) for each in (chosen, *(self.fallback or ()))):
             return InCommonLoop(chosen, **options)
-        shares = (chosen, self.small, self.local, settings.model_dump_json())  # a key or an address is for others
+        if remote:
+            return _closed_at_its_end(Stretto(chosen, **options))
+        # A key or an address is for others.
+        shares = (chosen, self.small, self.local, str(self.fallback), settings.model_dump_json())
         if (shared := _shared.get(shares)) is None:
             shared = _shared[shares] = _closed_at_its_end(Stretto(chosen, **options))
         return shared

@@ -59,7 +59,7 @@ class _Map:
         for number, place in enumerate(places):
             running = self._start(Tries(place))
             if number == 0 and len(places) > 1 and self._is_cached(place):
-                await running.read()  # what all share can be read from the cache once the first response has begun
+                await running.begun()  # what all share can be read from the cache once the first response has begun
         while self._under_way:
             tries, running = await anext(self._ended)
             self._under_way -= 1

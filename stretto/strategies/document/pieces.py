@@ -51,7 +51,12 @@ def _start(reading: Reading, place: Place, names: str) -> RunningBranch:
     del shown["fence"]
     prompt = ModelRequest(reading.messages("document_piece", names=names, **shown))
     room = 4 * place.chunk.tokens + 200
-    return reading.start(f"piece-{place.number}", "piece", lambda: prompt, room=room, title=shown["title"])
+
+    def rest(received: str) -> ModelRequest:
+        question = prompt.messages[-1].content
+        return ModelRequest(reading.messages("continue", question=question, received=received, documents=""))
+
+    return reading.start(f"piece-{place.number}", "piece", lambda: prompt, room=room, title=shown["title"], rest=rest)
 
 
 def _ending(reading: Reading, place: Place, branch: Branch) -> str:

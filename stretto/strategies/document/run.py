@@ -172,11 +172,12 @@ class Reading:
         room: int | None,
         title: str = "",
         on_end: Callable[[RunningBranch], None] = lambda _: None,
+        rest: Callable[[str], ModelRequest | None] = lambda _: None,
     ) -> RunningBranch:
         """Start a branch of at most ``room`` tokens.
 
-        After a failure it is asked for once more, unless it had begun to write: what it wrote cannot be taken back, and
-        a record is worth nothing with half of another one before it.
+        After a failure it is asked for once more, unless it had begun to write: a record is worth nothing with half of
+        another one before it. ``rest`` asks for the rest of a text, given what was received.
         """
         options = self.request.options.model_copy(update={"max_tokens": room, "stop": (), "response_format": None})
         return self.runner.start(
@@ -186,7 +187,7 @@ class Reading:
                 title=title,
                 prompt=prompt,
                 options=options,
-                fallback_prompt=lambda received: None if received.strip() else prompt(),
+                fallback_prompt=lambda received: rest(received) if received.strip() else prompt(),
                 on_end=on_end,
                 deadline_s=self._until_s(),
             )

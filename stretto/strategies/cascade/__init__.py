@@ -1,0 +1,8 @@
+"""``cascade``: a small model answers, and a larger one only where that answer does not stand.
+
+Private: not part of the public API, and may change at any time.
+"""
+
+from stretto.strategies.cascade.strategy import Cascade
+
+__all__ = ["Cascade"]

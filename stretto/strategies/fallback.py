@@ -1,0 +1,216 @@
+"""Another model goes on where one has failed: which one may, what is told of it, and the error where none could.
+
+The next model is asked once a backend's own attempts are spent (`stretto.backends.resilience.retry`), or at once where
+its breaker is open. What the models of an answer have in common is here; `attempts` asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stretto.backends.base import Backend, ModelRequest
+from stretto.errors import (
+    AllModelsFailedError,
+    AuthenticationError,
+    BackendError,
+    BreakerOpenError,
+    ConnectionFailedError,
+    ContextOverflowError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    RequestRejectedError,
+    StalledError,
+    StrettoError,
+)
+from stretto.request import Request
+from stretto.strategies.branch import RunningBranch, Writing
+from stretto.strategies.needs import check_needs
+from stretto.strategies.shortfall import called, named
+
+HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
+_AWAY = (*HOPELESS, ConnectionFailedError)  # of every call of the answer
+
+
+@dataclass(eq=False)
+class Failed:
+    """A model that failed a branch; ``late``: it is slow, and has written nothing."""
+
+    backend: Backend
+    error: StrettoError
+    late: bool = False
+
+
+@dataclass(eq=False)
+class _TakenOver:
+    running: RunningBranch
+    writing: Writing
+    failed: tuple[Failed, ...]
+    kept: bool
+
+
+class Fallback:
+    """The models that may go on in one answer.
+
+    A model that cannot be reached, or that lets nobody in, is passed over by the branches that begin later.
+
+    Args:
+        models: in their order.
+        unfit: models that are not asked, each with a sentence that says why.
+    """
+
+    def __init__(self, models: Sequence[Backend] = (), unfit: Mapping[str, str] | None = None) -> None:
+        self._models = tuple(models)
+        self._unfit = dict(unfit or {})
+        self._away: list[Failed] = []
+        self._taken_over: list[_TakenOver] = []
+
+    @classmethod
+    def of(cls, models: Sequence[Backend], request: Request) -> Fallback:
+        """Those of the models that can do what the request needs."""
+        fit: list[Backend] = []
+        unfit: dict[str, str] = {}
+        for each in models:
+            try:
+                check_needs(request, each)
+                fit.append(each)
+            except InvalidRequestError as error:
+                unfit[each.name] = str(error)
+        return cls(fit, unfit)
+
+    def succession(self, first: Backend, *, alone: bool = False) -> Succession:
+        """The models that a branch is asked of, one after the other; ``alone``: only the first."""
+        others = [] if alone else [each for each in self._models if each is not first]
+        return Succession((first, *others), self._away, {} if alone else self._unfit)
+
+    def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
+        """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""
+        self._taken_over.append(_TakenOver(running, running.writers[-1], tuple(failed), kept))
+
+    def warnings(self) -> Iterator[str]:
+        """A sentence for each two models of which one took over from the other, with the parts that it wrote."""
+        groups: dict[tuple[str, str, bool], list[_TakenOver]] = {}
+        for each in self._taken_over:
+            if each.running.wrote(each.writing) and not each.running.unused:
+                failed = " and ".join(before.backend.name for before in each.failed)
+                groups.setdefault((failed, each.writing.backend.name, each.kept), []).append(each)
+        for (failed, model, kept), parts in groups.items():
+            names = list(dict.fromkeys(called(each.running) for each in parts))
+            how = f"continued by {model}, where {failed} broke off" if kept else f"written by {model} for {failed}"
+            why = " ".join(str(before.error) for before in parts[0].failed)
+            yield f"{named(names)} {'was' if len(names) == 1 else 'were'} {how}: {why}"
+
+
+class Succession:
+    """The models of one branch, and how those before the one at work have failed."""
+
+    def __init__(self, models: Sequence[Backend], away: list[Failed], unfit: Mapping[str, str]) -> None:
+        self._left = list(models)
+        self._away = away
+        self._unfit = unfit
+        self._failed: list[Failed] = []  # each with its last error
+        self._asked: list[Backend] = []
+
+    def first(self) -> Backend:
+        """The model to begin with."""
+        reached = [each for each in self._left if self._known_away(each) is None]
+        if not reached:  # then the others are no better
+            return self._take(self._left[0])
+        while (passed := self._known_away(self._left[0])) is not None:
+            self._left.pop(0)
+            self._failed.append(passed)
+        return self._take(self._left[0])
+
+    @property
+    def failures(self) -> Sequence[Failed]:
+        """The models that have failed, in their order, each with its last error."""
+        return self._failed
+
+    @property
+    def error(self) -> StrettoError:
+        """What the branch failed with."""
+        by_models = [each.error for each in self._failed if isinstance(each.error, BackendError)]
+        not_asked = [f"{name} was not asked: {why}" for name, why in self._unfit.items()]
+        if len(self._failed) == 1 or len(by_models) < len(self._failed):
+            error = self._failed[-1].error
+            if isinstance(error, BackendError):
+                for sentence in not_asked:
+                    error.remark(sentence)
+            return error
+        told = (_with_name(each) for each in self._failed)
+        first = by_models[0]
+        failure = AllModelsFailedError(
+            " ".join(("Every model failed.", *told, *not_asked)),
+            backend=first.backend,
+            status=first.status,
+            transient=any(each.transient for each in by_models),
+        )
+        failure.errors = tuple(by_models)
+        return failure
+
+    def failed(self, backend: Backend, error: StrettoError, *, wrote: bool) -> None:
+        """Note the error of a model's call; what failed before a breaker opened says more than the breaker."""
+        late = isinstance(error, StalledError) and not error.transient and not wrote
+        before = next((each for each in self._failed if each.backend is backend), None)
+        if before is None:
+            self._failed.append(Failed(backend, error, late))
+        elif not isinstance(error, BreakerOpenError):
+            before.error, before.late = error, late
+        if isinstance(error, _AWAY) and self._known_away(backend) is None:
+            self._away.append(Failed(backend, error))
+
+    def next(self, backend: Backend, error: BackendError) -> Backend | None:
+        """The model that goes on after such an error; ``None``: no other one would do better.
+
+        A request that was refused as a whole is the caller's mistake, and goes to no other model. One that is too long
+        goes to models with a larger window; one with an option that this model does not take, to the next.
+        """
+        too_long = isinstance(error, ContextOverflowError)
+        if isinstance(error, RequestRejectedError) and not too_long and error.parameter is None:
+            return None
+        while self._left:
+            other = self._left[0]
+            if (passed := self._known_away(other)) is not None:
+                self._left.pop(0)
+                self._failed.append(passed)
+            elif too_long and not _is_larger(other, backend):
+                self._left.pop(0)
+                error.remark(f"{other.name} was not asked: its context window is no larger.")
+            else:
+                return self._take(other)
+        return None
+
+    def once_more(self) -> Backend | None:
+        """The model that is asked once more, in another way: the last one that may answer; ``None``: none may."""
+        vain = HOPELESS if len(self._asked) == 1 else _AWAY
+        for backend in reversed(self._asked):
+            found = next(each for each in self._failed if each.backend is backend)
+            if not (found.late or isinstance(found.error, vain)):
+                return backend
+        return None
+
+    def _take(self, backend: Backend) -> Backend:
+        self._left = [each for each in self._left if each is not backend]
+        self._asked.append(backend)
+        return backend
+
+    def _known_away(self, backend: Backend) -> Failed | None:
+        return next((each for each in self._away if each.backend is backend), None)
+
+
+def _is_larger(other: Backend, failed: Backend) -> bool:
+    """Whether a model may read more than the one that failed."""
+    had, has = failed.capabilities.context_window, other.capabilities.context_window
+    return had is None or has is None or has > had
+
+
+def _with_name(failed: Failed) -> str:
+    said, name = str(failed.error), failed.backend.name
+    return said if name in said else f"{name}: {said}"
+
+
+def alone(prompt: ModelRequest) -> ModelRequest:
+    """The same without the turns before the question, for a model that does not read them."""
+    asked = max((at for at, each in enumerate(prompt.messages) if each.role == "user"), default=0)
+    system = (each for each in prompt.messages[:asked] if each.role == "system")
+    return replace(prompt, messages=(*system, *prompt.messages[asked:]))

@@ -1,0 +1,43 @@
+"""A chat model with fallbacks: strings or other chat models, also in the middle of a stream."""
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from stretto.integrations.langchain import ChatStretto
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
+QUESTION = "How do I look after a bicycle?"
+
+
+async def test_another_chat_model_goes_on_in_mid_stream():
+    broken = HttpReply("Oil it now and then.", fault=Fault("reset", after=3))
+    async with ScriptedServer(broken) as first, ScriptedServer("now and then.") as second:
+        inner, other = (ChatOpenAI(model="m", base_url=each.openai_url, api_key="any") for each in (first, second))
+        chat = ChatStretto(backend=inner, fallback=[other], strategy="direct")
+        pieces = [chunk async for chunk in chat.astream(QUESTION)]
+    assert "".join(piece.text for piece in pieces) == "Oil it now and then."
+    (warning,) = pieces[-1].response_metadata["warnings"]
+    assert "was continued by" in warning
+
+
+def test_a_model_by_name_has_fallbacks_by_name():
+    chat = ChatStretto(model="openai:any", base_url="http://127.0.0.1:9/v1", api_key="any", fallback=["local:pocket"])
+    reply = chat.bind(max_tokens=8, strategy="direct").invoke(QUESTION)
+    assert reply.text
+    assert "was written by local:pocket" in reply.response_metadata["warnings"][-1]
+
+
+async def test_a_cascade_of_two_models_of_one_server():
+    def reply(received):
+        small = received.body["model"] == "small"
+        return HttpReply("A small answer." if small else "The main answer.")
+
+    async with ScriptedServer(reply) as server:
+        chat = ChatStretto(
+            model="openai:main", small="openai:small", base_url=server.openai_url, api_key="any", strategy="cascade"
+        )
+        message = await chat.ainvoke(QUESTION)
+    asked = [request.body["model"] for request in server.requests]
+    assert (message.text, asked) == ("A small answer.", ["small"])
+    assert "openai:small" in message.response_metadata["route"]["reason"]
