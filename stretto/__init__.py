@@ -6,6 +6,7 @@ from stretto.foundation.lazy import lazily as _lazily
 
 if typing.TYPE_CHECKING:
     from stretto.abilities.kept import Abilities, Ability
+    from stretto.agreement import Agreement
     from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage, Writer
     from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
@@ -52,6 +53,7 @@ if typing.TYPE_CHECKING:
         TextDelta,
         ThoughtFinished,
         ToolCallDelta,
+        VoteCounted,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
     from stretto.prompts import Catalogue
@@ -68,6 +70,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Abilities",
     "Ability",
+    "Agreement",
     "AllModelsFailedError",
     "Answer",
     "AnswerFinished",
@@ -142,6 +145,7 @@ __all__ = [
     "UnknownPromptError",
     "UnknownStrategyError",
     "Usage",
+    "VoteCounted",
     "Writer",
     "log_json",
 ]
@@ -150,6 +154,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "extending": (),  # modules with public names of their own
     "local": (),
     "abilities.kept": ("Abilities", "Ability"),
+    "agreement": ("Agreement",),
     "answer": (
         "Answer",
         "Branch",
@@ -210,6 +215,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TextDelta",
         "ThoughtFinished",
         "ToolCallDelta",
+        "VoteCounted",
     ),
     "hooks": (
         "CallEnded",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from stretto.agreement import Agreement
 from stretto.citation import Citation, PassageRecord
 from stretto.route import Route
 from stretto.token_records import DecodingStats, TokenLogprob
@@ -273,6 +274,7 @@ class Answer(BaseModel):
         extra: other fields of the response of the model's server, in an answer of one generation: ``model``,
             ``system_fingerprint``, ``service_tier``, ``annotations``.
         choices: all answers, where several were asked for; the first is the one that ``text`` holds.
+        agreement: how far the samples agree that the answer was chosen from (strategy ``consensus``).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -295,6 +297,7 @@ class Answer(BaseModel):
     thoughts: tuple[Mapping[str, Any], ...] = ()
     extra: Mapping[str, Any] = Field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
+    agreement: Agreement | None = None
 
     @model_validator(mode="after")
     def _timeline_of_these_branches(self) -> Self:

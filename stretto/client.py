@@ -268,6 +268,7 @@ class AsyncStretto:
         self, prompt: Prompting | Request, options: RequestOptions, allowance: Allowance | None = None
     ) -> Request:
         from stretto.strategies.assembly import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.strategies.strategy_options import check_strategy_options  # noqa: PLC0415 - likewise
 
         if not isinstance(prompt, Request):
             options = options.copy()
@@ -282,6 +283,8 @@ class AsyncStretto:
         request = Request._of(prompt, options, allowance)
         if request.own_strategy is None:
             check_strategy(request.strategy, self._strategies())
+        if request.strategy_options:
+            check_strategy_options(request, request.own_strategy or self._strategies().get(request.strategy))
         return request
 
     async def _request_read(self, prompt: Prompting | Request, options: RequestOptions) -> Request:

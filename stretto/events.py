@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stretto.agreement import Decided
 from stretto.answer import Answer, Branch
 from stretto.citation import PassageRecord
 from stretto.route import Route
@@ -140,6 +141,26 @@ class BranchFailed(_Event):
     branch: Branch
 
 
+class VoteCounted(_Event):
+    """A sample of ``consensus`` has ended and voted.
+
+    Attributes:
+        type: "vote_counted".
+        branch_id: of the sample.
+        vote: what it voted for.
+        votes: all votes so far.
+        left: samples that may still vote.
+        decided_by: the rule that has decided the vote, as in ``Agreement.decided_by``; ``None`` while it is open.
+    """
+
+    type: Literal["vote_counted"] = "vote_counted"
+    branch_id: str
+    vote: str
+    votes: Mapping[str, int]
+    left: int
+    decided_by: Decided | None = None
+
+
 class TextDelta(_Event):
     """The next piece of the merged answer. All pieces together are ``Answer.text``.
 
@@ -235,6 +256,7 @@ Event = Annotated[
     | ThoughtFinished
     | RefusalStarted
     | ChoiceDelta
+    | VoteCounted
     | AnswerFinished,
     Field(discriminator="type"),
 ]

@@ -33,7 +33,7 @@ ACCOMPANYING = frozenset(
 )
 """Fields of a body that mean the same for a part of an answer as for the whole."""
 
-WHOLE = ("auto", "direct", "document", "cascade")
+WHOLE = ("auto", "direct", "document", "cascade", "consensus", "collaborate")
 """Strategies whose answer can be held to a format as a whole; any other writes it in parts."""
 
 _NOT_EXTRA = {
@@ -85,8 +85,9 @@ class RequestOptions(TypedDict, total=False):
         system: instructions for the model; becomes the first system message.
         documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
         preference: "fastest", "balanced" or "careful": what matters more, speed or care.
-        strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", "cascade", the name of one
-            that was registered on the client, or a strategy itself.
+        strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", "cascade", "consensus",
+            "collaborate", the name of one that was registered on the client, or a strategy itself.
+        strategy_options: options of the strategy that is named, such as ``{"samples": 9}`` of "consensus".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
@@ -117,6 +118,7 @@ class RequestOptions(TypedDict, total=False):
     documents: str | Path | Document | Sequence[str | Path | Document] | None
     preference: Preference | None
     strategy: str | Strategy | None
+    strategy_options: Mapping[str, Any] | None
     race: bool | None
     on_missing: OnMissing | None
     on_loop: OnLoop | None
@@ -165,6 +167,7 @@ class Request(BaseModel):
     part_tokens: int | None = Field(default=None, ge=1)
     concurrent_points: int | None = Field(default=None, ge=1)
     strategy: str = "auto"
+    strategy_options: Mapping[str, Any] = Field(default_factory=dict)
     race: bool = False
     on_missing: OnMissing = "note"
     on_loop: OnLoop = "tell"

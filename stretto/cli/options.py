@@ -101,6 +101,14 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
+def _pair(text: str) -> tuple[str, str]:
+    """The name and the value of an option of a strategy."""
+    name, between, value = text.partition("=")
+    if not (name.strip() and between):
+        raise typer.BadParameter("it is no NAME=VALUE, such as samples=9")
+    return name.strip(), value.strip()
+
+
 Question = Annotated[
     list[str] | None,
     typer.Argument(metavar="QUESTION", help="The question; text from a pipe is put below it.", show_default=False),
@@ -159,6 +167,15 @@ Strategy = Annotated[
         metavar="NAME",
         help="How to write the answer: auto (the router decides), direct, skeleton, ...",
         autocompletion=complete_strategy,
+    ),
+]
+StrategyOptions = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--strategy-options",
+        metavar="NAME=VALUE",
+        help="An option of the strategy, such as samples=9 of consensus. May be repeated.",
+        parser=_pair,
     ),
 ]
 Preferred = Annotated[Preference | None, typer.Option("--preference", "-p", help="What matters more, speed or care.")]
@@ -260,6 +277,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the answer and
 
 OF_A_REQUEST: dict[str, Any] = {
     "strategy": Strategy,
+    "strategy_options": StrategyOptions,
     "preference": Preferred,
     "system": System,
     "documents": Documents,
@@ -287,6 +305,8 @@ def with_request(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **given: Any) -> None:
         values = {name: given.pop(name, None) for name in OF_A_REQUEST}
         request = {name: _plain(value) for name, value in values.items() if value not in (None, [])}
+        if "strategy_options" in request:
+            request["strategy_options"] = dict(request["strategy_options"])
         command(*arguments, **given, request=request)
 
     parameters: list[inspect.Parameter] = []

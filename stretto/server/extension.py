@@ -125,6 +125,8 @@ def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] 
     }
     if answer.citations:
         told["citations"] = [citation.model_dump(mode="json") for citation in answer.citations]
+    if answer.agreement is not None:
+        told["agreement"] = answer.agreement.model_dump(mode="json")
     if route:
         told["route"] = answer.route.model_dump(mode="json")
     return told

@@ -9,13 +9,16 @@ from functools import cache
 from stretto.foundation import plugins
 from stretto.strategies.base import Strategy
 from stretto.strategies.cascade import Cascade
+from stretto.strategies.collaborate import Collaborate
+from stretto.strategies.consensus import Consensus
 from stretto.strategies.direct import Direct
 from stretto.strategies.document import LongDocument
 from stretto.strategies.items import Items
 from stretto.strategies.skeleton import Skeleton
 
 STRATEGIES: dict[str, Strategy] = {
-    strategy.name: strategy for strategy in (Direct(), Skeleton(), Items(), LongDocument(), Cascade())
+    strategy.name: strategy
+    for strategy in (Direct(), Skeleton(), Items(), LongDocument(), Cascade(), Consensus(), Collaborate())
 }
 
 

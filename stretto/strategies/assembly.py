@@ -210,6 +210,7 @@ def _assemble(
         thoughts=runner.thoughts,
         extra=runner.extra,
         choices=runner.choices,
+        agreement=runner.agreement,
     )
     missing = sum(running.exception is not None or running.partial for running in visible)
     if missing and request.on_missing == "raise":

@@ -17,7 +17,7 @@ from stretto.request import GenerationOptions
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCallsSoFar
 
-NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "judgement"})
+NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "proposal", "judgement"})
 """Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut

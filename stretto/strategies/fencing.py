@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stretto.document import Document
 
-__all__ = ["fence_for", "fenced", "one_line", "titles_of", "unfenced"]
+__all__ = ["fence_for", "fenced", "numbered", "one_line", "titles_of", "unfenced"]
 
 _LONGEST_TITLE = 120
 
@@ -40,6 +40,17 @@ def fence_for(*texts: str) -> str:
     while any((fence := f"=== {number:x} ===") in text for text in texts):
         number += 1
     return fence
+
+
+def numbered(texts: Sequence[str], called: str) -> tuple[str, str]:
+    """Texts that models wrote, each below a fence with what it is called and its number from 1.
+
+    Returns:
+        the fence, and the texts as a prompt shows them.
+    """
+    fence = fence_for(*texts)
+    shown = "\n".join(f"{fence} {called} {number}\n{text}" for number, text in enumerate(texts, start=1))
+    return fence, f"{shown}\n{fence} end"
 
 
 def unfenced(text: str, fence: str) -> str:

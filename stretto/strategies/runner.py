@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.abilities import abilities_of
+from stretto.agreement import Agreement
 from stretto.answer import Branch, Choice, FinishReason
 from stretto.backends.base import (
     Backend,
@@ -76,6 +77,7 @@ class Runner:
         thoughts: for ``Answer.thoughts``.
         extra: for ``Answer.extra``.
         choices: for ``Answer.choices``.
+        agreement: for ``Answer.agreement``.
         ends_as: how the answer ends by the strategy's own judgement, where no branch ends worse.
         wrote: the strategy wrote the answer itself, so it does not fail with its branches.
         sent: the sentences of the prompt templates that were sent for this answer; none of them may stand in it.
@@ -115,7 +117,7 @@ class Runner:
         self._until = until
         self._deadline_s = deadline_s
         self._at_once = concurrent_points
-        self._limiter = anyio.CapacityLimiter(self.capabilities.concurrent_calls)
+        self._slots: dict[int, anyio.CapacityLimiter] = {}
         self.backends: Mapping[str, Backend] = {"main": backend}
         self.announce = emit
         self.ledger = Ledger(budget)
@@ -127,6 +129,7 @@ class Runner:
         self.thoughts: tuple[Mapping[str, Any], ...] = ()
         self.extra: Mapping[str, Any] = {}
         self.choices: tuple[Choice, ...] = ()
+        self.agreement: Agreement | None = None
         self.ends_as: FinishReason | None = None
         self.wrote = False
         self.strategy = ""
@@ -309,6 +312,13 @@ class Runner:
         self._ids.add(free)
         return free
 
+    def _slots_of(self, backend: Backend) -> anyio.CapacityLimiter:
+        """What bounds the calls of one backend: a slow one takes no slots of another."""
+        if id(backend) not in self._slots:
+            able = with_calls_bounded(backend.capabilities, self._at_once)
+            self._slots[id(backend)] = anyio.CapacityLimiter(able.concurrent_calls)
+        return self._slots[id(backend)]
+
     async def _run(self, running: RunningBranch) -> None:
         try:
             with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
@@ -329,14 +339,16 @@ class Runner:
                     await parent.ended()
                     running.needed_s = self.now_s()
                 await checkpoint_if_cancelled()
+                slots = self._slots_of(running.spec.backend or self._backend)
                 try:  # waiting for a slot that is free lets all other tasks run first
-                    self._limiter.acquire_nowait()
+                    slots.acquire_nowait()
                 except anyio.WouldBlock:
-                    await self._limiter.acquire()
+                    await slots.acquire()
                 try:
+                    await checkpoint_if_cancelled()  # who held the slot may have ended this branch
                     await self._attempts.write(running)
                 finally:
-                    self._limiter.release()
+                    slots.release()
             if scope.cancelled_caught and running.exception is None:
                 running.exception = self.too_late()
                 running.finish_reason = "deadline"

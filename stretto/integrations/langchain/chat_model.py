@@ -74,6 +74,7 @@ class ChatStretto(Connection, BaseChatModel):
     """Stream also where a whole message is asked for, so that callbacks see each piece."""
 
     strategy: str | None = None
+    strategy_options: Mapping[str, Any] | None = None
     preference: Preference | None = None
     on_missing: OnMissing | None = None
     on_loop: OnLoop | None = None

@@ -80,6 +80,7 @@ def metadata_of(answer: Answer, finish_reason: str | None = None) -> dict[str, A
         "timeline": answer.timeline.model_dump(mode="json"),
         "calls": answer.usage.calls,
         **({"citations": [each.model_dump(mode="json") for each in answer.citations]} if answer.citations else {}),
+        **({"agreement": answer.agreement.model_dump(mode="json")} if answer.agreement is not None else {}),
     }
 
 

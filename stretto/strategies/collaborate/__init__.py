@@ -1,0 +1,35 @@
+"""``collaborate``: several models propose at once, and one writes the answer out of what they propose.
+
+After Mixture-of-Agents (Wang et al., arXiv 2406.04692), with one layer. The answer begins as soon as a quorum of the
+proposals is there, and streams; later and failed ones are left out and named.
+
+Private: not part of the public API, and may change at any time.
+"""
+
+from __future__ import annotations
+
+from stretto.request import Request
+from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
+from stretto.strategies.collaborate.offer import offer_collaborate
+from stretto.strategies.collaborate.options import CollaborateOptions
+from stretto.strategies.collaborate.run import write_together
+from stretto.strategies.runner import Runner
+
+
+class Collaborate:
+    """Several proposals, and one answer out of them. Used by name only: each proposal has its price."""
+
+    name = "collaborate"
+    options = CollaborateOptions
+    """What ``strategy_options`` may hold."""
+
+    def offer(self, case: Case) -> Offer | None:
+        """Tell the price, where it was asked for by name."""
+        return offer_collaborate(case) if case.request.strategy == self.name else None
+
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+        """Ask for the proposals, and stream the answer once a quorum of them is there."""
+        runner.strategy = self.name
+        await write_together(request, route, runner)

@@ -1,0 +1,125 @@
+"""One run of ``collaborate``: proposals, then the answer out of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from stretto.backends.base import Backend, ModelRequest
+from stretto.errors import BackendError, StrettoError
+from stretto.request import Message, Request
+from stretto.route import Route
+from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.collaborate.options import CollaborateOptions
+from stretto.strategies.collaborate.proposals import Gathered, gather, proposers_of
+from stretto.strategies.direct import Direct, asked, rest_of
+from stretto.strategies.fencing import numbered
+from stretto.strategies.in_form import held_to_format, write_in_form
+from stretto.strategies.roles import backend_for
+from stretto.strategies.runner import Runner
+from stretto.strategies.sampling import prompt_tokens
+from stretto.strategies.strategy_options import options_of
+
+__all__ = ["write_together"]
+
+_SHARE_OF_WINDOW = 0.6  # that the proposals may fill; the rest is the question's and the answer's
+_CHARACTERS_PER_TOKEN = 3
+_FEWEST_CHARACTERS = 200
+
+
+async def write_together(request: Request, route: Route, runner: Runner) -> None:
+    """Write an answer out of proposals. Raises `StrettoError` where nobody proposes anything."""
+    options = options_of(request, CollaborateOptions)
+    aggregator = backend_for(runner, options.aggregator, "aggregator")
+    proposers = proposers_of(request, runner, options)
+    if not proposers:
+        runner.warn("Answered straight on instead of together: no call is left for a proposal.")
+        await Direct().run(request, route, runner)
+        return
+    quorum = min(options.quorum or len(proposers) // 2 + 1, len(proposers))
+    came = await gather(request, runner, options, proposers, quorum)
+    for said in came.left_out:
+        runner.warn(said)
+    if not came.proposals:
+        raise _failure(came)
+    if len(came.proposals) < quorum:
+        runner.warn(
+            f"The answer began with {len(came.proposals)} of {len(proposers)} proposals, below its quorum of {quorum}."
+        )
+    if len(came.proposals) == 1 and len(proposers) > 1 and request.options.response_format is None:
+        await _show(runner, came.proposals[0], "It is the only proposal, as it was written.")
+        return
+    await _aggregate(request, runner, aggregator, came)
+
+
+async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came: Gathered) -> None:
+    """Stream the answer out of the proposals; the first of them, where the aggregator writes nothing."""
+    room = _room(request, aggregator, len(came.proposals))
+    texts = [running.text if len(running.text) <= room else running.text[:room] + " …" for running in came.proposals]
+    fence, proposals = numbered(texts, "proposal")
+
+    def messages(template: str, **values: str) -> tuple[Message, ...]:
+        return asked(request, runner, template, **values)
+
+    def prompt() -> ModelRequest:
+        said = messages("collaborate", proposals=proposals, fence=fence, count=str(len(texts)))
+        return held_to_format(ModelRequest(said, reads=bool(request.documents)), request, runner)
+
+    spec = BranchSpec(
+        id="answer",
+        kind="aggregate",
+        title=aggregator.name,
+        label="The answer",
+        prompt=prompt,
+        options=request.options,
+        fallback_prompt=lambda received: rest_of(request, runner, received) if received.strip() else prompt(),
+        standalone=True,
+        backend=aggregator,
+    )
+    running = runner.start(spec)
+    if request.options.response_format is None:
+        await running.begun()
+        if running.text:
+            runner.merge.add_branch(running)
+    else:
+        running = await write_in_form(
+            request,
+            runner,
+            running,
+            lambda received, wrong: messages("again_in_form", received=received, wrong=wrong),
+        )
+    ended = await running.ended()
+    if not ended.text.strip():
+        cause = str(running.exception or "it wrote nothing").rstrip(".")
+        running.drop("a proposal is the answer")
+        await _show(runner, came.proposals[0], f"{aggregator.name} could not put the proposals together: {cause}.")
+        return
+    runner.thoughts, runner.extra = running.thoughts, running.extra
+    await runner.merge.finish()
+
+
+async def _show(runner: Runner, proposal: RunningBranch, why: str) -> None:
+    """Show one proposal as the answer, with a warning."""
+    runner.warn(f"The answer is {proposal.spec.label[0].lower()}{proposal.spec.label[1:]}. {why}")
+    if proposal.finish_reason != "stop":
+        runner.ends_as = proposal.finish_reason
+    runner.merge.add_branch(proposal)
+    runner.extra = proposal.extra
+    await runner.merge.finish()
+
+
+def _room(request: Request, aggregator: Backend, number: int) -> int:
+    """Characters of each proposal that fit into the aggregator's window."""
+    window = aggregator.capabilities.context_window
+    if window is None:
+        return 10**9
+    left = _SHARE_OF_WINDOW * window - prompt_tokens(request)
+    return max(_FEWEST_CHARACTERS, round(left * _CHARACTERS_PER_TOKEN / number))
+
+
+def _failure(came: Gathered) -> StrettoError:
+    """One error for all proposers: their own where they agree, else one that names each with its cause."""
+    causes = Counter(str(running.exception) for running in came.failed)
+    if len(causes) == 1 and came.failed[0].exception is not None:
+        return came.failed[0].exception
+    told = " ".join(came.left_out)
+    return BackendError(f"Nobody proposed an answer. {told}", backend=came.failed[0].spec.title)

@@ -1,0 +1,194 @@
+"""What an answer votes for: a number, a choice, JSON or a short phrase, each written in one way.
+
+Two answers vote for the same if they say the same in other words ("There are 24 legs." and "24"). An answer that is
+too long to be compared is one of its own, so that no two of them agree by accident. Units are not compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stretto.language.telling import languages
+from stretto.strategies.consensus.numbers import decimal_of, numbers_in
+from stretto.strategies.consensus.options import Compare
+from stretto.strategies.consensus.wording import wording
+from stretto.strategies.harm.words import words_of
+
+__all__ = ["LONGEST", "Ballot", "Reading", "of_value"]
+
+PHRASE_WORDS = 12  # a longer text is no phrase
+LONGEST = 80  # characters of a vote, as it is shown
+_OPTION = re.compile(r"(?:^|[\s(])\(?([A-Ha-h])[).:]\s+(?=\S)", re.MULTILINE)
+_LETTER = re.compile(r"(?:^|(?<=[\s(*]))\(?([A-H])(?=[).:,*]|\s*$)")
+_BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
+_MARKUP = re.compile(r"[*_`$\\]|\[|\]")
+_SENTENCE_ENDS = re.compile(r"[.!?。！？]\s+|\n+")
+_FEWEST_OPTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """A vote.
+
+    Attributes:
+        key: the same for answers that say the same.
+        comparable: other answers can say the same; a longer text is only like itself.
+    """
+
+    key: str
+    comparable: bool = True
+
+    @property
+    def shown(self) -> str:
+        """The vote on one line, at most `LONGEST` characters."""
+        line = " ".join(self.key.split())
+        return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def of_value(value: Any) -> Ballot:
+    """The vote of an answer that is JSON: order and blanks do not count, nor do case and ``1`` or ``1.0``."""
+    return Ballot(json.dumps(_alike(value), ensure_ascii=False, sort_keys=True, default=str))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads votes from the answers to one question.
+
+    Attributes:
+        question: that was asked.
+        language: of the question.
+        compare: what is compared; "auto" finds out.
+        choices: the answers that are possible, if the caller says so.
+    """
+
+    question: str
+    language: str = "en"
+    compare: Compare = "auto"
+    choices: Sequence[str] = ()
+
+    def ballot(self, text: str) -> Ballot | None:
+        """The vote of an answer; ``None``: it votes for nothing that was asked for."""
+        if self.choices:
+            return self._choice(text)
+        if self.compare == "text":
+            return _whole(text)
+        if self.compare == "number":
+            return self._number(text)
+        if self.compare == "phrase":
+            return self._phrase(text)
+        return self._any(text)
+
+    def _any(self, text: str) -> Ballot:
+        if len(self._letters) >= _FEWEST_OPTIONS and (found := self._letter(text)):
+            return found
+        plain = _plain(text)
+        for key, pattern in (("yes", wording().yes), ("no", wording().no)):
+            if pattern.match(plain.lower()):
+                return Ballot(key)
+        if wording().asks_number.search(self.question.lower()) and (found := self._number(text)):
+            return found
+        short = _conclusion(text) or plain
+        if len(words_of(short)) <= PHRASE_WORDS and "\n" not in short and (found := self._phrase(text)):
+            return found
+        return _whole(text)
+
+    def _number(self, text: str) -> Ballot | None:
+        """The number that a text ends with in so many words; else the last one of its last sentence that has one."""
+        if (said := _conclusion(text)) and (found := numbers_in(said.rpartition("=")[2], self.language)):
+            return Ballot(decimal_of(found[0]))
+        for sentence in reversed(_SENTENCE_ENDS.split(_plain(text))):
+            if found := numbers_in(sentence.rpartition("=")[2], self.language):
+                return Ballot(decimal_of(found[-1]))
+        return None
+
+    def _phrase(self, text: str) -> Ballot | None:
+        said = (_conclusion(text) or _plain(text)).strip("\"'“”„«» ").lower()
+        article = wording().article.match(said)
+        words = words_of(said[article.end() :] if article else said)
+        if not words:
+            return None
+        asked = set(words_of(self.question))
+        small = languages().small.get(self.language, frozenset())
+        own = [word for word in words if word in wording().negations or (word not in asked and word not in small)]
+        # "The capital of France is Paris" says no more than "Paris". Where all words are the question's, they count.
+        telling = [word for word in own if word not in wording().negations]
+        return Ballot(" ".join(own if telling else words))
+
+    def _choice(self, text: str) -> Ballot | None:
+        """The choice that the answer begins with, ends with, or names as the only one."""
+        for part in (_conclusion(text), text):
+            named = self._named(part)
+            if len({choice for _, choice in named}) == 1 or (named and named[0][0] == 0):
+                return Ballot(named[0][1])
+        last = self._named(_SENTENCE_ENDS.split(_plain(text))[-1])
+        return Ballot(last[0][1]) if len({choice for _, choice in last}) == 1 else None
+
+    def _named(self, text: str) -> list[tuple[int, str]]:
+        """The choices that a text names, with the number of words before each; of "red" and "dark red" the longer."""
+        words, found, taken = words_of(text), list[tuple[int, str]](), set[int]()
+        for choice in sorted(self.choices, key=len, reverse=True):
+            wanted = words_of(choice)
+            for at in range(len(words) - len(wanted) + 1) if wanted else ():
+                if words[at : at + len(wanted)] == wanted and taken.isdisjoint(range(at, at + len(wanted))):
+                    taken.update(range(at, at + len(wanted)))
+                    found.append((at, choice))
+        return sorted(found)
+
+    @cached_property
+    def _letters(self) -> dict[str, str]:
+        """The options that the question lists by letters, from A on, with the text of each; empty without a list."""
+        marks = list(_OPTION.finditer(self.question))
+        if [mark[1].upper() for mark in marks] != [chr(ord("A") + place) for place in range(len(marks))]:
+            return {}
+        ends = [*(mark.start() for mark in marks), len(self.question)][1:]
+        return {
+            mark[1].upper(): self.question[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=False)
+        }
+
+    def _letter(self, text: str) -> Ballot | None:
+        letters = self._letters
+        for part in (_conclusion(text), text.strip()):
+            named = [letter for letter in _LETTER.findall(part) if letter in letters]
+            if len(set(named)) == 1 or (named and _LETTER.match(part.lstrip("*( "))):
+                return Ballot(named[0])
+        said = words_of(text)
+        told = [letter for letter, option in letters.items() if said == words_of(option)]
+        return Ballot(told[0]) if len(told) == 1 else None
+
+
+def _plain(text: str) -> str:
+    return _MARKUP.sub("", text).strip()
+
+
+def _conclusion(text: str) -> str:
+    """What stands in a box, or to the end behind a last "the answer is"; empty where nothing does."""
+    if boxed := _BOXED.findall(text):
+        return str(boxed[-1]).strip()
+    plain = _plain(text)
+    marks = list(wording().answer.finditer(plain))
+    said = plain[marks[-1].end() :].strip() if marks else ""
+    return "" if "\n" in said else said
+
+
+def _whole(text: str) -> Ballot:
+    return Ballot(" ".join(words_of(text)), comparable=False)
+
+
+def _alike(value: Any) -> Any:
+    match value:
+        case bool() | None:
+            return value
+        case int() | float():
+            return int(value) if abs(value) < 2**53 and value == int(value) else value
+        case str():
+            return " ".join(value.casefold().split())
+        case dict():
+            return {str(name): _alike(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_alike(each) for each in value]
+    return _alike(value.model_dump(mode="json")) if hasattr(value, "model_dump") else value

@@ -1,0 +1,44 @@
+"""A model that chooses among longer texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stretto.backends.base import Backend, ModelRequest
+from stretto.generation_options import GenerationOptions
+from stretto.request import Request
+from stretto.strategies.branch import BranchSpec
+from stretto.strategies.fencing import numbered
+from stretto.strategies.runner import Runner
+
+__all__ = ["judged"]
+
+_NUMBER = re.compile(r"\d{1,3}")
+
+
+async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequence[str]) -> int | None:
+    """The index of the text that the judge prefers; ``None``, with a warning, where it names none."""
+    fence, answers = numbered(texts, "answer")
+    messages = runner.template("consensus_judge").messages(
+        question=request.question, answers=answers, fence=fence, count=str(len(texts))
+    )
+    spec = BranchSpec(
+        id="judge",
+        kind="judgement",
+        title="Judge",
+        label="The judge",
+        prompt=lambda: ModelRequest(messages),
+        options=GenerationOptions(),
+        backend=judge,
+        allow_refusal=True,
+    )
+    running = runner.start(spec)
+    await running.ended()
+    found = _NUMBER.search(running.text)
+    number = int(found[0]) if found and running.exception is None else 0
+    if 1 <= number <= len(texts):
+        return number - 1
+    cause = str(running.exception or f"it answered {' '.join(running.text.split())[:60]!r}").rstrip(".")
+    runner.warn(f"The judge chose no answer, so the one that is most like the others is shown: {cause}.")
+    return None

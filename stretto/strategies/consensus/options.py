@@ -1,0 +1,43 @@
+"""What can be told to ``consensus`` in ``strategy_options``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+Compare = Literal["auto", "number", "phrase", "text"]
+
+
+class ConsensusOptions(BaseModel):
+    """Options of ``consensus``.
+
+    Attributes:
+        samples: how many answers are written at most.
+        certainty: probability that the leading answer stays in front from which the rest is cancelled; 1: only once no
+            vote can change the outcome.
+        compare: what is compared: a "number", a short "phrase", or the whole "text". "auto" finds out from the question
+            and from what is answered. Answers with a ``response_format`` are compared as JSON.
+        choices: the answers that are possible, such as ("yes", "no"); then only these are compared.
+        judge: the role of the model that chooses among longer texts, "main" for instance; without one, the text that
+            is most like the others is taken.
+        end_weak: end samples in mid-stream of which the model is less sure than of the finished ones, where the backend
+            reports log-probabilities.
+        window: the number of tokens whose mean log-probability says how sure it is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    samples: int = Field(default=5, ge=2, le=64)
+    certainty: float = Field(default=0.95, gt=0.5, le=1)
+    compare: Compare = "auto"
+    choices: tuple[str, ...] = ()
+    judge: str | None = None
+    end_weak: bool = True
+    window: int = Field(default=32, ge=4)
+
+    @field_validator("choices", mode="before")
+    @classmethod
+    def _one_text(cls, value: object) -> object:
+        """``yes,no`` as on a command line."""
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -1,0 +1,225 @@
+"""One run of ``consensus``: counts the votes as samples end, cancels the rest, and shows the winner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stretto.agreement import Agreement, Decided
+from stretto.errors import BackendError, StrettoError
+from stretto.events import VoteCounted
+from stretto.foundation.queue import Queue
+from stretto.request import Request
+from stretto.strategies.consensus.ballots import Ballot, Reading, of_value
+from stretto.strategies.consensus.judging import judged
+from stretto.strategies.consensus.medoid import medoid
+from stretto.strategies.consensus.options import ConsensusOptions
+from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
+from stretto.strategies.consensus.stopping import decided
+from stretto.strategies.fitting import fit
+from stretto.strategies.roles import backend_for
+from stretto.strategies.runner import Runner
+from stretto.strategies.strategy_options import options_of
+
+__all__ = ["write_consensus"]
+
+NEEDLESS = "the vote was decided without it"
+
+
+async def write_consensus(request: Request, runner: Runner) -> None:
+    """Write samples until their vote is decided, and show the winner. Raises `StrettoError` where all fail."""
+    options = options_of(request, ConsensusOptions)
+    number = most_samples(request, options.samples, beside=options.judge is not None)
+    if number < options.samples:
+        runner.warn(f"The budget leaves {number} of {options.samples} samples.")
+    if request.options.temperature == 0:
+        runner.warn("temperature=0 makes all samples alike: leave it out, or ask with strategy='direct'.")
+    await _Vote(request, runner, options, number).run()
+
+
+class _Vote:
+    """The vote of one answer's samples.
+
+    Attributes:
+        voters: samples with a vote, in the order of their ends.
+        votes: by what was voted for.
+        rule: that has decided the vote before its end.
+    """
+
+    def __init__(self, request: Request, runner: Runner, options: ConsensusOptions, number: int) -> None:
+        self.request, self.runner, self.options = request, runner, options
+        self._judge = None if options.judge is None else backend_for(runner, options.judge, "judge")
+        self._reading = Reading(request.question, runner.language, options.compare, options.choices)
+        self.voters: list[Sample] = []
+        self.votes: Counter[str] = Counter()
+        self.rule: Decided | None = None
+        self._left = number
+        self._news = Queue[VoteCounted]()
+        self.samples = start_samples(request, runner, options, number, self._take)
+
+    async def run(self) -> None:
+        """Count until the vote is decided; then show the winner and drop the others."""
+        async for event in self._news:
+            await self.runner.announce(event)
+        begun = sum(sample.running.started_s is not None for sample in self.samples)
+        winner, rule, share = await self._winner()
+        self.runner.agreement = Agreement(
+            votes=self._shown_votes(),
+            share=share,
+            decided_by=rule,
+            samples=self.options.samples,
+            begun=begun,
+            finished=sum(sample.is_whole for sample in self.samples),
+            failed=sum(_has_failed(sample) for sample in self.samples),
+            cancelled=sum(sample.running.discarded and not sample.weak for sample in self.samples),
+            weak=sum(sample.weak for sample in self.samples),
+        )
+        self._tell_failures(winner)
+        for sample in self.samples:
+            if sample is not winner:
+                sample.running.drop("another sample is the answer")
+        await self._show(winner)
+
+    # --- counting: called at the end of each sample, before any other call can begin
+
+    def _take(self, sample: Sample) -> None:
+        """Count a sample that has ended, and cancel the others once that decides the vote."""
+        if self.rule is not None:  # it was cancelled
+            return
+        self._left -= 1
+        if sample.is_whole:
+            sample.text = sample.running.text
+            sample.ballot = self._ballot(sample)
+        if sample.ballot is not None:
+            self.voters.append(sample)
+            self.votes[sample.ballot.key] += 1
+        if self._left:  # one that failed leaves the others more weight
+            self.rule = decided(self.votes, self._left, self.options.certainty)
+        if sample.ballot is not None:
+            self._news.add(
+                VoteCounted(
+                    branch_id=sample.running.spec.id,
+                    vote=sample.ballot.shown,
+                    votes=self._shown_votes(),
+                    left=self._left,
+                    decided_by=self.rule,
+                )
+            )
+        if self.rule is not None:
+            for other in self.samples:
+                other.running.cancel(NEEDLESS)
+        if self.rule is not None or not self._left:
+            self._news.end()
+
+    def _ballot(self, sample: Sample) -> Ballot | None:
+        options = self.request.options
+        if options.response_format is None:
+            return self._reading.ballot(sample.text)
+        found = fit(sample.text, options)
+        if found.wrong:
+            return None
+        sample.text = found.text
+        return Ballot(found.text) if isinstance(options.response_format, str) else of_value(found.value)
+
+    def _shown_votes(self) -> dict[str, int]:
+        told: Counter[str] = Counter()
+        for key, count in self.votes.most_common():
+            told[Ballot(key).shown] += count
+        return dict(told)
+
+    # --- choosing
+
+    async def _winner(self) -> tuple[Sample, Decided, float]:
+        """The sample that is the answer, by what it was chosen, and its share of the votes."""
+        if not self.voters:
+            return self._without_votes(), "only_one", 0.0
+        if len(self.voters) == 1:
+            return self.voters[0], "only_one", 1.0
+        texts = [sample for sample in self.voters if sample.ballot and not sample.ballot.comparable]
+        most = max(self.votes.values())
+        if self.rule is None and most == 1 and 2 * len(texts) > len(self.voters):
+            return await self._of_texts(self.voters)
+        leaders = [key for key, count in self.votes.items() if count == most]
+        groups = [[sample for sample in self.voters if sample.ballot and sample.ballot.key == key] for key in leaders]
+        if len(groups) > 1:
+            self.runner.warn(
+                f"The samples do not agree: {len(groups)} answers have {most} of {len(self.voters)} votes each."
+            )
+        # Of equal ones, that of which the model is surest; where nobody tells, the one that was there first.
+        group = max(groups, key=lambda samples: mean_of(samples) or 0.0)
+        return _spokesman(group), self.rule or "all_votes", len(group) / len(self.voters)
+
+    async def _of_texts(self, samples: Sequence[Sample]) -> tuple[Sample, Decided, float]:
+        """Of longer texts, the one that the judge prefers, else the one that is most like the others."""
+        texts = [sample.text for sample in samples]
+        if self._judge is not None:
+            chosen = await judged(self.request, self.runner, self._judge, texts)
+            if chosen is not None:
+                return samples[chosen], "judge", 0.0
+        return samples[medoid(texts)], "similarity", 0.0
+
+    def _without_votes(self) -> Sample:
+        """What is shown where no sample has a vote: one without what was asked for, a part of one, or a refusal."""
+        whole = [sample for sample in self.samples if sample.is_whole]
+        if whole:
+            if self.request.options.response_format is None:
+                self.runner.warn("No sample names what is voted on, so the one that is most like the others is shown.")
+            return whole[medoid([sample.text for sample in whole])]
+        partial = [sample for sample in self.samples if sample.running.text.strip() and not sample.running.discarded]
+        if partial:
+            chosen = max(partial, key=lambda sample: len(sample.running.text))
+            chosen.text = chosen.running.text
+            return chosen
+        if refused := [sample for sample in self.samples if sample.refuses]:
+            return refused[0]
+        raise self._failure()
+
+    def _failure(self) -> StrettoError:
+        """One error for all: the samples' own where they agree, else one that counts their causes."""
+        failed = [sample.running.exception for sample in self.samples if sample.running.exception is not None]
+        causes = Counter(map(str, failed))
+        if len(causes) == 1:
+            return failed[0]
+        told = "; ".join(f"{count} of {len(failed)}: {cause.rstrip('.')}" for cause, count in causes.most_common(3))
+        return BackendError(f"No sample could be written. {told}.", backend=self.runner.model)
+
+    # --- showing
+
+    def _tell_failures(self, winner: Sample) -> None:
+        """Warn of samples that have no vote because they failed, with the cause of the first one."""
+        failed = [sample for sample in self.samples if _has_failed(sample) and sample is not winner]
+        if failed:
+            first = failed[0].running
+            cause = str(first.exception or f"it ended with {first.finish_reason!r}").rstrip(".")
+            several = len(failed) > 1
+            self.runner.warn(
+                f"{len(failed)} of {len(self.samples)} samples failed and {'have' if several else 'has'} no vote; "
+                f"{'the first one' if several else 'the cause'}: {cause}."
+            )
+
+    async def _show(self, winner: Sample) -> None:
+        runner, running = self.runner, winner.running
+        if self.request.options.response_format is None:
+            runner.merge.add_branch(running)
+        else:
+            found = fit(winner.text or running.text, self.request.options)
+            runner.parsed = found.value
+            if found.wrong and winner.is_whole:
+                runner.warn(f"The answer does not fit response_format: {found.wrong}.")
+            if found.unchecked:
+                runner.warn(f"The answer was not checked against its schema: {found.unchecked}.")
+            runner.merge.add(found.text)
+        runner.thoughts, runner.extra = running.thoughts, running.extra
+        await runner.merge.finish()
+
+
+def _spokesman(group: Sequence[Sample]) -> Sample:
+    """Of samples that say the same, the one of which the model is surest, else the one that is most like the others."""
+    told = [sample for sample in group if sample.trace.mean is not None]
+    if told:
+        return max(told, key=lambda sample: sample.trace.mean or 0.0)
+    return group[medoid([sample.text for sample in group])]
+
+
+def _has_failed(sample: Sample) -> bool:
+    return not (sample.is_whole or sample.running.discarded)

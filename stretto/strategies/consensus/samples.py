@@ -1,0 +1,135 @@
+"""The samples of one answer: how they are asked for, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from stretto.answer import REFUSALS
+from stretto.request import Request
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.consensus.ballots import Ballot
+from stretto.strategies.consensus.options import ConsensusOptions
+from stretto.strategies.consensus.traces import Trace, TraceWatch, bar_of
+from stretto.strategies.direct import direct_spec
+from stretto.strategies.ledger import LEAST_ANSWER
+from stretto.strategies.runner import Runner
+from stretto.strategies.sampling import prompt_tokens, sampled
+
+__all__ = ["Sample", "mean_of", "most_samples", "start_samples"]
+
+WEAK = "the model was less sure of it than of every finished sample"
+
+
+@dataclass(eq=False)
+class Sample:
+    """One sample.
+
+    Attributes:
+        running: its branch.
+        trace: how sure the model is of it.
+        ballot: what it votes for; ``None`` before its end, and without a vote.
+        text: what it would show as the answer.
+        weak: it was ended in mid-stream because of its trace.
+    """
+
+    running: RunningBranch
+    trace: Trace
+    ballot: Ballot | None = None
+    text: str = ""
+    weak: bool = False
+    _heard: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it was written to its end."""
+        ended = self.running.branch is not None and self.running.exception is None
+        return ended and self.running.finish_reason == "stop"
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the model, or the filter of its server, refused it."""
+        ended = self.running.branch is not None and self.running.exception is None
+        return ended and (self.running.refused or self.running.finish_reason in REFUSALS)
+
+    def hear(self, *, keep: bool) -> None:
+        """Take in the log-probabilities that came; those that nobody asked for are not kept for the answer."""
+        told = self.running.logprobs
+        self.trace.hear(told[self._heard :])
+        if keep:
+            self._heard = len(told)
+        else:
+            told.clear()
+
+
+def start_samples(
+    request: Request, runner: Runner, options: ConsensusOptions, number: int, ended: Callable[[Sample], None]
+) -> list[Sample]:
+    """Start so many samples at once; ``ended`` is called for each at its end, in the order of the ends."""
+    samples: list[Sample] = []
+    finished: list[Trace] = []
+    changes = _changes(request, runner, options, number)
+    keep = request.options.logprobs is not None
+
+    def start(place: int) -> None:
+        def watch() -> TraceWatch:
+            sample = samples[place]
+
+            def hear() -> str:
+                sample.hear(keep=keep)
+                sample.weak = options.end_weak and sample.trace.is_below(bar_of(finished))
+                return WEAK if sample.weak else ""
+
+            return TraceWatch(hear, sample.running.cancel)
+
+        def on_end(_: RunningBranch) -> None:
+            sample = samples[place]
+            if sample.is_whole:
+                finished.append(sample.trace)
+            ended(sample)
+
+        spec = replace(
+            direct_spec(request, runner),
+            id=f"sample-{place + 1}",
+            kind="sample",
+            title=f"Sample {place + 1}",
+            label="The answer",
+            options=sampled(request.options, runner.capabilities, place, **changes),
+            fallback_prompt=lambda _: None,  # the others decide
+            on_end=on_end,
+            watch=watch,
+            standalone=False,
+            rival=place + 1,
+        )
+        samples.append(Sample(runner.start(spec), Trace(options.window)))
+
+    for place in range(number):
+        start(place)
+    return samples
+
+
+def _changes(request: Request, runner: Runner, options: ConsensusOptions, number: int) -> dict[str, object]:
+    """How a sample is asked for, beside what the request says."""
+    changes: dict[str, object] = {}
+    own, total = request.options, request.budget.max_tokens_total
+    if own.logprobs is None and runner.capabilities.logprobs and options.end_weak:
+        changes["logprobs"] = 0
+    if total is not None:
+        room = max(LEAST_ANSWER, total // number - prompt_tokens(request))
+        changes["max_tokens"] = min(room, own.max_tokens or room)
+    return changes
+
+
+def most_samples(request: Request, wanted: int, beside: int) -> int:
+    """How many samples the budget allows, with ``beside`` other calls; at least one."""
+    calls, total = request.budget.max_calls, request.budget.max_tokens_total
+    most = wanted if calls is None else min(wanted, calls - beside)
+    if total is not None:
+        most = min(most, total // (prompt_tokens(request) + LEAST_ANSWER))
+    return max(1, most)
+
+
+def mean_of(samples: Sequence[Sample]) -> float | None:
+    """The mean log-probability of these samples' tokens; ``None`` where none was told."""
+    means = [sample.trace.mean for sample in samples if sample.trace.mean is not None]
+    return sum(means) / len(means) if means else None

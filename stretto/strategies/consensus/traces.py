@@ -1,0 +1,95 @@
+"""Watches samples while they are written, and ends those of which the model is less sure than of the finished ones.
+
+After DeepConf (Fu et al., arXiv 2508.15260): how sure a model is of a trace is told by its weakest window, the lowest
+mean log-probability of so many tokens in a row. The bar is the weakest finished sample, once a few have finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from stretto.strategies.harm.watch import Watch
+from stretto.token_records import TokenLogprob
+
+__all__ = ["WARM_UP", "Trace", "TraceWatch", "bar_of"]
+
+WARM_UP = 2  # finished samples before any other is ended
+
+
+class Trace:
+    """The log-probabilities of one sample, read as its text comes.
+
+    Args:
+        window: tokens whose mean tells how sure the model is.
+
+    Attributes:
+        weakest: the lowest mean of a window so far; of a shorter text, its mean. ``-inf`` before the first token.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._last: deque[float] = deque(maxlen=window)
+        self._sum = 0.0
+        self._lowest = math.inf
+        self._total, self.tokens = 0.0, 0
+
+    @property
+    def mean(self) -> float | None:
+        """The mean log-probability of all tokens; ``None`` where none was told."""
+        return self._total / self.tokens if self.tokens else None
+
+    @property
+    def weakest(self) -> float | None:
+        """The lowest mean of a window so far; of a shorter text its mean, and ``None`` where none was told."""
+        return self._lowest if self._lowest < math.inf else self.mean
+
+    def hear(self, logprobs: Sequence[TokenLogprob]) -> None:
+        """Take the next tokens in."""
+        for each in logprobs:
+            logprob = max(each.logprob, -100.0)  # servers write -9999 for what was impossible
+            if len(self._last) == self._last.maxlen:
+                self._sum -= self._last[0]
+            self._last.append(logprob)
+            self._sum += logprob
+            self._total, self.tokens = self._total + logprob, self.tokens + 1
+            if len(self._last) == self._last.maxlen:
+                self._lowest = min(self._lowest, self._sum / len(self._last))
+
+    def is_below(self, bar: float | None) -> bool:
+        """Whether the last whole window is weaker than a bar."""
+        whole = len(self._last) == self._last.maxlen
+        return bar is not None and whole and self._sum / len(self._last) < bar
+
+
+def bar_of(finished: Sequence[Trace]) -> float | None:
+    """How sure the model has to stay of a sample that still runs; ``None`` while too few have finished."""
+    told = [each.weakest for each in finished if each.weakest is not None]
+    return min(told) if len(told) >= WARM_UP else None
+
+
+class TraceWatch:
+    """Passes the text of a sample on, and calls for its end where it is not worth going on with.
+
+    Args:
+        hear: takes in the log-probabilities that came, and returns why the sample ends; empty while it goes on.
+        end: ends the sample, with the reason.
+    """
+
+    fault = ""  # the sample is cancelled instead: none of it is kept
+
+    def __init__(self, hear: Callable[[], str], end: Callable[[str], None]) -> None:
+        self._hear, self._end = hear, end
+        self._loops = Watch()
+
+    def feed(self, text: str) -> str:
+        """Pass the text on."""
+        self._loops.feed(text)
+        if why := self._loops.fault or self._hear():
+            self._end(why)
+        return text
+
+    def finish(self) -> str:
+        """Nothing was held back."""
+        self._hear()
+        return ""

@@ -1,0 +1,48 @@
+"""The options of one strategy, ``strategy_options`` of a request."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import reason, shown
+from stretto.request import Request
+from stretto.strategies.base import Strategy
+
+__all__ = ["check_strategy_options", "options_of"]
+
+Options = TypeVar("Options", bound=BaseModel)
+
+
+def options_of(request: Request, kind: type[Options]) -> Options:
+    """The options of the strategy of a request, as a model. Raises `InvalidRequestError`."""
+    try:
+        return kind(**request.strategy_options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        known = ", ".join(kind.model_fields)
+        if first["type"] == "extra_forbidden":
+            raise InvalidRequestError(
+                f"strategy_options= holds {shown(name)}, and strategy={request.strategy!r} has no such option. "
+                f"Its options are: {known}."
+            ) from None
+        raise InvalidRequestError(
+            f"strategy_options= holds {name}={shown(first.get('input'))}, which cannot be used: {reason(first)}."
+        ) from None
+
+
+def check_strategy_options(request: Request, strategy: Strategy | None) -> None:
+    """Raise `InvalidRequestError` for options that the strategy does not have; ``None`` leaves it to the router."""
+    if not request.strategy_options:
+        return
+    kind: type[BaseModel] | None = getattr(strategy, "options", None)
+    if kind is None:
+        named = "Name the strategy that they are for" if strategy is None else "Leave them out"
+        raise InvalidRequestError(
+            f"strategy_options= cannot be used: strategy={request.strategy!r} has none. {named}, "
+            "for instance strategy='consensus'."
+        )
+    options_of(request, kind)
