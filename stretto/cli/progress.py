@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stretto.agreement import Agreement
 from stretto.answer import Answer
 from stretto.cli.plain import one_line
 from stretto.events import (
@@ -19,6 +20,7 @@ from stretto.events import (
 
 POCKET = "local:pocket"
 _BAR = 20  # cells
+_PARTS = ("point", "item", "sample", "proposal")
 
 
 class Progress:
@@ -55,7 +57,7 @@ class Progress:
                 self._heard = True
             case BranchFinished() | BranchFailed():
                 kind = self._running.pop(event.branch.id, event.branch.kind)
-                self._ended += kind in ("point", "item")
+                self._ended += kind in _PARTS
 
     def phrase(self) -> str:
         """A few words and the seconds so far: ``writing 5 points, 2 done · 1.4 s``."""
@@ -74,11 +76,13 @@ class Progress:
             return self._passages()
         if "collapse" in self._running.values():
             return "putting findings together"
-        parts = [kind for kind in self._running.values() if kind in ("point", "item")]
+        parts = [kind for kind in self._running.values() if kind in _PARTS]
         if "outline" in self._running.values() or "plan" in self._running.values():
             known = f": {counted(self._points, 'point')}" if self._points else ""
             done = f", {self._ended} done" if self._ended else ""
             return f"outline{known}{done}" if self._heard else f"outline: {self._waiting}"
+        if "aggregate" in self._running.values():
+            return "writing" if self._heard else self._waiting
         if parts or self._ended:
             every = max(self._points, len(parts) + self._ended)
             done = f", {self._ended} done" if self._ended else ""
@@ -92,6 +96,15 @@ class Progress:
         done, total = self._read
         full = round(_BAR * done / max(1, total))
         return f"reading {self._bar[0] * full}{self._bar[1] * (_BAR - full)} {done:,} of {counted(total, 'passage')}"
+
+
+def _agreed(told: Agreement) -> str:
+    """How far samples agree, in a few words."""
+    if told.decided_by == "similarity":
+        return f"the most typical of {counted(told.finished, 'sample')}"
+    if told.decided_by == "judge":
+        return f"the judge's choice of {counted(told.finished, 'sample')}"
+    return f"{max(told.votes.values(), default=0):,} of {counted(sum(told.votes.values()), 'vote')}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -114,6 +127,7 @@ def status_of(answer: Answer) -> str:
             f"{timeline.total_s:.2f} s{first}",
             f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out",
             counted(usage.calls, "call"),
+            *(() if answer.agreement is None else (_agreed(answer.agreement),)),
             *cost,
             *caution,
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from stretto.backends.base import Backend, ModelRequest
 from stretto.foundation.queue import Queue
-from stretto.messages import Message
 from stretto.request import Request
 from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.collaborate.options import DRAFTS, CollaborateOptions
@@ -89,16 +88,13 @@ def _start(
     started = []
     for place, backend in enumerate(asked):
         drafts[id(backend)] += 1
-        if backend.name != runner.model:
-            changes["decoding"] = None  # it was chosen for another model
         draft = f", draft {drafts[id(backend)]}" if several[id(backend)] > 1 else ""
-        prompt = ModelRequest(_messages(request, backend), reads=bool(request.documents))
         spec = BranchSpec(
             id=f"proposal-{place + 1}",
             kind="proposal",
             title=f"{backend.name}{draft}",
             label=f"The proposal of {backend.name}{draft}",
-            prompt=lambda prompt=prompt: prompt,  # type: ignore[misc]  # the prompt of this place
+            prompt=lambda: ModelRequest(with_documents(request), reads=bool(request.documents)),
             options=sampled(request.options, backend.capabilities, place, **changes),
             on_end=ends.add,
             watch=Watch,
@@ -107,12 +103,3 @@ def _start(
         )
         started.append(runner.start(spec))
     return started
-
-
-def _messages(request: Request, backend: Backend) -> tuple[Message, ...]:
-    """The request as this backend can read it."""
-    if backend.capabilities.reads_history:
-        return with_documents(request)
-    kept = (message for message in request.messages if message.role == "system")
-    alone = (*kept, Message(role="user", content=request.question))
-    return with_documents(request.model_copy(update={"messages": alone}))
