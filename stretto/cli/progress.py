@@ -81,9 +81,7 @@ class Progress:
             known = f": {counted(self._points, 'point')}" if self._points else ""
             done = f", {self._ended} done" if self._ended else ""
             return f"outline{known}{done}" if self._heard else f"outline: {self._waiting}"
-        if "aggregate" in self._running.values():
-            return "writing" if self._heard else self._waiting
-        if parts or self._ended:
+        if (parts or self._ended) and "aggregate" not in self._running.values():
             every = max(self._points, len(parts) + self._ended)
             done = f", {self._ended} done" if self._ended else ""
             return f"writing {counted(every, parts[0] if parts else 'point')}{done}"

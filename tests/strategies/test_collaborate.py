@@ -184,7 +184,7 @@ async def test_the_budget_bounds_proposals_and_answer():
 
 
 async def test_long_proposals_are_cut_to_the_window_of_the_aggregator():
-    long = "word " * 4_000
+    long = " ".join(f"word{number}" for number in range(2_000))
     main = model("a", "Short.", context_window=1_000)
     await answered(main, model("b", long), given={"quorum": 2})
     sent = asked_together(main)[-1].content

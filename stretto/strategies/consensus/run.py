@@ -70,8 +70,8 @@ class _Vote:
             samples=self.options.samples,
             begun=begun,
             finished=sum(sample.is_whole for sample in self.samples),
-            failed=sum(_has_failed(sample) for sample in self.samples),
-            cancelled=sum(sample.running.discarded and not sample.weak for sample in self.samples),
+            failed=sum(sample.has_failed for sample in self.samples),
+            cancelled=sum(sample.running.discarded and not (sample.weak or sample.looping) for sample in self.samples),
             weak=sum(sample.weak for sample in self.samples),
         )
         self._tell_failures(winner)
@@ -187,7 +187,7 @@ class _Vote:
 
     def _tell_failures(self, winner: Sample) -> None:
         """Warn of samples that have no vote because they failed, with the cause of the first one."""
-        failed = [sample for sample in self.samples if _has_failed(sample) and sample is not winner]
+        failed = [sample for sample in self.samples if sample.has_failed and sample is not winner]
         if failed:
             first = failed[0].running
             cause = str(first.exception or f"it ended with {first.finish_reason!r}").rstrip(".")
@@ -219,7 +219,3 @@ def _spokesman(group: Sequence[Sample]) -> Sample:
     if told:
         return max(told, key=lambda sample: sample.trace.mean or 0.0)
     return group[medoid([sample.text for sample in group])]
-
-
-def _has_failed(sample: Sample) -> bool:
-    return not (sample.is_whole or sample.running.discarded)

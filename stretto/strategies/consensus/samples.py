@@ -10,7 +10,7 @@ from stretto.request import Request
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.consensus.ballots import Ballot
 from stretto.strategies.consensus.options import ConsensusOptions
-from stretto.strategies.consensus.traces import Trace, TraceWatch, bar_of
+from stretto.strategies.consensus.traces import SampleWatch, Trace, bar_of
 from stretto.strategies.direct import direct_spec
 from stretto.strategies.ledger import LEAST_ANSWER
 from stretto.strategies.runner import Runner
@@ -19,6 +19,7 @@ from stretto.strategies.sampling import prompt_tokens, sampled
 __all__ = ["Sample", "mean_of", "most_samples", "start_samples"]
 
 WEAK = "the model was less sure of it than of every finished sample"
+LOOPING = "it repeats itself"
 
 
 @dataclass(eq=False)
@@ -31,6 +32,7 @@ class Sample:
         ballot: what it votes for; ``None`` before its end, and without a vote.
         text: what it would show as the answer.
         weak: it was ended in mid-stream because of its trace.
+        looping: it was ended because it repeats itself.
     """
 
     running: RunningBranch
@@ -38,6 +40,7 @@ class Sample:
     ballot: Ballot | None = None
     text: str = ""
     weak: bool = False
+    looping: bool = False
     _heard: int = 0
 
     @property
@@ -45,6 +48,11 @@ class Sample:
         """Whether it was written to its end."""
         ended = self.running.branch is not None and self.running.exception is None
         return ended and self.running.finish_reason == "stop"
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has no vote although it was wanted."""
+        return self.looping or not (self.is_whole or self.running.discarded)
 
     @property
     def refuses(self) -> bool:
@@ -72,15 +80,17 @@ def start_samples(
     keep = request.options.logprobs is not None
 
     def start(place: int) -> None:
-        def watch() -> TraceWatch:
+        def watch() -> SampleWatch:
             sample = samples[place]
 
-            def hear() -> str:
+            def hear(*, looping: bool) -> None:
                 sample.hear(keep=keep)
-                sample.weak = options.end_weak and sample.trace.is_below(bar_of(finished))
-                return WEAK if sample.weak else ""
+                sample.looping = looping
+                sample.weak = not looping and options.end_weak and sample.trace.is_below(bar_of(finished))
+                if looping or sample.weak:
+                    sample.running.cancel(LOOPING if looping else WEAK)
 
-            return TraceWatch(hear, sample.running.cancel)
+            return SampleWatch(hear)
 
         def on_end(_: RunningBranch) -> None:
             sample = samples[place]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from stretto.strategies.harm.watch import Watch
 from stretto.token_records import TokenLogprob
 
-__all__ = ["WARM_UP", "Trace", "TraceWatch", "bar_of"]
+__all__ = ["WARM_UP", "SampleWatch", "Trace", "bar_of"]
 
 WARM_UP = 2  # finished samples before any other is ended
 
@@ -68,28 +68,22 @@ def bar_of(finished: Sequence[Trace]) -> float | None:
     return min(told) if len(told) >= WARM_UP else None
 
 
-class TraceWatch:
-    """Passes the text of a sample on, and calls for its end where it is not worth going on with.
-
-    Args:
-        hear: takes in the log-probabilities that came, and returns why the sample ends; empty while it goes on.
-        end: ends the sample, with the reason.
-    """
+class SampleWatch:
+    """Passes the text of a sample on, and tells at each piece whether it has begun to repeat itself."""
 
     fault = ""  # the sample is cancelled instead: none of it is kept
 
-    def __init__(self, hear: Callable[[], str], end: Callable[[str], None]) -> None:
-        self._hear, self._end = hear, end
+    def __init__(self, heard: Callable[..., None]) -> None:
+        self._heard = heard
         self._loops = Watch()
 
     def feed(self, text: str) -> str:
         """Pass the text on."""
         self._loops.feed(text)
-        if why := self._loops.fault or self._hear():
-            self._end(why)
+        self._heard(looping=bool(self._loops.fault))
         return text
 
     def finish(self) -> str:
         """Nothing was held back."""
-        self._hear()
+        self._heard(looping=False)
         return ""

@@ -394,3 +394,12 @@ class Verdict(BaseModel):
 def test_a_local_model_is_held_to_a_schema(pocket):
     found = pocket.with_structured_output(Verdict).invoke("Does a chain need oil?", temperature=0, max_tokens=64)
     assert isinstance(found, Verdict)
+
+
+async def test_samples_that_agree_are_an_answer_with_its_agreement():
+    with served(HttpReply("Four.")) as server:
+        options = {"strategy": "consensus", "strategy_options": {"samples": 3}}
+        answer = await chat(server, **options).ainvoke("What is 2 + 2?")
+    assert answer.content == "Four."
+    assert answer.response_metadata["agreement"]["samples"] == 3
+    json.dumps(answer.response_metadata)
