@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from streaming import streamed
@@ -97,6 +97,7 @@ def predicted(votes, enough):
     votes=st.lists(st.sampled_from("123"), min_size=2, max_size=12),
     enough=st.sampled_from([0.8, 0.9, 0.95, 1.0]),
 )
+@settings(max_examples=15)
 def test_exactly_the_calls_that_the_rule_predicts_are_made(votes, enough):
     model = backend(*votes, at_once=1)
     answer = anyio.run(ask, model, LEGS, {"samples": len(votes), "certainty": enough})
@@ -109,6 +110,7 @@ def test_exactly_the_calls_that_the_rule_predicts_are_made(votes, enough):
         assert answer.text == most[0][0]
 
 
+@settings(max_examples=10)
 @given(votes=st.lists(st.sampled_from("123"), min_size=2, max_size=9), at_once=st.integers(2, 9))
 def test_side_by_side_the_outcome_is_that_of_the_whole_vote(votes, at_once):
     model = backend(*votes, at_once=at_once)
@@ -352,7 +354,7 @@ class Telling:
 async def test_a_weak_sample_is_ended_in_mid_stream():
     weak = [-0.1] * 20 + [-3.0] * 60
     model = Telling(("a", [-0.5] * 10), ("b", [-0.4] * 10), ("c", weak), late=(2,))
-    answer = await ask(model, ESSAY, {"samples": 3, "window": 8, "compare": "text"})
+    answer = await ask(model, ESSAY, {"samples": 3, "warm_up": 2, "window": 8, "compare": "text"})
     assert answer.text[:3] in ("a0 ", "b0 ")
     assert 20 < model.sent[2] < 40
     assert (answer.agreement.weak, answer.agreement.finished) == (1, 2)
@@ -363,9 +365,9 @@ async def test_a_weak_sample_is_ended_in_mid_stream():
 
 async def test_a_sample_as_sure_as_the_others_is_not_ended_and_none_where_that_was_switched_off():
     sure = Telling(("a", [-0.5] * 10), ("b", [-0.4] * 10), ("c", [-0.5] * 60), late=(2,))
-    assert (await ask(sure, ESSAY, {"samples": 3, "window": 8})).agreement.finished == 3
+    assert (await ask(sure, ESSAY, {"samples": 3, "warm_up": 2, "window": 8})).agreement.finished == 3
     weak = Telling(("a", [-0.5] * 10), ("b", [-0.4] * 10), ("c", [-3.0] * 60), late=(2,))
-    answer = await ask(weak, ESSAY, {"samples": 3, "window": 8, "end_weak": False})
+    answer = await ask(weak, ESSAY, {"samples": 3, "warm_up": 2, "window": 8, "end_weak": False})
     assert (answer.agreement.finished, weak.asked[0].logprobs) == (3, None)
 
 

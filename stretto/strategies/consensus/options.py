@@ -23,6 +23,7 @@ class ConsensusOptions(BaseModel):
             is most like the others is taken.
         end_weak: end samples in mid-stream of which the model is less sure than of the finished ones, where the backend
             reports log-probabilities.
+        warm_up: finished samples before any other is ended for that.
         window: the number of tokens whose mean log-probability says how sure it is.
     """
 
@@ -34,6 +35,7 @@ class ConsensusOptions(BaseModel):
     choices: tuple[str, ...] = ()
     judge: str | None = None
     end_weak: bool = True
+    warm_up: int = Field(default=8, ge=1)
     window: int = Field(default=32, ge=4)
 
     @field_validator("choices", mode="before")

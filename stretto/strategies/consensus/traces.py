@@ -1,7 +1,8 @@
 """Watches samples while they are written, and ends those of which the model is less sure than of the finished ones.
 
 After DeepConf (Fu et al., arXiv 2508.15260): how sure a model is of a trace is told by its weakest window, the lowest
-mean log-probability of so many tokens in a row. The bar is the weakest finished sample, once a few have finished.
+mean log-probability of so many tokens in a row. The bar is the weakest finished sample, once enough have finished: of
+equally good samples, one in n + 1 falls below the weakest of n, and loses its vote for nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from collections.abc import Callable, Sequence
 from stretto.strategies.harm.watch import Watch
 from stretto.token_records import TokenLogprob
 
-__all__ = ["WARM_UP", "SampleWatch", "Trace", "bar_of"]
-
-WARM_UP = 2  # finished samples before any other is ended
+__all__ = ["SampleWatch", "Trace", "bar_of"]
 
 
 class Trace:
@@ -62,10 +61,10 @@ class Trace:
         return bar is not None and whole and self._sum / len(self._last) < bar
 
 
-def bar_of(finished: Sequence[Trace]) -> float | None:
-    """How sure the model has to stay of a sample that still runs; ``None`` while too few have finished."""
+def bar_of(finished: Sequence[Trace], warm_up: int) -> float | None:
+    """How sure the model has to stay of a sample that still runs; ``None`` while fewer than ``warm_up`` have ended."""
     told = [each.weakest for each in finished if each.weakest is not None]
-    return min(told) if len(told) >= WARM_UP else None
+    return min(told) if len(told) >= warm_up else None
 
 
 class SampleWatch:
