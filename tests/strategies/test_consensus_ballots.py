@@ -47,6 +47,7 @@ def test_a_number_of_a_million_digits_and_one_divided_by_nothing_are_read():
             LEGS,
             ["24", "A spider has 8 legs. So 3 spiders have 24.", "3 x 8 is 24\n\nThe answer is: 24 legs", "#### 24"],
         ),
+        ("How many legs has a spider?", ["8", "A spider has eight legs.", "Eight.", "eight (8)"]),
         (CAPITAL, ["Paris", "paris.", "The capital of France is **Paris**.", "It is Paris", '"Paris"']),
         ("Is 91 a prime number?", ["No.", "no, 91 = 7 * 13", "**No**, as it can be divided by 7.\n" + LONG]),
         (LARGEST, ["B", "(B)", "B) Jupiter", "Jupiter", "The correct answer is B.", "**B**"]),

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from stretto.language import counting
+from stretto.language.folding import fold
 from stretto.language.telling import languages
 from stretto.strategies.consensus.numbers import decimal_of, numbers_in
 from stretto.strategies.consensus.options import Compare
@@ -104,7 +106,8 @@ class Reading:
         for sentence in reversed(_SENTENCE_ENDS.split(_plain(text))):
             if found := numbers_in(sentence.rpartition("=")[2], self.language):
                 return Ballot(decimal_of(found[-1]))
-        return None
+        written = list(counting.numbers_in(fold(_plain(text))))
+        return Ballot(str(written[0])) if len(written) == 1 else None  # "eight", but not "two hundred"
 
     def _phrase(self, text: str) -> Ballot | None:
         said = (_conclusion(text) or _plain(text)).strip("\"'“”„«» ").lower()

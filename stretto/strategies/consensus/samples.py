@@ -86,7 +86,8 @@ def start_samples(
             def hear(*, looping: bool) -> None:
                 sample.hear(keep=keep)
                 sample.looping = looping
-                sample.weak = not looping and options.end_weak and sample.trace.is_below(bar_of(finished, options.warm_up))
+                bar = bar_of(finished, options.warm_up) if options.end_weak and not looping else None
+                sample.weak = sample.trace.is_below(bar)
                 if looping or sample.weak:
                     sample.running.cancel(LOOPING if looping else WEAK)
 
