@@ -55,6 +55,7 @@ async def test_all_models_propose_and_the_main_one_writes_the_answer():
     assert [branch.kind for branch in answer.branches] == ["proposal"] * 3 + ["aggregate"]
     assert [len(each.calls) for each in (main, other, third)] == [2, 1, 1]
     assert answer.usage.calls == 4
+    assert answer.route.reason.endswith("Put together by scripted:a from 3 of 3 proposals.")
     sent = asked_together(main)[-1].content
     assert all(f"What {name} says." in sent for name in "abc")
     assert other.calls[0][0].messages[-1].content == WHY
@@ -97,6 +98,14 @@ async def test_failed_and_broken_proposals_are_left_out_and_named():
     ]
     assert answer.warnings[3:] == ("The answer began with 2 of 5 proposals, below its quorum of 3.",)
     assert "2 proposals" in asked_together(main)[-1].content
+
+
+async def test_the_main_model_that_is_away_is_stood_in_for_by_its_fallback():
+    main, other = model("a", "What a says.", together=DOWN), model("b", together="B puts them together.")
+    async with AsyncStretto(main, roles={"b": other}, fallback=[other]) as stretto:
+        answer = await stretto.ask(WHY, strategy="collaborate", strategy_options={"quorum": 2})
+    assert answer.text == "B puts them together."
+    assert answer.branches[-1].model == "scripted:b"
 
 
 async def test_a_single_proposal_is_the_answer():

@@ -55,6 +55,7 @@ async def test_the_answer_of_most_samples_is_shown_and_the_rest_is_not_asked_for
     assert (len(model.calls), answer.usage.calls, answer.strategy) == (4, 4, "consensus")
     assert answer.warnings == ()
     assert answer.finish_reason == "stop"
+    assert answer.route.reason.endswith("75% of 4 samples agree, and no vote could change that.")
     votes = [event for event in events if event.type == "vote_counted"]
     assert [(event.vote, event.left) for event in votes] == [("24", 4), ("23", 3), ("24", 2), ("24", 1)]
     assert [event.decided_by for event in votes] == [None, None, None, "unchangeable"]

@@ -22,6 +22,9 @@ class Collaborate:
     """Several proposals, and one answer out of them. Used by name only: each proposal has its price."""
 
     name = "collaborate"
+    asks_several = True
+    """The main model stays the main one, whatever is preferred."""
+
     options = CollaborateOptions
     """What ``strategy_options`` may hold."""
 

@@ -30,6 +30,7 @@ async def write_together(request: Request, route: Route, runner: Runner) -> None
     """Write an answer out of proposals. Raises `StrettoError` where nobody proposes anything."""
     options = options_of(request, CollaborateOptions)
     aggregator = backend_for(runner, options.aggregator, "aggregator")
+    own = aggregator is runner.backends.get(route.role)
     proposers = proposers_of(request, runner, options)
     if not proposers:
         runner.warn("Answered straight on instead of together: no call is left for a proposal.")
@@ -48,11 +49,15 @@ async def write_together(request: Request, route: Route, runner: Runner) -> None
     if len(came.proposals) == 1 and len(proposers) > 1 and request.options.response_format is None:
         await _show(runner, came.proposals[0], "It is the only proposal, as it was written.")
         return
-    await _aggregate(request, runner, aggregator, came)
+    runner.reason = f"Put together by {aggregator.name} from {len(came.proposals)} of {len(proposers)} proposals."
+    await _aggregate(request, runner, aggregator, came, own=own)
 
 
-async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came: Gathered) -> None:
-    """Stream the answer out of the proposals; the first of them, where the aggregator writes nothing."""
+async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came: Gathered, *, own: bool) -> None:
+    """Stream the answer out of the proposals; the first of them, where the aggregator writes nothing.
+
+    ``own``: it is the model of the route, which has fallbacks.
+    """
     room = _room(request, aggregator, len(came.proposals))
     texts = [running.text if len(running.text) <= room else running.text[:room] + " …" for running in came.proposals]
     fence, proposals = numbered(texts, "proposal")
@@ -73,7 +78,7 @@ async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came
         options=request.options,
         fallback_prompt=lambda received: rest_of(request, runner, received) if received.strip() else prompt(),
         standalone=True,
-        backend=aggregator,
+        backend=None if own else aggregator,
     )
     running = runner.start(spec)
     if request.options.response_format is None:

@@ -74,6 +74,7 @@ class _Vote:
             cancelled=sum(sample.running.discarded and not (sample.weak or sample.looping) for sample in self.samples),
             weak=sum(sample.weak for sample in self.samples),
         )
+        self.runner.reason = _told(self.runner.agreement)
         self._tell_failures(winner)
         for sample in self.samples:
             if sample is not winner:
@@ -211,6 +212,23 @@ class _Vote:
             runner.merge.add(found.text)
         runner.thoughts, runner.extra = running.thoughts, running.extra
         await runner.merge.finish()
+
+
+_WHY: dict[Decided, str] = {
+    "unchangeable": ", and no vote could change that",
+    "certain": ", which is certain enough",
+    "similarity": "Of {} samples, the one that is most like the others",
+    "judge": "Of {} samples, the one that the judge preferred",
+    "only_one": "The only sample that was there",
+}
+
+
+def _told(agreement: Agreement) -> str:
+    """What decided, as a sentence."""
+    why = _WHY.get(agreement.decided_by, "")
+    if agreement.decided_by in ("similarity", "judge", "only_one"):
+        return f"{why.format(agreement.finished)}."
+    return f"{agreement.share:.0%} of {sum(agreement.votes.values())} samples agree{why}."
 
 
 def _spokesman(group: Sequence[Sample]) -> Sample:
