@@ -16,6 +16,7 @@ SHORT = [
     "when-an-answer-is-wrong.md",
     "testing.md",
     "observing.md",
+    "strategies.md",
     "cost.md",
     "router.md",
     "decoding.md",

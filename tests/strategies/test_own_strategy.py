@@ -14,7 +14,7 @@ from stretto import (
     SettingsError,
     UnknownStrategyError,
 )
-from stretto.extending import BranchSpec, ModelRequest, Offer, Strategy
+from stretto.extending import BranchSpec, Direct, ModelRequest, Offer, Strategy
 from stretto.strategies import STRATEGIES
 from stretto.testing import ScriptedBackend
 
@@ -136,10 +136,9 @@ def test_the_case_tells_what_an_offer_needs():
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
 def test_the_strategies_of_the_library_are_strategies_and_offer_themselves(strategy):
     assert isinstance(strategy, Strategy)
-    decided = Router().decide(
-        Request.of("List 12 ideas.", documents="Ideas."), {"main": ScriptedBackend({})}, {"direct": strategy}
-    )
-    assert decided.forecast["direct"].calls >= 1
+    request = Request.of("List 12 ideas.", documents="Ideas.", strategy=strategy.name)
+    decided = Router().decide(request, {"main": ScriptedBackend({})}, {"direct": Direct(), strategy.name: strategy})
+    assert decided.forecast[strategy.name].calls >= 1
 
 
 # --- what is no strategy
