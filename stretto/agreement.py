@@ -19,7 +19,7 @@ class Agreement(BaseModel):
         share: of the votes that were counted, the part that the answer got; 0 where the texts were compared instead.
         decided_by: "unchangeable" (no vote could change the outcome), "certain" (the leader was probable enough to
             stay in front), "all_votes" (every sample was counted), "similarity" (the text that is most like the
-            others), "judge" (a model chose), "only_one" (a single sample was there).
+            others), "judge" (a model chose), "only_one" (no more than one sample had a vote).
         samples: that were wanted.
         begun: whose call was sent.
         finished: that were written to their end.

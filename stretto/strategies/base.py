@@ -21,6 +21,9 @@ class Strategy(Protocol):
     strategy is chosen by its name, and the router weighs its offers against those of the others. One object serves all
     requests of a client, several at a time, so keep the state of a request in local variables of `run`.
 
+    A class attribute ``options``, a pydantic model, says what ``strategy_options`` of a request may hold. They are
+    checked before the first call; `run` reads them with ``MyOptions(**request.strategy_options)``.
+
     A strategy starts *branches* (one generation each) on the runner, and adds fixed text and branches to the *merge*,
     in the order of the reader. The runner does the rest: tasks, deadlines, token counts, retries, and ending every
     branch when the answer is cancelled.

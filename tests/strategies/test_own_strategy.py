@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from stretto import (
     AsyncStretto,
@@ -139,6 +140,22 @@ def test_the_strategies_of_the_library_are_strategies_and_offer_themselves(strat
     request = Request.of("List 12 ideas.", documents="Ideas.", strategy=strategy.name)
     decided = Router().decide(request, {"main": ScriptedBackend({})}, {"direct": Direct(), strategy.name: strategy})
     assert decided.forecast[strategy.name].calls >= 1
+
+
+class Sides(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sides: int = 2
+
+
+async def test_options_of_a_strategy_are_checked_before_the_first_call():
+    strategy = BothSides()
+    strategy.options = Sides
+    assert (await ask([strategy], strategy="both_sides", strategy_options={"sides": 2})).text.startswith("For:")
+    with pytest.raises(InvalidRequestError, match=r"'side', and strategy='both_sides' .* Its options are: sides"):
+        await ask([strategy], strategy="both_sides", strategy_options={"side": 2})
+    with pytest.raises(InvalidRequestError, match="strategy='both_sides' has none"):
+        await ask([BothSides()], strategy="both_sides", strategy_options={"sides": 2})
 
 
 # --- what is no strategy

@@ -219,7 +219,7 @@ _WHY: dict[Decided, str] = {
     "certain": ", which is certain enough",
     "similarity": "Of {} samples, the one that is most like the others",
     "judge": "Of {} samples, the one that the judge preferred",
-    "only_one": "The only sample that was there",
+    "only_one": "No more than one sample has a vote",
 }
 
 

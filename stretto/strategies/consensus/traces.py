@@ -22,9 +22,6 @@ class Trace:
 
     Args:
         window: tokens whose mean tells how sure the model is.
-
-    Attributes:
-        weakest: the lowest mean of a window so far; of a shorter text, its mean. ``-inf`` before the first token.
     """
 
     def __init__(self, window: int) -> None:
