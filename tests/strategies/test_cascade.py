@@ -8,8 +8,6 @@ import pytest
 from stretto import AsyncStretto, InvalidRequestError
 from stretto.backends.base import Capabilities, Chunk
 from stretto.errors import ServerFailedError
-from stretto.strategies.cascade import Cascade
-from stretto.strategies.cascade.options import CascadeOptions
 from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
 from stretto.token_records import TokenLogprob
@@ -186,8 +184,8 @@ async def test_a_ladder_has_several_models():
 
 
 async def test_a_callers_own_ladder_and_threshold():
-    options = CascadeOptions(ladder=("draft",), threshold=math.log(0.99))
-    answer = await ask(None, roles={"draft": scored(-0.1)}, strategy=Cascade(options))
+    options = {"ladder": ["draft"], "threshold": math.log(0.99)}
+    answer = await ask(None, roles={"draft": scored(-0.1)}, strategy_options=options)
     assert answer.text == "The main answer."
     assert "is -0.10, and -0.0100503 is needed" in answer.route.reason
 

@@ -1,4 +1,4 @@
-"""What a caller may set of the strategy ``cascade``."""
+"""What can be told to ``cascade`` in ``strategy_options``."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from stretto.strategies.cascade.standing import Small
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.needs import check_needs
 from stretto.strategies.runner import Runner
+from stretto.strategies.strategy_options import options_of
 
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
 _MOST_CALLS = 2  # of a smaller model: its answer, and the check of it
@@ -32,24 +33,26 @@ class Cascade:
     """Asks the models of a ladder one after the other, until the answer of one stands; chosen by its name only."""
 
     name = "cascade"
+    options = CascadeOptions
+    """What ``strategy_options`` may hold."""
     asks_several = True
     """The main model stays the main one, whatever is preferred."""
 
-    def __init__(self, options: CascadeOptions | None = None) -> None:
-        self._options = options or CascadeOptions()
+    def offer(self, case: Case) -> Offer | None:
+        """Where it was asked for by name: the most that it costs with one smaller model, if that is as slow as the main one.
 
-    def offer(self, case: Case) -> Offer:
-        """The most that it costs with one smaller model, were that as slow as the main one; the router never takes it.
-
-        Only the caller knows what a wrong answer costs.
+        The router never takes it: only the caller knows what a wrong answer costs.
         """
+        if case.request.strategy != self.name:
+            return None
         alone, most = case.direct_forecast, 1 + _MOST_CALLS
         forecast = Forecast(seconds=alone.seconds * most, tokens=alone.tokens * most, calls=most)
         return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Show the first answer that stands. Raises `InvalidRequestError` if there is no smaller model."""
-        named = (role for role in self._options.ladder if role in runner.backends)
+        options = options_of(request, CascadeOptions)
+        named = (role for role in options.ladder if role in runner.backends)
         ladder = {role: runner.backends[role] for role in named}
         if not ladder:
             raise InvalidRequestError(
@@ -62,7 +65,7 @@ class Cascade:
             await Direct().run(request, route, runner)
             return
         runner.strategy = self.name
-        await _Cascade(request, runner, fit, self._options).run()
+        await _Cascade(request, runner, fit, options).run()
 
 
 def _fit(request: Request, ladder: dict[str, Backend]) -> tuple[dict[str, Backend], list[str]]:
