@@ -4,7 +4,7 @@ import json
 
 import anyio
 import pytest
-from asking import ENDED, READY, ask, until
+from asking import ENDED, READY, ask, held, until
 from patience import patience
 
 from stretto.testing import Reply, ScriptedBackend
@@ -34,6 +34,20 @@ async def test_a_question_and_what_was_written_outlive_a_reload(chatting):
         await page.get_by_role("button", name="Retry", exact=True).click()
         await page.wait_for_selector("text=Whole now.")
         assert await page.locator("article").count() == 1
+
+
+async def test_a_stopped_answer_keeps_the_way_it_was_written_over_a_reload(chatting):
+    backend, _ = held()
+    async with chatting(backend) as page:
+        await ask(page)
+        await page.wait_for_selector(".card >> nth=2")
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector(f"{ENDED} >> text=Stopped")
+        await page.wait_for_selector("#send:enabled")
+        await page.reload()
+        await page.wait_for_selector(f"{ENDED} >> text=Stopped")
+        await page.click(".pulse summary")
+        assert (await page.inner_text(".route b")) == "In parallel"
 
 
 async def test_an_answer_under_way_is_kept_now_and_then(chatting):
