@@ -14,9 +14,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 KEPT = """async () => {
     const done = (asked) => new Promise((resolve) => (asked.onsuccess = () => resolve(asked.result)));
     const base = await done(indexedDB.open("stretto"));
-    const kept = await done(base.transaction("conversations").objectStore("conversations").getAll());
+    const kept = base.transaction(["conversations", "turns"]);
+    const heads = await done(kept.objectStore("conversations").getAll());
+    for (const head of heads) {
+        head.turns = await done(kept.objectStore("turns").getAll(IDBKeyRange.bound([head.id], [head.id, []])));
+    }
     base.close();
-    return JSON.stringify(kept);
+    return JSON.stringify(heads);
 }"""
 
 
@@ -227,7 +231,11 @@ async def test_a_browser_that_keeps_nothing_still_answers(chatting, chromium):
 # A write that the browser breaks off, for want of room.
 FULL = """() => {
     window.put = IDBObjectStore.prototype.put;
-    IDBObjectStore.prototype.put = function () { this.transaction.abort(); };
+    const full = new WeakSet();
+    IDBObjectStore.prototype.put = function () {
+        if (!full.has(this.transaction)) this.transaction.abort();
+        full.add(this.transaction);
+    };
 }"""
 ROOM = "() => { IDBObjectStore.prototype.put = window.put; }"
 
@@ -245,6 +253,34 @@ async def test_an_answer_that_could_not_be_kept_is_kept_with_the_next_and_only_o
         assert [[turn["question"] for turn in each["turns"]] for each in kept] == [
             ["Question 1", "Question 2", "Question 3"]
         ]
+
+
+OLDER = """async () => {
+    const done = (asked) => new Promise((resolve) => (asked.onsuccess = () => resolve(asked.result)));
+    await done(indexedDB.deleteDatabase("stretto"));
+    const asked = indexedDB.open("stretto", 1);
+    asked.onupgradeneeded = () => asked.result.createObjectStore("conversations", {keyPath: "id"});
+    const base = await done(asked);
+    const answers = [{text: "It rolls.", branches: [], stopped: "Stopped."}];
+    const turns = ["First", "Second"].map((question) => ({question, documents: [], answers}));
+    const store = base.transaction("conversations", "readwrite").objectStore("conversations");
+    await done(store.put({id: "a".repeat(32), title: "Older", changed: 5, turns}));
+    base.close();
+}"""
+
+
+async def test_what_the_version_before_kept_is_there(chatting):
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.goto(f"{page.live.url}/web/icon.svg")  # of the same origin, without the page's scripts
+        await page.evaluate(OLDER)
+        await page.goto(page.live.url)
+        await page.click("#conversations button:text-is('Older')")
+        await page.wait_for_selector("h2:text-is('Second')")
+        assert await page.locator("section .text >> text=It rolls.").count() == 2
+        await ask(page, "Third", strategy="direct")
+        await page.wait_for_selector("#send:enabled")
+        (kept,) = json.loads(await page.evaluate(KEPT))
+        assert [turn["question"] for turn in kept["turns"]] == ["First", "Second", "Third"]
 
 
 async def test_back_returns_to_the_conversation_before(chatting):

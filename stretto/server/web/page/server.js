@@ -48,6 +48,20 @@ export async function readDocument(file) {
   return response.json();
 }
 
+// Why pictures cannot be sent to the model; null if they can. No model is asked.
+const PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+export async function refusalOfPictures(request) {
+  const content = [{ type: "text", text: "What is this?" }, { type: "image_url", image_url: { url: PIXEL } }];
+  try {
+    await call("v1/route", { method: "POST", body: JSON.stringify({ ...request, messages: [{ role: "user", content }] }) });
+    return null;
+  } catch (error) {
+    if (error.status !== 400) return null; // whether the server can be reached is found out elsewhere
+    return error.message.includes("image_url") ? "This model takes no pictures. Take them out, or choose another model." : error.message;
+  }
+}
+
 export const pageOf = async (question, answer) =>
   (await call("web/page", { method: "POST", body: JSON.stringify({ question, answer }) })).blob();
 

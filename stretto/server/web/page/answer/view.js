@@ -225,7 +225,7 @@ export class AnswerView {
     this.settle(this.parts);
     this.stopped = stopped;
     const [lead, beside = ""] = stopped.split(/(?<=^Stopped) /);
-    this.headline.say(lead, beside, { kind: problem ? "bad" : "" });
+    this.headline.say(lead, beside.replace(/\.$/, ""), { kind: problem ? "bad" : "" });
     if (problem) this.notes.append(element("p", { class: "problem", role: "alert" }, problem));
   }
 
