@@ -1,7 +1,7 @@
 // The page: questions in, answers out, and what is kept of them.
 
 import { compose, enqueue, queue, showQueue } from "./composer.js";
-import { failed, loadModels, model, said } from "./connection.js";
+import { failed, loadModels, model, said, takesPictures } from "./connection.js";
 import { Attached } from "./documents.js";
 import { element } from "./element.js";
 import { isDemonstration, isGreeting } from "./examples.js";
@@ -10,7 +10,7 @@ import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
-import { ask, isLoading, refusalOfPictures } from "./server.js";
+import { ask, isLoading } from "./server.js";
 import { TurnView } from "./turn_view.js";
 import { messagesBefore, newVersion, textsOf, turnTo } from "./turns.js";
 import { welcome } from "./welcome.js";
@@ -42,10 +42,8 @@ function isBusy() {
 
 // Asking
 
-// Whether the model takes pictures, which the server tells without asking it anything.
-async function checkPictures() {
-  const problem = await refusalOfPictures({ model: chosen("model"), stretto: { strategy: chosen("strategy"), preference: chosen("preference") } });
-  tell(problem ?? "");
+function checkPictures() {
+  if (!takesPictures()) tell("This model takes no pictures. Take them out, or choose another model.");
 }
 
 function send(question, documents, turn = null, how = {}) {

@@ -29,7 +29,9 @@ async function call(path, how = {}) {
   throw new Refused(body?.error?.message ?? `The server answered ${response.status}.`, response.status);
 }
 
-export const models = async () => (await (await call("v1/models")).json()).data.map((each) => each.id);
+// The names of what is served, and whether each takes pictures.
+export const models = async () =>
+  new Map((await (await call("v1/models")).json()).data.map((each) => [each.id, each.architecture.input_modalities.includes("image")]));
 
 // Whether models are being loaded, so that the first answer waits for that.
 export const isLoading = async () => (await fetch("ready").catch(() => null))?.status === 503;
@@ -46,20 +48,6 @@ export async function readDocument(file) {
   const path = `web/read?name=${encodeURIComponent(file.name)}`;
   const response = await call(path, { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });
   return response.json();
-}
-
-// Why pictures cannot be sent to the model; null if they can. No model is asked.
-const PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-
-export async function refusalOfPictures(request) {
-  const content = [{ type: "text", text: "What is this?" }, { type: "image_url", image_url: { url: PIXEL } }];
-  try {
-    await call("v1/route", { method: "POST", body: JSON.stringify({ ...request, messages: [{ role: "user", content }] }) });
-    return null;
-  } catch (error) {
-    if (error.status !== 400) return null; // whether the server can be reached is found out elsewhere
-    return error.message.includes("image_url") ? "This model takes no pictures. Take them out, or choose another model." : error.message;
-  }
 }
 
 export const pageOf = async (question, answer) =>
