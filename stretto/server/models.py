@@ -91,7 +91,7 @@ class Models:
         return served
 
     def listed(self) -> list[dict[str, Any]]:
-        """All names, in the form of OpenAI's list, with what Anthropic's clients read of each, and OpenRouter's of pictures."""
+        """All names, in the form of OpenAI's list, with what clients of Anthropic and OpenRouter read of each."""
         return [self.described(name) for name in self._listed]
 
     def described(self, name: str) -> dict[str, Any]:
