@@ -137,6 +137,7 @@ def test_the_notebook_is_stored_with_what_its_cells_show():
     assert {"text/html", "text/markdown", "image/svg+xml"} <= set(kinds)
     assert any("direct:" in line for outputs in stored for output in outputs for line in output.get("text", ()))
     assert not any(output["output_type"] == "error" for outputs in stored for output in outputs)
+    assert not any(output.get("name") == "stderr" for outputs in stored for output in outputs)
 
 
 @pytest.mark.thorough
