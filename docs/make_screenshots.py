@@ -6,9 +6,11 @@ The server and its answers are real: the embedded model, in front of a headless 
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ def main() -> None:
         try:
             told = server.stderr or ()
             address = next(word for line in told for word in line.split() if word.startswith("http://"))
+            warm_up(address)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             for (name, (context, settled)), scheme in itertools.product(PICTURES.items(), SCHEMES):
                 file = IMAGES / f"{name}-{scheme}.png"
@@ -57,6 +60,15 @@ def main() -> None:
     keep_record(
         "python docs/make_screenshots.py", {f"{name}-{scheme}.png": SHOWS for name in PICTURES for scheme in SCHEMES}
     )
+
+
+def warm_up(address: str) -> None:
+    """Answer once, so that no picture shows how long the model took to load."""
+    body = {"model": "stretto", "messages": [{"role": "user", "content": QUESTION}]}
+    request = urllib.request.Request(  # noqa: S310 - the server that was just started
+        f"{address.rstrip('/')}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=300).close()  # noqa: S310 - as above
 
 
 def picture(browser: Browser, address: str, file: Path, context: dict[str, Any], *, settled: bool) -> None:
