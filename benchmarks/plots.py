@@ -35,7 +35,7 @@ def plot(file: Path, draw: Callable[[Any, Palette], Any], kind: str = "png") -> 
     file.parent.mkdir(parents=True, exist_ok=True)
     for scheme in SCHEMES:
         colours = palette(scheme)
-        style = {
+        style: dict[Any, Any] = {
             "figure.facecolor": colours.back,
             "figure.constrained_layout.use": True,
             "axes.facecolor": colours.back,
