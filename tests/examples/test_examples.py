@@ -110,7 +110,8 @@ async def test_a_web_application_streams_its_events(monkeypatch):
     ):
         assert "<h1>Ask</h1>" in (await client.get("/")).text
         body = (await client.get("/answer", params={"question": "How do I look after a bicycle?"})).text
-    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line]
+    blocks = [block for block in body.split("\n\n") if block and not block.startswith("event: loading\n")]
+    events = [json.loads(block.removeprefix("data: ")) for block in blocks]
     assert events[0]["type"] == "route_chosen"
     assert events[-1]["type"] == "answer_finished"
     assert "".join(event["text"] for event in events if event["type"] == "text_delta") == events[-1]["answer"]["text"]
