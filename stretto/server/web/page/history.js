@@ -102,7 +102,7 @@ async function put(conversation, from, turns) {
       const apart = before.result !== undefined && before.result.changed !== conversation.changed;
       const changed = Math.max(Date.now(), conversation.changed + 1);
       written = { ...conversation, id: apart ? newId() : conversation.id, changed, turns };
-      write(heads, kept, written, apart ? 0 : first);
+      write(heads, kept, written, apart || !before.result ? 0 : first); // all, where another page deleted it meanwhile
     };
   });
   const apart = written.id !== conversation.id;
