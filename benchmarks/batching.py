@@ -281,7 +281,7 @@ def main() -> None:
         return
     if not options.redraw:
         save("batching", results)
-    draw_batching(results, IMAGES / "batching.png")
+    draw_batching(results, IMAGES / "batching")
     if options.update_docs:
         fill_block(RESULTS / "batching.md", batching_markdown(results), "batching")
 

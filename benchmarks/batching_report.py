@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plots import plot
 from rich.console import Console
 from rich.table import Table
+
+from stretto.display.palette import Palette
 
 __all__ = ["ahead", "batching_markdown", "draw_batching", "draw_soak", "print_ahead", "print_rows", "soak_markdown"]
 
 _COLUMNS = ("requests", "method", "threads", "tokens/s", "end, s", "end of 95%, s", "first token, s", "same")
-_COLOURS = {"autoregressive": "#2f6f9f", "auto": "#123a57"}
-_OTHERS = ("#c98b3a", "#b04a3a", "#777777")
 _MEASURES = {
     "tokens_per_s": "tokens per second",
     "end_median_s": "time to the end",
@@ -114,44 +115,45 @@ def _slope(slope: Row) -> str:
 
 def draw_batching(results: Row, file: Path) -> None:
     """Throughput, and the median times to the first token and to the end, by the number of requests."""
-    plt = _canvas()
     rows = results["rows"]
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))
-    others = iter(_OTHERS)
     methods = dict.fromkeys(row["method"] for row in rows)
-    colours = {method: _COLOURS.get(method) or next(others) for method in methods}
     labels = ("tokens per second", "seconds to the end, median", "seconds to the first token, median")
-    for axes, name, label in zip(panels, _MEASURES, labels, strict=True):
-        for method, colour in colours.items():
-            own = [row for row in rows if row["method"] == method]
-            sizes, spreads = [row["requests"] for row in own], [row[name] for row in own]
-            axes.plot(sizes, [spread["median"] for spread in spreads], "o-", color=colour, label=method, ms=4)
-            low, high = [spread["least"] for spread in spreads], [spread["most"] for spread in spreads]
-            axes.fill_between(sizes, low, high, color=colour, alpha=0.15, linewidth=0)
-        sizes = sorted({row["requests"] for row in rows})
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.set_xlabel("requests at once")
-        axes.set_ylabel(label)
-        axes.set_ylim(bottom=0)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(fontsize=7, frameon=False)
-    figure.suptitle(_about(results), fontsize=9)
-    _save(figure, file)
+
+    def drawn(plt: Any, _: Palette) -> Any:
+        figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))
+        for axes, name, label in zip(panels, _MEASURES, labels, strict=True):
+            for method in methods:
+                own = [row for row in rows if row["method"] == method]
+                sizes, spreads = [row["requests"] for row in own], [row[name] for row in own]
+                (line,) = axes.plot(sizes, [spread["median"] for spread in spreads], "o-", label=method, ms=4)
+                low, high = [spread["least"] for spread in spreads], [spread["most"] for spread in spreads]
+                axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+            sizes = sorted({row["requests"] for row in rows})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+            axes.set(xlabel="requests at once", ylabel=label)
+            axes.set_ylim(bottom=0)
+        panels[0].legend(fontsize=7)
+        figure.suptitle(_about(results), fontsize=9)
+        return figure
+
+    plot(file, drawn)
 
 
 def draw_soak(results: Row, file: Path) -> None:
     """Memory of the process over the requests of the soak."""
-    figure, axes = _canvas().subplots(figsize=(7, 2.8))
-    memory = results["memory"]
-    axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], color="#2f6f9f", linewidth=1)
-    axes.axvline(0, color="#999999", linewidth=0.8)  # the warm-up is before it
-    axes.set_xlabel("requests sent after the warm-up")
-    axes.set_ylabel("memory of the process, MiB")
-    axes.set_ylim(bottom=0)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{results['machine']}, {results['options']['dtype']}", fontsize=9)
-    _save(figure, file)
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, axes = plt.subplots(figsize=(7, 2.8))
+        memory = results["memory"]
+        axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], linewidth=1)
+        axes.axvline(0, color=colours.field, linewidth=0.8)  # the warm-up is before it
+        axes.set(xlabel="requests sent after the warm-up", ylabel="memory of the process, MiB")
+        axes.set_ylim(bottom=0)
+        figure.suptitle(f"{results['machine']}, {results['options']['dtype']}", fontsize=9)
+        return figure
+
+    plot(file, drawn)
 
 
 def _times(name: str, own: Row, other: Row) -> float:
@@ -180,18 +182,3 @@ def _spread(value: Row, digits: int) -> str:
 def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     rule = "|" + "|".join("---" if column in ("", "method") else "---:" for column in columns) + "|"
     return [f"| {' | '.join(columns)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
-
-
-def _canvas() -> Any:
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415 - after the choice of canvas
-
-    return pyplot
-
-
-def _save(figure: Any, file: Path) -> None:
-    figure.tight_layout()
-    file.parent.mkdir(exist_ok=True)
-    figure.savefig(file, dpi=110)

@@ -332,7 +332,7 @@ def main(given: Sequence[str] | None = None) -> int:
         console.print(f"[dim]{note}[/]")
     print_bars(console, results["bars"])
     if options.redraw or options.larger or not (options.quick or options.only or options.workload):
-        draw(results, IMAGES / f"{name}.png")
+        draw(results, IMAGES / name)
         if options.update_docs:
             fill_block(RESULTS / f"{name}.md", markdown(results))
     wrong = broken(results["rows"], exact=results.get("exact", True))

@@ -32,12 +32,14 @@ from document_langchain import HOW, read
 from document_model import CAPTAIN, FACT, HOPS, QUESTION, haystack, reply
 from document_prompt import parts_of_prompts
 from measuring import IMAGES, Spread, machine, save
+from plots import plot, recorded
 
 from stretto import AsyncStretto, Document
 from stretto.answer import Answer
 from stretto.backends.base import Capabilities, ModelRequest
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.wrapper import Wrapper
+from stretto.display.palette import Palette
 from stretto.documents import cut
 from stretto.documents.pdf import read_pdf
 from stretto.strategies.document.counting import estimate
@@ -277,33 +279,32 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 def picture(answer: Answer) -> None:
     """Draw when each call of an answer ran: the passages, their findings put together, the answer."""
-    import matplotlib as mpl  # noqa: PLC0415 - a development package
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice above
-    from matplotlib.patches import Patch  # noqa: PLC0415
-
-    colors = {"passage": "#4c78a8", "collapse": "#f58518", "direct": "#54a24b"}
     names = {"passage": "map: passages", "collapse": "collapse: findings", "direct": "final: the answer"}
-    figure, axes = plt.subplots(figsize=(9, 4.5))
-    for row, branch in enumerate(answer.branches):
-        span = branch.span
-        if span.started_s is not None and span.ended_s is not None:
-            axes.barh(row, span.ended_s - span.started_s, left=span.started_s, height=0.9, color=colors[branch.kind])
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds since the question")
-    axes.set_ylabel("calls")
-    axes.legend(handles=[Patch(color=colors[kind], label=names[kind]) for kind in colors], loc="lower left")
-    axes.set_title(f"{len(answer.passages)} passages, {SLOTS} at a time")
-    figure.tight_layout()
-    figure.savefig(IMAGES / "document.svg", metadata={"Date": None})
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, axes = plt.subplots(figsize=(9, 4.5))
+        for kind, colour in zip(names, colours.voices, strict=False):
+            spans = [(row, each.span) for row, each in enumerate(answer.branches) if each.kind == kind]
+            rows = [
+                (row, s.started_s, s.ended_s) for row, s in spans if s.started_s is not None and s.ended_s is not None
+            ]
+            widths, lefts = [ended - started for _, started, ended in rows], [started for _, started, _ in rows]
+            axes.barh([row for row, *_ in rows], widths, left=lefts, height=0.9, color=colour, label=names[kind])
+        axes.invert_yaxis()
+        axes.set(xlabel="seconds since the question", ylabel="calls")
+        axes.legend(loc="lower left")
+        axes.set_title(f"{len(answer.passages)} passages, {SLOTS} at a time")
+        return figure
+
+    plot(IMAGES / "document", drawn, "svg")
+    recorded("python benchmarks/document.py --picture", ["document.svg"])
 
 
 def main() -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--picture", action="store_true", help="only draw docs/img/document.svg")
+    parser.add_argument("--picture", action="store_true", help="only draw docs/img/document-*.svg")
     parser.add_argument("--serve", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -7,43 +7,41 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from measuring import IMAGES, RESULTS
+from plots import plot
+
+from stretto.display.palette import Palette
 
 __all__ = ["draw"]
-
-_OURS, _THEIRS = "#4c78a8", "#f58518"
 
 
 def draw(result: Mapping[str, Any]) -> None:
     """Draw time, calls and tokens beside LangChain's, needles by length, and the library's own time."""
-    import matplotlib as mpl  # noqa: PLC0415 - a development package
+    plot(IMAGES / "document-figures", lambda plt, colours: _drawn(result, plt, colours))
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice above
 
+def _drawn(result: Mapping[str, Any], plt: Any, colours: Palette) -> Any:
     http, own = result["over_http"], result["own_cpu_seconds"]
-    both = [("Stretto", http["stretto"], _OURS), ("LangChain", http["langchain"], _THEIRS)]
+    ours, theirs = colours.accent, colours.field
+    both = [("Stretto", http["stretto"], ours), ("LangChain", http["langchain"], theirs)]
     figure, panels = plt.subplots(1, 5, figsize=(15, 3.4))
     spreads = [each["seconds"] for _, each, _ in both]
     _bars(panels[0], [name for name, _, _ in both], [each["median"] for each in spreads], [each[2] for each in both])
     below = [each["median"] - each["least"] for each in spreads]
     above = [each["most"] - each["median"] for each in spreads]
-    panels[0].errorbar(range(2), [each["median"] for each in spreads], yerr=[below, above], fmt="none", color="black")
+    medians = [each["median"] for each in spreads]
+    panels[0].errorbar(range(2), medians, yerr=[below, above], fmt="none", color=colours.text)
     panels[0].set_title("seconds of one answer")
     for axes, field in zip(panels[1:3], ("calls", "tokens"), strict=True):
         _bars(axes, [name for name, _, _ in both], [each[field] for _, each, _ in both], [each[2] for each in both])
         axes.set_title(field)
     rows = result["needles"]
-    _bars(
-        panels[3], [f"{row['windows']:,}" for row in rows], [row["all"]["found"] for row in rows], [_OURS] * len(rows)
-    )
+    _bars(panels[3], [f"{row['windows']:,}" for row in rows], [row["all"]["found"] for row in rows], [ours] * len(rows))
     panels[3].set_title("needles found, by windows of text")
     names = {"cut_10_mb": "cut 10 MB", "pdf": "300 pages", "pypdf": "by pypdf"}
     heights = [own[name]["median"] for name in names]
-    _bars(panels[4], [*names.values()], heights, [_OURS, _OURS, _THEIRS])
+    _bars(panels[4], [*names.values()], heights, [ours, ours, theirs])
     panels[4].set_title("seconds of processor")
-    figure.tight_layout()
-    IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "document-figures.png", dpi=110)
+    return figure
 
 
 def _bars(axes: Any, names: Sequence[str], heights: Sequence[float], colors: Sequence[str]) -> None:
@@ -52,8 +50,6 @@ def _bars(axes: Any, names: Sequence[str], heights: Sequence[float], colors: Seq
     axes.bar_label(drawn, [f"{height:,.2f}" if isinstance(height, float) else f"{height:,}" for height in heights])
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.margins(y=0.15)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.title.set_fontsize(10)
 
 
 if __name__ == "__main__":

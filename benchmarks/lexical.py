@@ -23,15 +23,18 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from typing import Any
 
 from comparison.report import fill_block
 from measuring import IMAGES, RESULTS, Spread, machine, save
+from plots import plot
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from recipes.pocket.corpus import topics
 from recipes.pocket.source import held_out_source
+from stretto.display.palette import Palette
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment
@@ -188,36 +191,33 @@ def markdown(rows: Sequence[Mapping[str, object]], about: str) -> str:
     return "\n".join(lines)
 
 
-def draw(results: Mapping[str, Mapping[Way, Result]]) -> None:
+def draw(rows: Sequence[Mapping[str, Any]]) -> None:
     """Speed-up against agreement, a line for each k over alpha, and the verified ways as stars."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, panels = plt.subplots(1, len(workloads), figsize=(9, 3.6), sharey=True, squeeze=False)
+        for axes, workload in zip(panels[0], workloads, strict=True):
+            own = [row for row in rows if row["workload"] == workload]
+            for number, unit in enumerate(sorted({row["unit"] for row in own if row["unit"] > 1})):
+                ways = [row for row in own if row["unit"] == unit]
+                lossy = sorted((row for row in ways if row["alpha"] is not None), key=lambda row: row["alpha"])
+                agreed, speeds = [row["agreement"] for row in lossy], [row["speed_up"] for row in lossy]
+                axes.plot(agreed, speeds, marker=".", color=f"C{number}", label=f"k={unit}, lossy by alpha")
+                for row in lossy:
+                    place = (row["agreement"], row["speed_up"])
+                    axes.annotate(f"{row['alpha']:g}", place, fontsize=7, textcoords="offset points", xytext=(3, 3))
+                for row in ways:
+                    if row["alpha"] is None:
+                        style = {"marker": "*", "markersize": 11, "color": f"C{number}"}
+                        axes.plot([row["agreement"]], [row["speed_up"]], linestyle="", **style)
+            axes.axhline(1, color=colours.field, linewidth=0.8, linestyle="--")
+            axes.set(title=f"{workload} (star: verified)", xlabel="agreement with greedy")
+        panels[0][0].set_ylabel("speed-up over autoregressive")
+        panels[0][-1].legend(fontsize=7)
+        return figure
 
-    figure, panels = plt.subplots(1, len(results), figsize=(9, 3.6), sharey=True, squeeze=False)
-    for axes, (workload, ways) in zip(panels[0], results.items(), strict=True):
-        base = ways[Way()]
-        plain = Spread.of(base.milliseconds).median
-        for number, unit in enumerate(sorted({way.unit for way in ways if way.unit > 1})):
-            lossy = sorted((way.alpha, way) for way in ways if way.unit == unit and way.alpha is not None)
-            speeds = [plain / Spread.of(ways[way].milliseconds).median for _, way in lossy]
-            agreed = [agreement(ways[way].answers, base.answers) for _, way in lossy]
-            axes.plot(agreed, speeds, marker=".", color=f"C{number}", label=f"k={unit}, lossy by alpha")
-            for (alpha, _), across, up in zip(lossy, agreed, speeds, strict=True):
-                axes.annotate(f"{alpha:g}", (across, up), fontsize=7, textcoords="offset points", xytext=(3, 3))
-            verified = ways[Way(unit)]
-            across, up = agreement(verified.answers, base.answers), plain / Spread.of(verified.milliseconds).median
-            axes.plot([across], [up], marker="*", markersize=11, linestyle="", color=f"C{number}")
-        axes.axhline(1, color="grey", linewidth=0.8, linestyle="--")
-        axes.set_title(f"{workload} (star: verified)", fontsize=10)
-        axes.set_xlabel("agreement with greedy")
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0][0].set_ylabel("speed-up over autoregressive")
-    panels[0][-1].legend(fontsize=7)
-    figure.tight_layout()
-    IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "lexical.png", dpi=110)
+    plot(IMAGES / "lexical", drawn)
 
 
 def main() -> None:
@@ -257,7 +257,7 @@ def main() -> None:
     if not options.quick:
         about = {"machine": machine(), "model": model.name, "dtype": str(model.dtype), "options": vars(options)}
         console.print(f"kept in {save('lexical', {**about, 'rows': rows}).name}")
-        draw(results)
+        draw(rows)
         if options.update_docs:
             fill_block(RESULTS / "lexical.md", markdown(rows, f"{machine()}; {model.name}, {model.dtype}"), "lexical")
 

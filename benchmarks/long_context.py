@@ -39,6 +39,7 @@ from typing import Any, Protocol
 
 import torch
 from measuring import IMAGES, machine, save
+from plots import plot
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -283,11 +284,12 @@ def perplexity(model: LoadedModel, ways: Sequence[Way], options: argparse.Namesp
 
 def draw(found: Sequence[dict[str, Any]], timed: Sequence[dict[str, Any]], scored: Sequence[dict[str, Any]]) -> None:
     """Found codes, times, memory and perplexity, by length."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+    plot(IMAGES / "long-context", lambda plt, _: _drawn(plt, found, timed, scored))
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
 
+def _drawn(
+    plt: Any, found: Sequence[dict[str, Any]], timed: Sequence[dict[str, Any]], scored: Sequence[dict[str, Any]]
+) -> Any:
     figure, panels = plt.subplots(1, 4, figsize=(15, 3.8))
     colours = {name: f"C{number}" for number, name in enumerate(dict.fromkeys(row["way"] for row in found))}
 
@@ -307,12 +309,8 @@ def draw(found: Sequence[dict[str, Any]], timed: Sequence[dict[str, Any]], score
     panels[3].set(title="perplexity", xlabel="tokens before", yscale="log")
     for axes in panels:
         axes.set_xscale("log", base=2)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.title.set_fontsize(10)
     panels[0].legend(fontsize=7)
-    figure.tight_layout()
-    IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / "long-context.png", dpi=110)
+    return figure
 
 
 def show(found: Sequence[dict[str, Any]]) -> None:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from measuring import IMAGES
+from plots import svg_style
 
+from stretto.display.palette import Palette
 from stretto.local_engine.long_context.chunks import cut
 
 __all__ = ["WAYS", "Token", "picture", "tokens"]
@@ -19,7 +21,6 @@ __all__ = ["WAYS", "Token", "picture", "tokens"]
 WAYS = ("focus", "star")
 _DOCUMENT, _PIECE, _APPENDED, _LOCAL = 9, 3, 2, 3
 _CELL, _LEFT, _TOP = 17, 116, 60
-_COLOURS = {"document": "#9db8d9", "local": "#d9c39d", "candidate": "#c4513d", "anchor": "#d5dde8", "query": "#d9c39d"}
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,14 @@ def tokens(way: str) -> list[Token]:
     return found
 
 
+def _colours(colours: Palette) -> str:
+    return (
+        f"text{{fill:{colours.text}}}.back{{fill:{colours.back}}}.empty{{fill:{colours.raised}}}"
+        f".document{{fill:{colours.voices[4]}}}.anchor{{fill:{colours.voices[4]};opacity:.5}}"
+        f".local,.query{{fill:{colours.voices[1]}}}.candidate{{fill:{colours.bad}}}"
+    )
+
+
 def picture(way: str) -> str:
     """The mask of one way."""
     every = tokens(way)
@@ -87,7 +96,8 @@ def picture(way: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
         f'height="{size[1]}" font-family="sans-serif" font-size="10">',
-        f'<rect width="{size[0]}" height="{size[1]}" fill="white"/>',
+        f"<style>{svg_style(_colours)}</style>",
+        f'<rect class="back" width="{size[0]}" height="{size[1]}"/>',
         f'<text x="8" y="16" font-size="12">{escape(_title(way))}</text>',
         '<text x="8" y="52">token, at position</text>',
     ]
@@ -98,10 +108,8 @@ def picture(way: str) -> str:
         lines.append(f'<text x="{across + 2}" y="{_TOP - 6}" font-size="8">{escape(token.name)}</text>')
         for column in range(row + 1):
             seen = column in token.sees or column == row
-            fill = _COLOURS[every[column].kind] if seen else "#f4f4f4"
-            lines.append(
-                f'<rect x="{_LEFT + _CELL * column}" y="{top}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{fill}"/>'
-            )
+            kind, x = every[column].kind if seen else "empty", _LEFT + _CELL * column
+            lines.append(f'<rect class="{kind}" x="{x}" y="{top}" width="{_CELL - 1}" height="{_CELL - 1}"/>')
     return "\n".join([*lines, "</svg>", ""])
 
 

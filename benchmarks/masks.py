@@ -18,8 +18,10 @@ from xml.sax.saxutils import escape
 
 import torch
 from measuring import IMAGES
+from plots import svg_style
 from torch import Tensor
 
+from stretto.display.palette import Palette
 from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.choosing.verify import verify
 from stretto.local_engine.draft_tree import DraftTree
@@ -151,7 +153,13 @@ _CELL = 20
 _LEFT = 190
 _TOP_EDGE = 70
 _SHOWN = 3
-_SEEN, _TAKEN, _EMPTY, _INK = "#8fb3cf", "#2f6f9f", "#f2f0ec", "#333333"
+
+
+def _colours(colours: Palette) -> str:
+    return (
+        f"text{{fill:{colours.text}}}.dim{{fill:{colours.dim}}}.back{{fill:{colours.back}}}.empty{{fill:{colours.raised}}}"
+        f".taken{{fill:{colours.accent}}}.seen{{fill:{colours.accent};opacity:.45}}"
+    )
 
 
 def picture(step: Step) -> str:
@@ -166,12 +174,13 @@ def picture(step: Step) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'font-family="monospace" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f"<style>{svg_style(_colours)}</style>",
+        f'<rect class="back" width="{width}" height="{height}"/>',
     ]
     for column, word in enumerate(heads):
         x, y = _LEFT + column * _CELL + 14, _TOP_EDGE - 6
-        ink = "#888888" if column < len(heads) - count else _INK
-        lines.append(f'<text transform="translate({x} {y}) rotate(-60)" fill="{ink}">{escape(word)}</text>')
+        kind = ' class="dim"' if column < len(heads) - count else ""
+        lines.append(f'<text transform="translate({x} {y}) rotate(-60)"{kind}>{escape(word)}</text>')
     for row, word in enumerate(words):
         y = _TOP_EDGE + row * _CELL
         place = int(step.rows.positions[0, row] - step.rows.positions[0, 0])
@@ -181,9 +190,9 @@ def picture(step: Step) -> str:
         lines.append(f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end"{weight}>{escape(label)}</text>')
         for column in range(len(heads)):
             sees = bool(mask[row, first + column] == 0)
-            fill = (_TAKEN if row in taken else _SEEN) if sees else _EMPTY
+            kind = ("taken" if row in taken else "seen") if sees else "empty"
             x = _LEFT + column * _CELL
-            lines.append(f'<rect x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" height="{_CELL - 2}" fill="{fill}"/>')
+            lines.append(f'<rect class="{kind}" x="{x + 1}" y="{y + 1}" width="{_CELL - 2}" height="{_CELL - 2}"/>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import plots
 from measuring import IMAGES, machine, save
 from quality_tasks import MOST, Task, tasks
 from rich.console import Console
@@ -28,6 +29,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import Answer, AsyncStretto, StrettoError
+from stretto.display.palette import Palette
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 
 KEEPS = (0.90, 0.95, 0.99)
@@ -208,31 +210,30 @@ def _cells(each: Summary) -> tuple[str, ...]:
 
 def plot(found: list[Summary], model: str, file: Path) -> None:
     """Score over that of straight answers, beside parallelism."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
 
-    mpl.use("Agg")
-    from matplotlib import pyplot  # noqa: PLC0415 - after the choice of canvas
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, axes = plt.subplots(figsize=(8, 4.5))
+        for asked in sorted({each.asked for each in found}):
+            own = [each for each in found if each.asked == asked and each.straight > 0]
+            own.sort(key=lambda each: each.parallelism)
+            shares = [each.score / each.straight for each in own]
+            at_once = [each.parallelism for each in own]
+            if asked.startswith("decoding"):
+                label = "decoding methods" if "auto" in asked else None
+                axes.plot(at_once, shares, "x", color=colours.field, label=label)
+                continue
+            axes.plot(at_once, shares, "o-", label=asked)
+            for each, share in zip(own, shares, strict=True):
+                axes.annotate(str(each.size), (each.parallelism, share), xytext=(4, 4), textcoords="offset points")
+        for share in KEEPS:
+            axes.axhline(share, color=colours.line, linewidth=1, zorder=0)
+        axes.axhline(1, color=colours.text, linewidth=1, zorder=0)
+        title = f"{model}: quality by parallelism"
+        axes.set(xlabel="tokens written at once", ylabel="score over straight", title=title)
+        axes.legend()
+        return figure
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    for asked in sorted({each.asked for each in found}):
-        own = [each for each in found if each.asked == asked and each.straight > 0]
-        own.sort(key=lambda each: each.parallelism)
-        shares = [each.score / each.straight for each in own]
-        at_once = [each.parallelism for each in own]
-        if asked.startswith("decoding"):
-            axes.plot(at_once, shares, "x", color="grey", label="decoding methods" if "auto" in asked else None)
-            continue
-        axes.plot(at_once, shares, "o-", label=asked)
-        for each, share in zip(own, shares, strict=True):
-            axes.annotate(str(each.size), (each.parallelism, share), xytext=(4, 4), textcoords="offset points")
-    for share in KEEPS:
-        axes.axhline(share, color="lightgrey", linewidth=1, zorder=0)
-    axes.axhline(1, color="black", linewidth=1, zorder=0)
-    axes.set(xlabel="tokens written at once", ylabel="score over straight", title=f"{model}: quality by parallelism")
-    axes.legend()
-    figure.tight_layout()
-    file.parent.mkdir(exist_ok=True)
-    figure.savefig(file, dpi=110)
+    plots.plot(file, drawn)
 
 
 def main() -> None:
@@ -273,7 +274,7 @@ def main() -> None:
     )
     console.print(f"kept in {file.name}")
     if arguments.update_docs:
-        plot(found, arguments.model, IMAGES / f"{name}.png")
+        plot(found, arguments.model, IMAGES / name)
 
 
 if __name__ == "__main__":

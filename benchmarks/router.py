@@ -18,7 +18,9 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import plots
 from measuring import IMAGES, machine, save
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +28,7 @@ from rich.table import Table
 from recipes.router.rows import load
 from stretto import Request
 from stretto.backends.base import Backend
+from stretto.display.palette import Palette
 from stretto.router import Router
 from stretto.testing import ScriptedBackend
 
@@ -88,37 +91,28 @@ def first_decision_ms() -> float:
 
 def plot(latencies: Sequence[Latency], title: str) -> None:
     """Draw p50 and p99 over the length of the prompt."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
-
-    figure, axes = plt.subplots(figsize=(6.4, 3.8))
     lengths = [latency.characters / 1000 for latency in latencies]
-    axes.plot(lengths, [latency.first_look_p50 for latency in latencies], "o-", color="#2f6f9f", label="p50")
-    axes.plot(lengths, [latency.first_look_p99 for latency in latencies], "o--", color="#2f6f9f", label="p99")
-    axes.plot(
-        lengths, [latency.fastest_p50 for latency in latencies], "o:", color="#7a8894", label="p50, fastest of five"
-    )
-    for characters, (name, limit) in TARGETS_MS.items():
-        axes.plot([characters / 1000], [limit], "_", markersize=18, color="#b04a3a")
-        axes.annotate(
-            f"{name} asked for", (characters / 1000, limit), fontsize=7, color="#b04a3a", va="bottom", ha="right"
-        )
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="prompt, kB",
-        ylabel="decision, ms",
-        title="Time to decide a route, first look at a text",
-    )
-    axes.set_xticks(lengths, [f"{length:g}" for length in lengths])
-    axes.minorticks_off()
-    axes.legend(frameon=False)
-    figure.text(0.01, 0.01, title, fontsize=6, color="#666666")
-    figure.tight_layout(rect=(0, 0.03, 1, 1))
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    figure.savefig(IMAGES / "router-latency.png", dpi=150)
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, axes = plt.subplots(figsize=(7.5, 4.4))
+        own, other = colours.accent, colours.field
+        axes.plot(lengths, [latency.first_look_p50 for latency in latencies], "o-", color=own, label="p50")
+        axes.plot(lengths, [latency.first_look_p99 for latency in latencies], "o--", color=own, label="p99")
+        fastest = [latency.fastest_p50 for latency in latencies]
+        axes.plot(lengths, fastest, "o:", color=other, label="p50, fastest of five")
+        for characters, (name, limit) in TARGETS_MS.items():
+            place = (characters / 1000, limit)
+            axes.plot(*place, "_", markersize=18, color=colours.bad)
+            axes.annotate(f"{name} asked for", place, fontsize=7, color=colours.bad, va="bottom", ha="right")
+        axes.set(xscale="log", yscale="log", xlabel="prompt, kB", ylabel="decision, ms")
+        axes.set_title("Time to decide a route, first look at a text")
+        axes.set_xticks(lengths, [f"{length:g}" for length in lengths])
+        axes.minorticks_off()
+        axes.legend()
+        figure.supxlabel(title, fontsize=6, color=colours.dim)
+        return figure
+
+    plots.plot(IMAGES / "router-latency", drawn)
 
 
 def main() -> None:
@@ -139,7 +133,7 @@ def main() -> None:
     console.print(table, f"First decision of the process, loading the model: {first} ms")
     file = save("router", {"machine": where, "decisions": asked.decisions, "first_ms": first, "latencies": latencies})
     plot(latencies, where)
-    console.print(f"Kept in {file.name}, plotted in router-latency.png")
+    console.print(f"Kept in {file.name}, plotted in router-latency-*.png")
 
 
 if __name__ == "__main__":

@@ -287,7 +287,7 @@ def main(show: Callable[[str], None] = console.print) -> None:
     show(markdown(results))
     if options.update_docs:
         save("server", results)
-        draw(results, IMAGES / "server.png")
+        draw(results, IMAGES / "server")
         fill_block(RESULTS / "server.md", markdown(results), "server")
 
 

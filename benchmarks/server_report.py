@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from plots import plot
+
+from stretto.display.palette import Palette
+
 Row = Mapping[str, Any]
 
 
@@ -49,26 +53,21 @@ def markdown(results: Row) -> str:
 
 def draw(results: Row, file: Path) -> None:
     """What each way adds, and memory while 300 clients stream."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
-
-    figure, (bars, lines) = plt.subplots(1, 2, figsize=(10, 3.2))
     direct = results["added"]["scripted server itself"]["total_ms"]
     names = [name for name in results["added"] if name != "scripted server itself"]
-    bars.barh(names, [results["added"][name]["total_ms"] - direct for name in names], color="#4269d0")
-    bars.set_xlabel("ms added to an answer, median")
     streams = results["streams"]
-    if streams["memory_mib"]:
-        lines.plot(*zip(*streams["memory_mib"], strict=True), color="#4269d0")
-    lines.set_ylim(bottom=0)
-    lines.set_xlabel("seconds")
-    lines.set_ylabel("MiB")
-    lines.set_title(f"stretto serve, {streams['clients']} streams at a time", fontsize=10)
-    figure.tight_layout()
-    figure.savefig(file, dpi=120)
-    plt.close(figure)
+
+    def drawn(plt: Any, _: Palette) -> Any:
+        figure, (bars, lines) = plt.subplots(1, 2, figsize=(10, 3.2))
+        bars.barh(names, [results["added"][name]["total_ms"] - direct for name in names])
+        bars.set_xlabel("ms added to an answer, median")
+        if streams["memory_mib"]:
+            lines.plot(*zip(*streams["memory_mib"], strict=True))
+        lines.set_ylim(bottom=0)
+        lines.set(xlabel="seconds", ylabel="MiB", title=f"stretto serve, {streams['clients']} streams at a time")
+        return figure
+
+    plot(file, drawn)
 
 
 def _middle(values: list[float], share: float) -> float:

@@ -19,17 +19,21 @@ On ``local:pocket``: a real model in this process; its answers differ in length,
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import openai
 import way
-from measuring import IMAGES, Spread, machine, save, scripted_server
+from measuring import IMAGES, RESULTS, Spread, machine, save, scripted_server
+from plots import plot
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -37,6 +41,7 @@ from rich.table import Table
 from stretto import Answer, AsyncStretto
 from stretto.backends.providers.http_clients import async_client
 from stretto.backends.registry import open_backend
+from stretto.display.palette import Palette
 
 QUESTION = "How do I look after a bicycle?"
 KEY = "benchmark"
@@ -86,8 +91,12 @@ class Script:
         return [f"Aspect number {number} considered" for number in range(1, self.points + 1)]
 
     def text(self, number: int) -> str:
-        """The text of one point; one that began like its title would be held until it differs, a token longer."""
-        return f"Part {number} has its own text" + " word" * (self.words - 7) + "."
+        """The text of one point: words of its own, because points that say the same are left out.
+
+        One that began like its title would be held until it differs, a token longer.
+        """
+        own = "".join(f" word{number}x{at}" for at in range(self.words - 7))
+        return f"Part {number} has its own text{own}."
 
     @property
     def outline(self) -> str:
@@ -141,8 +150,8 @@ async def over_http(options: argparse.Namespace, progress: Progress) -> dict[str
     # The last token of a stream of n comes (n - 1) token times after its first.
     critical = ttft + (outline_tokens[0] - 1) / rate + ttft + (max(outline_tokens[1:]) - 1) / rate
     pace = way.Pace(ttft, rate, outline_tokens[0] // options.points)
-    draw(runs, "skeleton-http", "over HTTP: outline, then points in parallel")
     figures = report("over HTTP", runs, critical=critical)
+    figures |= {"timeline": timeline(runs)}
     return figures | first_pieces(runs["skeleton"], watched, bare, requests, pace)
 
 
@@ -259,42 +268,65 @@ async def on_pocket(options: argparse.Namespace, progress: Progress) -> dict[str
             for strategy, done in runs.items():
                 done.append(await run(stretto, strategy))
                 progress.advance(task)
-    draw(runs, "skeleton-pocket", "local:pocket: outline, then points in one batch")
-    return report("local:pocket", runs)
+    return report("local:pocket", runs) | {"timeline": timeline(runs)}
 
 
-def draw(runs: dict[str, list[Run]], name: str, title: str) -> None:
-    """Draw when each branch of the last skeleton answer waited and wrote, and when the straight one ended."""
-    answer, straight_s = runs["skeleton"][-1].answer, runs["direct"][-1].answer.timeline.total_s
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+def timeline(runs: dict[str, list[Run]]) -> dict[str, Any]:
+    """When each branch of the last answer in points began, wrote and ended, and how long both answers took."""
+    answer, straight = runs["skeleton"][-1].answer, runs["direct"][-1].answer
+    spans = [(branch.title or branch.id, branch.span) for branch in answer.branches]
+    rows = [[name, span.started_s, span.first_s, span.ended_s] for name, span in spans]
+    return {"seconds": answer.timeline.total_s, "straight": straight.timeline.total_s, "branches": rows}
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
 
-    figure, axes = plt.subplots(figsize=(8, 0.35 * len(answer.branches) + 1.4))
-    rows = list(reversed(answer.branches))
-    for row, branch in enumerate(rows):
-        span = branch.span
-        if span.started_s is None or span.ended_s is None:
-            continue
-        first = span.first_s if span.first_s is not None else span.ended_s
-        axes.barh(row, first - span.started_s, left=span.started_s, color="#c9d3df", height=0.6)
-        axes.barh(row, span.ended_s - first, left=first, color="#2f6f9f", height=0.6)
-    axes.set_yticks(range(len(rows)), [branch.title or branch.id for branch in rows], fontsize=8)
-    axes.axvline(answer.timeline.total_s, color="#2f6f9f", linewidth=1, linestyle="--")
-    axes.axvline(straight_s, color="#b04a3a", linewidth=1, linestyle="--")
-    axes.text(straight_s, len(rows) - 0.4, " straight", color="#b04a3a", fontsize=8, ha="right")
-    axes.set_xlim(0, straight_s * 1.03)
-    axes.set_xlabel("seconds (grey: waiting for the first token, blue: writing)")
-    axes.set_title(title, fontsize=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    IMAGES.mkdir(exist_ok=True)
-    figure.savefig(IMAGES / f"{name}.png", dpi=110)
+def draw(shown: Mapping[str, Any], name: str, title: str) -> None:
+    """Draw when each branch of a `timeline` waited and wrote, and when the straight answer ended."""
+    rows = [row for row in reversed(shown["branches"]) if row[1] is not None and row[3] is not None]
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, axes = plt.subplots(figsize=(8, 0.35 * len(rows) + 1.4))
+        for place, (_, started, first, ended) in enumerate(rows):
+            wrote = ended if first is None else first
+            axes.barh(place, wrote - started, left=started, color=colours.line, height=0.6)
+            axes.barh(place, ended - wrote, left=wrote, color=colours.accent, height=0.6)
+        axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
+        axes.axvline(shown["seconds"], color=colours.accent, linewidth=1, linestyle="--")
+        axes.axvline(shown["straight"], color=colours.bad, linewidth=1, linestyle="--")
+        axes.text(shown["straight"], len(rows) - 0.4, "in one piece ", color=colours.bad, fontsize=8, ha="right")
+        axes.set_xlim(0, shown["straight"] * 1.03)
+        axes.set(xlabel="seconds (pale: waiting for the first token; full: writing)", title=title)
+        return figure
+
+    plot(IMAGES / name, drawn)
+
+
+def draw_all(result: Mapping[str, Any]) -> None:
+    """Draw the timelines that a result keeps."""
+    titles = {
+        "http": "over HTTP: outline, then points in parallel",
+        "pocket": "local:pocket: outline, then points in one batch",
+    }
+    for part, title in titles.items():
+        if shown := result.get(part, {}).get("timeline"):
+            draw(shown, f"skeleton-{part}", title)
+
+
+async def picture(options: argparse.Namespace) -> None:
+    """Ask once in each way, and keep and draw when what ran; the kept figures stay."""
+    kept = json.loads((RESULTS / "skeleton.json").read_text(encoding="utf-8"))
+    options.repeats = 1
+    with Progress(console=console, transient=True) as progress:
+        kept["http"] |= {"timeline": (await over_http(options, progress))["timeline"]}
+        kept["pocket"] |= {"timeline": (await on_pocket(options, progress))["timeline"]}
+    save("skeleton", kept)
+    draw_all(kept)
 
 
 async def main(options: argparse.Namespace) -> None:
     """Run the parts, print and keep the figures, draw the plots."""
+    if options.picture:
+        await picture(options)
+        return
     console.print(machine())
     result: dict[str, object] = {"machine": machine(), "options": vars(options)}
     with Progress(console=console, transient=True) as progress:
@@ -303,6 +335,7 @@ async def main(options: argparse.Namespace) -> None:
         if not options.no_pocket:
             result["pocket"] = await on_pocket(options, progress)
     console.print(f"kept in {save('skeleton', result).name}")
+    draw_all(result)
 
 
 def arguments() -> argparse.Namespace:
@@ -315,6 +348,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--calls", type=int, default=200, help="for the overhead of a call")
     parser.add_argument("--no-pocket", action="store_true", help="leave the local model out")
+    parser.add_argument(
+        "--picture", action="store_true", help="one answer in each way, for the plots; keeps the figures"
+    )
     return parser.parse_args()
 
 

@@ -324,7 +324,7 @@ def main() -> int:
     if options.requests >= 1000:
         results = {"machine": machine(), "torch": torch.__version__, "options": vars(options), **asdict(report)}
         save("soak", results)
-        draw_soak(results, IMAGES / "soak.png")
+        draw_soak(results, IMAGES / "soak")
         if options.update_docs:
             fill_block(RESULTS / "batching.md", soak_markdown(results), "soak")
     return 0 if report.clean else 1

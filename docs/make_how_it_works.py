@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.sax.saxutils import escape
+
+from pictures import IMAGES, keep_record
+
+from stretto.display.palette import SCHEMES, Scheme, palette
 
 __all__ = ["main"]
 
-IMAGES = Path(__file__).parent / "img"
-THEMES = {
-    "light": {"ink": "#1f2328", "dim": "#59636e", "line": "#8c959f", "box": "#f6f8fa", "own": "#ddf4ff"},
-    "dark": {"ink": "#e6edf3", "dim": "#9198a1", "line": "#6e7681", "box": "#161b22", "own": "#0c2d6b"},
-}
 WIDTH, HEIGHT = 880, 300
 BOXES = {  # left, top, width, height, kind, words
     "question": (10, 128, 96, 44, "box", ("Your question",)),
@@ -37,15 +35,16 @@ NOTES = (
 )
 
 
-def draw(theme: str) -> str:
-    """The picture in one theme."""
-    colours = THEMES[theme]
+def draw(scheme: Scheme) -> str:
+    """The picture on one ground."""
+    colours = palette(scheme)
     style = (
-        f"text{{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{colours['ink']};"
-        f"font-size:12.5px;text-anchor:middle}}.small{{font-size:10.5px;fill:{colours['dim']}}}"
-        f".note{{font-size:10.5px;fill:{colours['dim']};text-anchor:start;font-style:italic}}"
-        f"rect{{stroke:{colours['line']}}}.box{{fill:{colours['box']}}}.own{{fill:{colours['own']}}}"
-        f"path{{stroke:{colours['line']};fill:none}}.tip{{fill:{colours['line']}}}"
+        f"text{{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{colours.text};"
+        f"font-size:12.5px;text-anchor:middle}}.small{{font-size:10.5px;fill:{colours.dim}}}"
+        f".note{{font-size:10.5px;fill:{colours.dim};text-anchor:start;font-style:italic}}"
+        f"rect{{stroke:{colours.field}}}.box{{fill:{colours.raised}}}"
+        f".own{{fill:{colours.raised};stroke:{colours.accent};stroke-width:2}}"
+        f"path{{stroke:{colours.field};fill:none}}.tip{{fill:{colours.field}}}"
     )
     tip = (
         '<marker id="tip" markerWidth="7" markerHeight="7" refX="6" refY="3" orient="auto">'
@@ -79,9 +78,11 @@ def _arrow(start: str, end: str) -> str:
 
 
 def main() -> None:
-    """Write both themes."""
-    for theme in THEMES:
-        (IMAGES / f"how-it-works-{theme}.svg").write_text(draw(theme), encoding="utf-8")
+    """Write both pictures."""
+    for scheme in SCHEMES:
+        (IMAGES / f"how-it-works-{scheme}.svg").write_text(draw(scheme), encoding="utf-8")
+    shows = ["docs/make_how_it_works.py", "stretto/display/palette.toml"]
+    keep_record("python docs/make_how_it_works.py", {f"how-it-works-{scheme}.svg": shows for scheme in SCHEMES})
 
 
 if __name__ == "__main__":

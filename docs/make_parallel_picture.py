@@ -11,17 +11,17 @@ import re
 import textwrap
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 import anyio
+from pictures import IMAGES, keep_record
 
 from stretto import Answer, AsyncStretto
+from stretto.display.palette import SCHEMES, Scheme, palette
 from stretto.testing.server import ReplyRule, ScriptedServer
 
 __all__ = ["main"]
 
-IMAGES = Path(__file__).parent / "img"
 QUESTION = "How do I look after a bicycle?"
 FIRST_TOKEN_S, TOKENS_PER_SECOND = 0.3, 60
 POINTS = {
@@ -70,10 +70,6 @@ POINTS = {
 WIDTH, COLUMN, GAP, LEFT, TOP = 880, 418, 24, 10, 62
 LINE, CHARACTERS = 12.6, 80
 HOLD_S = 3.0
-THEMES = {
-    "light": {"ink": "#1f2328", "dim": "#59636e", "one": "#9a6700", "all": "#1a7f37", "line": "#d1d9e0"},
-    "dark": {"ink": "#e6edf3", "dim": "#9198a1", "one": "#d29922", "all": "#3fb950", "line": "#3d444d"},
-}
 
 
 @dataclass
@@ -118,9 +114,9 @@ async def record() -> tuple[Seen, dict[str, Seen], Answer, Answer]:
         return whole, branches, stream.answer, parts.answer
 
 
-def draw(theme: str, whole: Seen, branches: dict[str, Seen], one: Answer, many: Answer) -> str:
-    """The picture in one theme."""
-    colours = THEMES[theme]
+def draw(scheme: Scheme, whole: Seen, branches: dict[str, Seen], one: Answer, many: Answer) -> str:
+    """The picture on one ground."""
+    colours = palette(scheme)
     total_s = (one.timeline.total_s or 0.0) + HOLD_S
     outline = next(branch.id for branch in many.branches if branch.kind == "outline")
     points = [branch.id for branch in many.branches if branch.kind == "point"]
@@ -149,10 +145,10 @@ def draw(theme: str, whole: Seen, branches: dict[str, Seen], one: Answer, many: 
         )
     )
     style = (
-        f"text{{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{colours['ink']}}}"
+        f"text{{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{colours.text}}}"
         f".t{{font-size:10.5px;font-weight:600}}.b{{font-size:9.6px}}.h{{font-size:13px;font-weight:600}}"
-        f".s{{font-size:13px;font-weight:600;text-anchor:end}}.one{{fill:{colours['one']}}}.all{{fill:{colours['all']}}}"
-        f".rail{{fill:{colours['line']}}}"
+        f".s{{font-size:13px;font-weight:600;text-anchor:end}}.one{{fill:{colours.wait}}}.all{{fill:{colours.good}}}"
+        f".rail{{fill:{colours.line}}}"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" width="{WIDTH}" height="{y:.0f}">'
@@ -206,11 +202,13 @@ async def main() -> None:
     whole, branches, one, many = await record()
     print(f"in one piece {one.timeline.total_s:.2f} s, {one.usage.completion_tokens} tokens; ", end="")
     print(f"{many.route.strategy} {many.timeline.total_s:.2f} s, {many.usage.completion_tokens} tokens")
-    for theme in THEMES:
-        file = IMAGES / f"parallel-{theme}.svg"
-        drawn = draw(theme, whole, branches, one, many)
+    for scheme in SCHEMES:
+        file = IMAGES / f"parallel-{scheme}.svg"
+        drawn = draw(scheme, whole, branches, one, many)
         file.write_text(drawn, encoding="utf-8")
         print(f"{file.name}: {len(drawn):,} bytes")
+    shows = ["docs/make_parallel_picture.py", "stretto/display/palette.toml"]
+    keep_record("python docs/make_parallel_picture.py", {f"parallel-{scheme}.svg": shows for scheme in SCHEMES})
 
 
 if __name__ == "__main__":

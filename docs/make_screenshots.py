@@ -5,17 +5,22 @@ The server and its answers are real: the embedded model, in front of a headless 
 
 from __future__ import annotations
 
+import itertools
+import json
 import shutil
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
+from pictures import IMAGES, keep_record
 from playwright.sync_api import Browser, sync_playwright
+
+from stretto.display.palette import SCHEMES
 
 __all__ = ["main"]
 
-IMAGES = Path(__file__).parent / "img"
 QUESTION = "How do I look after a bicycle?"
 WRITING = """() => [...document.querySelectorAll("section[aria-busy=true] .card")].filter(
     (card) => card.querySelector(".text").innerText.length > 60).length >= 4"""
@@ -27,11 +32,15 @@ ReadableStreamDefaultReader.prototype.read = async function () {{
   return ({WRITING})() ? new Promise(() => {{}}) : read.call(this);
 }};
 """
-PICTURES: dict[str, dict[str, Any]] = {
-    "web-dark.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "dark"},
-    "web-phone.png": {"viewport": {"width": 390, "height": 800}, "color_scheme": "light", "device_scale_factor": 2},
-    "web-light.png": {"viewport": {"width": 1200, "height": 800}, "color_scheme": "light"},
-}
+_PAGE = "stretto/server/web/page"
+SHOWS = [
+    *(f"{_PAGE}/{each}" for each in ("index.html", "icon.svg", "style/*.css", "answer/*.js")),
+    *(f"{_PAGE}/{each}.js" for each in ("turn_view", "list", "words", "markdown")),
+]
+WIDE: dict[str, Any] = {"viewport": {"width": 1200, "height": 800}}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 800}, "device_scale_factor": 2}
+PICTURES = {"web-writing": (WIDE, False), "web-settled": (WIDE, True), "web-phone": (PHONE, True)}
+"""The size of each, and whether it shows the answer when it is complete."""
 
 
 def main() -> None:
@@ -41,11 +50,25 @@ def main() -> None:
         try:
             told = server.stderr or ()
             address = next(word for line in told for word in line.split() if word.startswith("http://"))
+            warm_up(address)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            for name, context in PICTURES.items():
-                picture(browser, address, IMAGES / name, context, settled=name != "web-light.png")
+            for (name, (context, settled)), scheme in itertools.product(PICTURES.items(), SCHEMES):
+                file = IMAGES / f"{name}-{scheme}.png"
+                picture(browser, address, file, context | {"color_scheme": scheme}, settled=settled)
         finally:
             server.terminate()
+    keep_record(
+        "python docs/make_screenshots.py", {f"{name}-{scheme}.png": SHOWS for name in PICTURES for scheme in SCHEMES}
+    )
+
+
+def warm_up(address: str) -> None:
+    """Answer once, so that no picture shows how long the model took to load."""
+    body = {"model": "stretto", "messages": [{"role": "user", "content": QUESTION}]}
+    request = urllib.request.Request(  # noqa: S310 - the server that was just started
+        f"{address.rstrip('/')}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    urllib.request.urlopen(request, timeout=300).close()  # noqa: S310 - as above
 
 
 def picture(browser: Browser, address: str, file: Path, context: dict[str, Any], *, settled: bool) -> None:

@@ -10,19 +10,31 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partialmethod
 from typing import Any
+from unittest.mock import patch
+
+from pictures import IMAGES, keep_record
+from rich.color import parse_rgb_hex
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
 
 from stretto import Answer, AnswerStream, AsyncStretto
 from stretto.cli.chat_state import ChatState
 from stretto.cli.compare import loaded
 from stretto.cli.terminal.app import ChatApp
+from stretto.display.palette import SCHEMES, Scheme, palette
 from stretto.events import Event
 
 __all__ = ["main"]
 
-IMAGES = Path(__file__).parent / "img"
 QUESTION = "How do I look after a bicycle?"
+SHOWS = [
+    "stretto/cli/terminal/*.py",
+    "stretto/cli/markdown.py",
+    "stretto/cli/progress.py",
+    "stretto/display/palette.toml",
+]
 MOST_BYTES = 60_000
 FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # which a viewer would load from elsewhere
 LOOK_S, DRAWN_S = 0.02, 0.2  # between two looks; for the screen to be drawn
@@ -31,9 +43,11 @@ WRITING = 4  # parts that are being written when a picture of the writing is tak
 
 async def main() -> None:
     """One picture while the points are written, one of what they settle into, one on a narrow terminal."""
-    await picture("terminal-writing.svg", (112, 30), running=True)
-    await picture("terminal-settled.svg", (112, 30), running=False)
-    await picture("terminal-narrow.svg", (40, 30), running=True)
+    pictures = {"writing": ((112, 30), True), "settled": ((112, 30), False), "narrow": ((40, 30), True)}
+    for name, (size, running) in pictures.items():
+        await picture(f"terminal-{name}", size, running=running)
+    made = {f"terminal-{name}-{scheme}.svg": SHOWS for name in pictures for scheme in SCHEMES}
+    keep_record("python docs/make_terminal_picture.py", made)
 
 
 async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
@@ -52,8 +66,24 @@ async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
         await asyncio.sleep(DRAWN_S)
         if running and not halt.reached:
             raise SystemExit(f"{name}: fewer than {WRITING} parts were written at the same time.")
-        drawn = FONTS.sub("", app.export_screenshot(title="stretto chat"))
+        for scheme in SCHEMES:
+            write(f"{name}-{scheme}.svg", FONTS.sub("", exported(app, scheme)))
     await state.client.aclose()
+
+
+def exported(app: ChatApp, scheme: Scheme) -> str:
+    """The screen as a picture, where the terminal's own colours are those of the palette."""
+    colours = palette(scheme)
+    rgb = {name: parse_rgb_hex(value[1:]) for name, value in vars(colours).items() if name != "voices"}
+    blue, code = (parse_rgb_hex(colours.voices[at][1:]) for at in (4, 1))
+    ansi = [rgb["raised"], rgb["bad"], rgb["good"], rgb["wait"], blue, rgb["accent"], code, rgb["text"]]
+    theme = TerminalTheme(rgb["back"], rgb["text"], ansi, ansi)
+    with patch.object(Console, "export_svg", partialmethod(Console.export_svg, theme=theme)):  # Textual passes none on
+        return app.export_screenshot(title="stretto chat")
+
+
+def write(name: str, drawn: str) -> None:
+    """Keep a picture, unless it is too large for a page."""
     if len(drawn) > MOST_BYTES:
         raise SystemExit(f"{name} would have {len(drawn):,} bytes, and {MOST_BYTES:,} are the most.")
     (IMAGES / name).write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")

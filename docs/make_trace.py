@@ -17,13 +17,14 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pictures import IMAGES, keep_record
 from trace_view import draw
 
 from stretto import Stretto
 
 __all__ = ["jaeger", "record"]
 
-PICTURE = Path(__file__).parent / "img" / "trace.svg"
+PICTURE = IMAGES / "trace.svg"
 QUESTION = "How do I look after a bicycle?"
 
 
@@ -94,6 +95,7 @@ def _tags(values: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     recorded = jaeger(record())
     PICTURE.write_text(draw(recorded["data"][0]), encoding="utf-8")
+    keep_record("python docs/make_trace.py", {PICTURE.name: ["docs/trace_view.py"]})
     for name in sys.argv[1:]:
         Path(name).write_text(json.dumps(recorded, indent=1), encoding="utf-8")
     print(f"{len(recorded['data'][0]['spans'])} spans in {PICTURE.name}")

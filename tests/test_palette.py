@@ -5,6 +5,9 @@ import tomllib
 from importlib.resources import files
 
 import pytest
+from rich.style import Style
+
+from stretto.display.palette import SCHEMES, TERMINAL, palette
 
 PALETTE = tomllib.loads(files("stretto.display").joinpath("palette.toml").read_text())
 SHEET = files("stretto.server.web").joinpath("page", "style", "palette.css").read_text()
@@ -37,9 +40,17 @@ def test_text_of_every_colour_can_be_read(scheme):
     assert contrast(colours["field"], colours["back"]) >= 3
 
 
+def test_what_python_draws_has_these_colours_and_the_terminals_are_known_ones():
+    for scheme in SCHEMES:
+        assert vars(palette(scheme)) == PALETTE[scheme] | {"voices": tuple(PALETTE[scheme]["voices"])}
+    assert {name: Style.parse(colour).color.number < 8 for name, colour in vars(TERMINAL).items()} == dict.fromkeys(
+        PALETTE["terminal"], True
+    )
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_style_sheet_of_the_web_chat_has_these_colours(scheme):
-    light, dark = SHEET.split("@media (prefers-color-scheme: dark)")
+    light, dark = SHEET.split("@media screen and (prefers-color-scheme: dark)")
     shown = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light if scheme == "light" else dark))
     colours = dict(PALETTE[scheme])
     voices = {f"voice-{number}": colour for number, colour in enumerate(colours.pop("voices"), 1)}

@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plots import plot
 from rich.console import Console
 from rich.table import Table
+
+from stretto.display.palette import Palette
 
 __all__ = ["draw", "fill_block", "markdown", "print_bars", "print_table"]
 
@@ -69,40 +72,36 @@ def fill_block(document: Path, text: str, program: str = "decoding") -> None:
 
 def draw(results: Row, file: Path) -> None:
     """A panel for each workload: how many times as fast as transformers' plain ``generate`` each method was."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of canvas
-
     groups = [rows for rows in _by_workload(results["rows"]) if all(row["over_greedy"] for row in rows)]
     if not groups:
         return
     tall = max(map(len, groups))
-    figure, grid = plt.subplots(
-        len(groups) // 2 + len(groups) % 2, min(len(groups), 2), squeeze=False, sharex=True,
-        figsize=(10, (0.24 * tall + 0.7) * (len(groups) + 1) // 2),
-    )  # fmt: skip
-    for axes in grid.flat[len(groups) :]:
-        axes.set_axis_off()
-    for axes, group in zip(grid.flat, groups, strict=False):
-        rows = sorted(group, key=lambda row: row["over_greedy"]["median"])
-        for place, row in enumerate(rows):
-            speed = row["over_greedy"]
-            axes.barh(place, speed["median"], color="#b9b2a8" if row["peer"] else "#2f6f9f", height=0.7)
-            axes.plot((speed["least"], speed["most"]), (place, place), color="#333333", linewidth=1)
-            axes.text(speed["most"], place, f" {row['tokens_per_step']:.1f}", va="center", fontsize=6, color="#666666")
-        axes.set_yticks(range(len(rows)), [row["method"] for row in rows], fontsize=7)
-        axes.tick_params(axis="x", labelsize=7)
-        axes.set_title(_title(rows[0]), fontsize=8, loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel(
-        "times as fast as transformers' generate; line: least to most; number: tokens a step; grey: others'",
-        fontsize=8,
-    )
-    figure.tight_layout()
-    file.parent.mkdir(exist_ok=True)
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, grid = plt.subplots(
+            len(groups) // 2 + len(groups) % 2, min(len(groups), 2), squeeze=False, sharex=True,
+            figsize=(10, (0.24 * tall + 0.7) * (len(groups) + 1) // 2),
+        )  # fmt: skip
+        for axes in grid.flat[len(groups) :]:
+            axes.set_axis_off()
+        for axes, group in zip(grid.flat, groups, strict=False):
+            rows = sorted(group, key=lambda row: row["over_greedy"]["median"])
+            for place, row in enumerate(rows):
+                speed = row["over_greedy"]
+                axes.barh(place, speed["median"], color=colours.field if row["peer"] else colours.accent, height=0.7)
+                axes.plot((speed["least"], speed["most"]), (place, place), color=colours.text, linewidth=1)
+                per_step = f" {row['tokens_per_step']:.1f}"
+                axes.text(speed["most"], place, per_step, va="center", fontsize=6, color=colours.dim)
+            axes.set_yticks(range(len(rows)), [row["method"] for row in rows], fontsize=7)
+            axes.tick_params(axis="x", labelsize=7)
+            axes.set_title(_title(rows[0]), fontsize=8, loc="left")
+        figure.supxlabel(
+            "times as fast as transformers' generate; line: least to most; number: tokens a step; grey: others'",
+            fontsize=8,
+        )
+        return figure
+
+    plot(file, drawn)
 
 
 def _by_workload(rows: Sequence[Row]) -> list[list[Row]]:

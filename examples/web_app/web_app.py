@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, StreamingResponse
 
@@ -17,10 +18,20 @@ PAGE = Path(__file__).with_name("page.html")
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """One client for all requests, closed with the application."""
-    async with AsyncStretto(MODEL) as stretto:
-        app.state.stretto = stretto
+    """One client for all requests, closed with the application. It loads its model while the page is opened already."""
+
+    async def load() -> None:
+        try:
+            await app.state.stretto.ask("Hello", max_tokens=1)
+        except StrettoError as error:
+            print(f"{MODEL} is not ready: {error}")  # a question says it again
+        app.state.loaded = True
+
+    async with AsyncStretto(MODEL) as app.state.stretto, anyio.create_task_group() as tasks:
+        app.state.loaded = False
+        tasks.start_soon(load)
         yield
+        tasks.cancel_scope.cancel()
 
 
 app = FastAPI(lifespan=lifespan)
@@ -38,6 +49,8 @@ async def answer(question: str, request: Request) -> StreamingResponse:
 
     async def events() -> AsyncIterator[str]:
         stretto: AsyncStretto = request.app.state.stretto
+        if not request.app.state.loaded:
+            yield "event: loading\ndata: {}\n\n"
         try:
             async with stretto.stream(question) as stream:
                 async for event in stream:

@@ -20,13 +20,14 @@ from rich.text import Text
 from rich.theme import Theme
 
 from stretto.cli.plain import plain
+from stretto.display.palette import TERMINAL
 
 LONGEST_OPEN = 8_000  # characters of an open block that are drawn again with each piece
 _THEME = Theme(  # what is read as well on a light terminal as on a dark one
     {
-        "markdown.code": "bold cyan",
+        "markdown.code": f"bold {TERMINAL.code}",
         "markdown.item.bullet": "bold",
-        "markdown.item.number": "cyan",
+        "markdown.item.number": TERMINAL.accent,
     }
 )
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
@@ -36,7 +37,7 @@ class _Code(CodeBlock):
     """Code without colours: lexers may take very long for a text that means them ill."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(str(self.text).rstrip("\n"), "cyan", overflow="fold")
+        yield Text(str(self.text).rstrip("\n"), TERMINAL.code, overflow="fold")
 
 
 class _Heading(Heading):

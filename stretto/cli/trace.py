@@ -15,13 +15,15 @@ from rich.text import Text
 from stretto.answer import Answer, Branch, Span
 from stretto.cli.columns import columns
 from stretto.cli.plain import one_line
+from stretto.display.palette import TERMINAL
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
 from stretto.token_records import DecodingStats
 
 MOST_LABEL = 24  # cells
 FEWEST_BAR = 16
-HEADING = "     time  tokens"
-FIGURES = len(HEADING)
+TOKENS = "  tokens"
+HEADING = f"     time{TOKENS}"
+NARROW = 56  # cells, below which labels need the room of the tokens
 MARKS_APART = 12  # cells between two numbers of the axis, at least
 
 
@@ -48,7 +50,7 @@ class _Signs:
 
 
 _ASCII = _Signs(".", "-", "#", "x", "|")
-_STYLES = {"waiting": "dim", "silent": "yellow", "writing": "green", "failed": "bold red"}
+_STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "writing": TERMINAL.accent, "failed": f"bold {TERMINAL.bad}"}
 
 
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
@@ -59,17 +61,18 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
     if not answer.branches or end_s <= 0:
         return [Text("Nothing ran.", "dim")]
     labels = [_label(branch) for branch in branches]
-    room = min(MOST_LABEL, max(cell_len(label) for label in labels), max(1, width - FIGURES - FEWEST_BAR - 1))
-    bar = max(FEWEST_BAR, width - room - FIGURES - 1)
-    rows = [_axis(end_s, room, bar)]
+    heading = HEADING if width >= NARROW else HEADING[: -len(TOKENS)]
+    room = min(MOST_LABEL, max(cell_len(label) for label in labels), max(1, width - len(heading) - FEWEST_BAR - 1))
+    bar = max(FEWEST_BAR, width - room - len(heading) - 1)
+    rows = [_axis(end_s, room, bar, heading)]
     for branch, label in zip(branches, labels, strict=True):
         row = Text(_fitted(label, room) + " ", "dim" if branch.status == "failed" else "")
-        rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s))
+        rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s)[: len(heading)])
     if hidden:
         rows.append(Text(f"{hidden:,} more passages were read in between", "dim"))
     return [
         *rows,
-        _legend(answer.branches, signs),
+        *_legend(answer.branches, signs, width),
         _totals(answer, signs),
         *_decoded(answer, width, signs),
         *_waits(branches, room),
@@ -114,7 +117,7 @@ def _figures(branch: Branch, end_s: float) -> Text:
     return Text(f"{took_s:7.2f} s{branch.usage.completion_tokens:8,}", "dim")
 
 
-def _axis(end_s: float, room: int, bar: int) -> Text:
+def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:
     """Numbers above a line: seconds since the request arrived."""
     step_s = mark_step(end_s, bar, MARKS_APART)
     numbers = " " * bar
@@ -124,19 +127,21 @@ def _axis(end_s: float, room: int, bar: int) -> Text:
         if at + len(number) <= bar:
             numbers = numbers[:at] + number + numbers[at + len(number) :]
         mark += 1
-    return Text(" " * (room + 1) + numbers + HEADING, "dim")
+    return Text(" " * (room + 1) + numbers + heading, "dim")
 
 
-def _legend(branches: Sequence[Branch], signs: _Signs) -> Text:
-    said = {"waiting": "waits for its turn", "silent": "waits for the first text", "writing": "writes"}
+def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]:
+    """What the signs mean, on as many lines as that takes."""
+    said = {"waiting": "next in line", "silent": "waiting for the first word", "writing": "being written"}
     if any(branch.status == "failed" for branch in branches):
         said["failed"] = "failed or dropped"
-    legend = Text()
+    lines = [Text()]
     for phase, meaning in said.items():
-        legend.append(getattr(signs, phase) * (1 if phase == "failed" else 2), _STYLES[phase])
-        legend.append(f" {meaning}  ", "dim")
-    legend.rstrip()
-    return legend
+        sign = getattr(signs, phase) * (1 if phase == "failed" else 2)
+        if lines[-1] and cell_len(f"{lines[-1].plain}  {sign} {meaning}") > width:
+            lines.append(Text())
+        lines[-1].append("  " if lines[-1] else "").append(sign, _STYLES[phase]).append(f" {meaning}", "dim")
+    return lines
 
 
 def _totals(answer: Answer, signs: _Signs) -> Text:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stretto.answer import Branch
 from stretto.display.page import page
+from stretto.display.palette import Scheme, palette
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
 from stretto.errors import InvalidRequestError
 
@@ -24,15 +25,23 @@ _BAR = WIDTH - _LABEL - _FIGURES
 _LONGEST_LABEL = 34  # characters
 _MARKS_APART = 70  # pixels
 
-_STYLE = """
-.st-timeline{font:12px system-ui,sans-serif;color:#1f2328;background:#fff;max-width:100%;height:auto}
-.st-timeline text{fill:#1f2328}.st-timeline .dim{fill:#59636e}
-.st-timeline .axis{stroke:#d1d9e0}.st-timeline .waiting{stroke:#818b98;stroke-dasharray:2 4;stroke-width:2}
-.st-timeline .silent{fill:#d4a72c}.st-timeline .writing{fill:#1a7f37}
-.st-timeline .failed{stroke:#cf222e;stroke-width:2.5}
-@media (prefers-color-scheme:dark){.st-timeline{color:#f0f6fc;background:#0d1117}
-.st-timeline text{fill:#f0f6fc}.st-timeline .dim{fill:#9198a1}.st-timeline .axis{stroke:#3d444d}
-.st-timeline .silent{fill:#9e6a03}.st-timeline .writing{fill:#2ea043}.st-timeline .failed{stroke:#f85149}}
+
+def _colours(scheme: Scheme) -> str:
+    colours = palette(scheme)
+    return (
+        f".st-timeline{{color:{colours.text};background:{colours.back}}}"
+        f".st-timeline text{{fill:{colours.text}}}.st-timeline .dim{{fill:{colours.dim}}}"
+        f".st-timeline .axis{{stroke:{colours.line}}}.st-timeline .waiting{{stroke:{colours.field}}}"
+        f".st-timeline .silent{{fill:{colours.wait}}}.st-timeline .writing{{fill:{colours.accent}}}"
+        f".st-timeline .failed{{stroke:{colours.bad}}}"
+    )
+
+
+_STYLE = f"""
+.st-timeline{{font:12px system-ui,sans-serif;max-width:100%;height:auto}}
+.st-timeline .waiting{{stroke-dasharray:2 4;stroke-width:2}}.st-timeline .failed{{stroke-width:2.5}}
+{_colours("light")}
+@media (prefers-color-scheme:dark){{{_colours("dark")}}}
 """
 
 
@@ -135,12 +144,12 @@ def _axis(end_s: float, height: float) -> str:
 
 def _legend(y: float) -> str:
     parts, x = [], 4.0
-    for phase, said in (("silent", "waits for the first text"), ("writing", "writes")):
+    for phase, said in (("silent", "waiting for the first word"), ("writing", "being written")):
         parts.append(f'<rect class="{phase}" x="{x}" y="{y - 10}" width="14" height="11" rx="2"/>')
         parts.append(_text(x + 20, y, said, "dim"))
         x += 30 + 6.2 * len(said)
     parts.append(f'<line class="waiting" x1="{x}" x2="{x + 16}" y1="{y - 4}" y2="{y - 4}"/>')
-    parts.append(_text(x + 22, y, "waits for its turn", "dim"))
+    parts.append(_text(x + 22, y, "next in line", "dim"))
     return "".join(parts)
 
 

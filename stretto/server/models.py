@@ -39,6 +39,12 @@ class Served:
         return self.client.backends["main"]
 
     @property
+    def takes_pictures(self) -> bool:
+        """Whether one of its models does, as far as that is known."""
+        able = [backend.capabilities for backend in self.client.backends.values()]
+        return any(each.media and "image_url" not in each.refused_media for each in able)
+
+    @property
     def whole(self) -> str:
         """How, where a schema holds the answer as a whole: what the name says of parts gives way to it."""
         return self.strategy if self.strategy in WHOLE else "auto"
@@ -86,7 +92,7 @@ class Models:
         return served
 
     def listed(self) -> list[dict[str, Any]]:
-        """All names, in the form of OpenAI's list, with what Anthropic's clients read of each."""
+        """All names, in the form of OpenAI's list, with what clients of Anthropic and OpenRouter read of each."""
         return [self.described(name) for name in self._listed]
 
     def described(self, name: str) -> dict[str, Any]:
@@ -102,4 +108,5 @@ class Models:
             "display_name": served.name,
             "created_at": created,
             "lifecycle": "active",
+            "architecture": {"input_modalities": ["text", "image"] if served.takes_pictures else ["text"]},
         }

@@ -63,6 +63,7 @@ def test_where_malloc_does_not_tell_the_page_says_so(soaked):
 
 
 def test_the_plots_are_drawn(results, soaked, tmp_path):
-    draw_batching(results, tmp_path / "batching.png")
-    draw_soak(soaked, tmp_path / "soak.png")
-    assert all((tmp_path / name).stat().st_size > 5000 for name in ("batching.png", "soak.png"))
+    draw_batching(results, tmp_path / "batching")
+    draw_soak(soaked, tmp_path / "soak")
+    names = [f"{name}-{scheme}.png" for name in ("batching", "soak") for scheme in ("light", "dark")]
+    assert all((tmp_path / name).stat().st_size > 5000 for name in names)

@@ -114,9 +114,9 @@ def test_the_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(
 
 
 def test_the_plot_is_drawn_from_the_figures_as_they_are_kept(summary, tmp_path):
-    file = tmp_path / "plot.png"
+    file = tmp_path / "plot"
     report.draw(results([decoding._plain(each) for each in summary.values()]), file)
-    assert file.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "plot-dark.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_method_that_is_not_there_is_named_with_those_that_are(capsys):

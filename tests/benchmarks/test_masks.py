@@ -32,4 +32,6 @@ def test_a_picture_has_a_dark_row_for_each_accepted_node_and_the_last_token():
     drawn = masks.picture(step)
     assert drawn.count('font-weight="bold"') == 1 + len(step.accepted)
     sees = sum(1 for row in range(1 + len(step.tree)) for _ in range(row + 1)) + masks._SHOWN * (1 + len(step.tree))
-    assert drawn.count(masks._TAKEN) + drawn.count(masks._SEEN) == sees, "a chain sees itself and what is before it"
+    assert drawn.count('class="taken"') + drawn.count('class="seen"') == sees, (
+        "a chain sees itself and what is before it"
+    )

@@ -36,8 +36,10 @@ def test_the_tables_tell_what_was_added(results):
 
 
 def test_the_plot_is_drawn(results, tmp_path):
-    draw(results, tmp_path / "server.png")
-    assert (tmp_path / "server.png").stat().st_size > 1000
+    draw(results, tmp_path / "server")
+    light, dark = ((tmp_path / f"server-{scheme}.png").read_bytes() for scheme in ("light", "dark"))
+    assert len(light) > 1000
+    assert light != dark
 
 
 @pytest.mark.anyio

@@ -59,6 +59,17 @@ async def test_the_parts_stand_side_by_side_and_settle_into_one_text(page, opene
         assert await page.locator(".part").count() == 0
 
 
+async def test_a_question_before_the_model_is_loaded_is_told_so(page, opened):
+    event = anyio.Event()
+    outline = Reply(POINTS["Write only the outline"], hold=event)
+    script = {"Hello": Reply("Hi.", hold=event), "Write only the outline": outline, "": "Written at last."}
+    async with opened(ScriptedBackend(script)):
+        await ask(page)
+        await page.wait_for_selector("#now >> text=The model is being loaded")
+        event.set()
+        await page.wait_for_selector("#text >> text=Written at last.")
+
+
 async def test_a_second_question_replaces_the_first(page, opened):
     event = anyio.Event()
     script = {"Again": "The second answer."} | POINTS | {"": Reply("Written at last.", hold=event)}

@@ -6,7 +6,13 @@ from asking import ENDED, ask, no_violations
 from stretto.testing import ScriptedBackend
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
-FAILING = "(what) => { IDBObjectStore.prototype[what] = function () { this.transaction.abort(); }; }"
+FAILING = """(what) => {
+    const failed = new WeakSet();
+    IDBObjectStore.prototype[what] = function () {
+        if (!failed.has(this.transaction)) this.transaction.abort();
+        failed.add(this.transaction);
+    };
+}"""
 FOCUSED = "document.activeElement.id"
 
 

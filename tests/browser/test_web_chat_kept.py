@@ -4,7 +4,7 @@ import json
 
 import anyio
 import pytest
-from asking import ENDED, READY, ask, until
+from asking import ENDED, READY, ask, held, until
 from patience import patience
 
 from stretto.testing import Reply, ScriptedBackend
@@ -14,9 +14,13 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 KEPT = """async () => {
     const done = (asked) => new Promise((resolve) => (asked.onsuccess = () => resolve(asked.result)));
     const base = await done(indexedDB.open("stretto"));
-    const kept = await done(base.transaction("conversations").objectStore("conversations").getAll());
+    const kept = base.transaction(["conversations", "turns"]);
+    const heads = await done(kept.objectStore("conversations").getAll());
+    for (const head of heads) {
+        head.turns = await done(kept.objectStore("turns").getAll(IDBKeyRange.bound([head.id], [head.id, []])));
+    }
     base.close();
-    return JSON.stringify(kept);
+    return JSON.stringify(heads);
 }"""
 
 
@@ -34,6 +38,20 @@ async def test_a_question_and_what_was_written_outlive_a_reload(chatting):
         await page.get_by_role("button", name="Retry", exact=True).click()
         await page.wait_for_selector("text=Whole now.")
         assert await page.locator("article").count() == 1
+
+
+async def test_a_stopped_answer_keeps_the_way_it_was_written_over_a_reload(chatting):
+    backend, _ = held()
+    async with chatting(backend) as page:
+        await ask(page)
+        await page.wait_for_selector(".card >> nth=2")
+        await page.keyboard.press("Escape")
+        await page.wait_for_selector(f"{ENDED} >> text=Stopped")
+        await page.wait_for_selector("#send:enabled")
+        await page.reload()
+        await page.wait_for_selector(f"{ENDED} >> text=Stopped")
+        await page.click(".pulse summary")
+        assert (await page.inner_text(".route b")) == "In parallel"
 
 
 async def test_an_answer_under_way_is_kept_now_and_then(chatting):
@@ -213,7 +231,11 @@ async def test_a_browser_that_keeps_nothing_still_answers(chatting, chromium):
 # A write that the browser breaks off, for want of room.
 FULL = """() => {
     window.put = IDBObjectStore.prototype.put;
-    IDBObjectStore.prototype.put = function () { this.transaction.abort(); };
+    const full = new WeakSet();
+    IDBObjectStore.prototype.put = function () {
+        if (!full.has(this.transaction)) this.transaction.abort();
+        full.add(this.transaction);
+    };
 }"""
 ROOM = "() => { IDBObjectStore.prototype.put = window.put; }"
 
@@ -231,6 +253,34 @@ async def test_an_answer_that_could_not_be_kept_is_kept_with_the_next_and_only_o
         assert [[turn["question"] for turn in each["turns"]] for each in kept] == [
             ["Question 1", "Question 2", "Question 3"]
         ]
+
+
+OLDER = """async () => {
+    const done = (asked) => new Promise((resolve) => (asked.onsuccess = () => resolve(asked.result)));
+    await done(indexedDB.deleteDatabase("stretto"));
+    const asked = indexedDB.open("stretto", 1);
+    asked.onupgradeneeded = () => asked.result.createObjectStore("conversations", {keyPath: "id"});
+    const base = await done(asked);
+    const answers = [{text: "It rolls.", branches: [], stopped: "Stopped."}];
+    const turns = ["First", "Second"].map((question) => ({question, documents: [], answers}));
+    const store = base.transaction("conversations", "readwrite").objectStore("conversations");
+    await done(store.put({id: "a".repeat(32), title: "Older", changed: 5, turns}));
+    base.close();
+}"""
+
+
+async def test_what_the_version_before_kept_is_there(chatting):
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.goto(f"{page.live.url}/web/icon.svg")  # of the same origin, without the page's scripts
+        await page.evaluate(OLDER)
+        await page.goto(page.live.url)
+        await page.click("#conversations button:text-is('Older')")
+        await page.wait_for_selector("h2:text-is('Second')")
+        assert await page.locator("section .text >> text=It rolls.").count() == 2
+        await ask(page, "Third", strategy="direct")
+        await page.wait_for_selector("#send:enabled")
+        (kept,) = json.loads(await page.evaluate(KEPT))
+        assert [turn["question"] for turn in kept["turns"]] == ["First", "Second", "Third"]
 
 
 async def test_back_returns_to_the_conversation_before(chatting):

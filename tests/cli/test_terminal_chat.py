@@ -1,6 +1,8 @@
 """The chat in a terminal, by Textual's pilot: over HTTP against a scripted server, and on the embedded model."""
 
 import json
+import re
+from importlib.resources import files
 
 import anyio
 import pytest
@@ -10,6 +12,7 @@ from textual import events
 
 from stretto.cli.chat_file import Turn
 from stretto.cli.chat_folder import ChatFolder
+from stretto.cli.terminal.opening import EXAMPLES, OF_ANY
 from stretto.client import AsyncStretto
 from stretto.errors import ServerFailedError
 from stretto.testing import Reply
@@ -30,6 +33,19 @@ def held(**replies):
     waiting = Reply("Words of **the** point.", hold=let_go)
     script = {"Write only the outline|outline of": POINTS, **replies, "": waiting}
     return opening(script), let_go
+
+
+async def test_it_opens_with_the_model_and_with_what_can_be_asked():
+    async with chatting(opening({"": "Fine."})) as chat:
+        assert f"{chat.state.name} answers." in chat.said
+        assert all(question in chat.said for question in OF_ANY)
+        assert f"/compare {OF_ANY[0]}" in chat.said
+
+
+def test_both_chats_offer_the_same_questions():
+    page = files("stretto.server.web").joinpath("page", "examples.js").read_text(encoding="utf-8")
+    offered = [re.findall(r'"([^"]+\?)"', line) for line in page.splitlines() if line.count('?"') > 1]
+    assert offered == [list(OF_ANY), list(EXAMPLES["local:pocket"])]
 
 
 async def test_points_are_written_side_by_side():
@@ -398,8 +414,12 @@ async def test_a_second_question_waits_where_it_is_typed():
         await chat.send("How do I make tea?")
         await chat.send("And coffee?")
         assert chat.app.asking.text == "And coffee?"
+        await chat.tick()
+        assert chat.app.foot == "Enter sends your question when this answer is complete · Ctrl-C stops"
         let_go.set()
         await chat.done()
+        await chat.tick()
+        assert "Enter sends your" not in chat.app.foot
         assert len(chat.state.turns) == 1
 
 

@@ -43,7 +43,7 @@ def test_a_row_for_each_branch_over_the_seconds_of_the_answer():
         "outline  ░░░░░░░███████                                           1.00 s      20",
         "1 Water            ░░░░░░░███████████████████████                 2.25 s      60",
         "2 Leaves               ······░░░░░░░███████████████████████████   3.00 s   1,200",
-        "·· waits for its turn  ░░ waits for the first text  ██ writes",
+        "·· next in line  ░░ waiting for the first word  ██ being written",
         "first text 1.25 s · total 4.00 s · critical path 3.50 s",
     ]
 
@@ -54,15 +54,29 @@ def test_ascii_is_enough():
         "outline  ----####                             1.00 s      20",
         "1 Water        -----###############           2.25 s      60",
         "2 Leaves         .....----#################   3.00 s   1,200",
-        ".. waits for its turn  -- waits for the first text  ## writes",
+        ".. next in line  -- waiting for the first word",
+        "## being written",
         "first text 1.25 s | total 4.00 s | critical path 3.50 s",
+    ]
+
+
+def test_a_narrow_terminal_has_room_for_names_and_all_of_the_legend():
+    assert drawn(TEA, 40) == [
+        "         0 s                        time",
+        "outline  ░░░███                   1.00 s",
+        "1 Water      ░░░█████████         2.25 s",
+        "2 Leaves       ··░░░███████████   3.00 s",
+        "·· next in line",
+        "░░ waiting for the first word",
+        "██ being written",
+        "first text 1.25 s · total 4.00 s · critical path 3.50 s",
     ]
 
 
 def test_a_failed_branch_ends_in_a_cross():
     lines = drawn(answer(branch("point-1", (0.0, 0.0, None, 2.0), title="Water", failed=True), total_s=4.0), 60)
     assert "░×" in lines[1]
-    assert "× failed or dropped" in lines[2]
+    assert "× failed or dropped" in lines[3]
 
 
 def test_a_branch_that_never_started_only_waits():

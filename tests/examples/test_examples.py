@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import httpx
@@ -33,6 +34,10 @@ def run(folder, *command, cwd):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def words_in(drawing):
+    return [unescape(words) for words in re.findall(r"<text[^>]*>([^<]*)</text>", drawing.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.thorough
@@ -77,9 +82,21 @@ def test_a_batch_touches_no_file_that_is_not_its_own(tmp_path, text):
 
 @pytest.mark.thorough
 def test_a_support_bot_tells_how_often_it_kept_its_objective(tmp_path):
-    said = run("support_bot", "support_bot.py", "How do I look after a bicycle?", cwd=tmp_path)
+    question = "Why is my <computer> slow?"
+    said = run("support_bot", "support_bot.py", question, cwd=tmp_path)
     assert "of 1 replies began within 0.8 s" in said
-    assert "<svg" in (tmp_path / "first_word.svg").read_text()
+    words = words_in(tmp_path / "first_word.svg")
+    assert question in words
+    assert {"objective: 0.8 s", "seconds to the first word"} < set(words)
+
+
+@pytest.mark.parametrize("longest", [0.01, 0.3, 0.8, 1.0, 7.0, 42.0])
+def test_the_drawing_of_a_support_bot_has_an_axis_for_every_length(tmp_path, monkeypatch, longest):
+    monkeypatch.syspath_prepend(FOLDER / "support_bot")
+    example = importlib.import_module("support_bot")
+    example.graph([example.Reply("Why?", "So.", "a model", longest)], tmp_path / "drawn.svg")
+    ticks = [each for each in words_in(tmp_path / "drawn.svg") if each[0].isdigit()]
+    assert 3 <= len(ticks) <= 13  # with the figure at the bar
 
 
 @pytest.mark.anyio
@@ -93,7 +110,8 @@ async def test_a_web_application_streams_its_events(monkeypatch):
     ):
         assert "<h1>Ask</h1>" in (await client.get("/")).text
         body = (await client.get("/answer", params={"question": "How do I look after a bicycle?"})).text
-    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line]
+    blocks = [block for block in body.split("\n\n") if block and not block.startswith("event: loading\n")]
+    events = [json.loads(block.removeprefix("data: ")) for block in blocks]
     assert events[0]["type"] == "route_chosen"
     assert events[-1]["type"] == "answer_finished"
     assert "".join(event["text"] for event in events if event["type"] == "text_delta") == events[-1]["answer"]["text"]
@@ -109,6 +127,18 @@ def test_the_notebook_runs_and_its_answers_show_themselves(tmp_path):
     ]
     assert sum("<svg" in data.get("text/html", "") for data in shown) == 2
     assert any("text/markdown" in data for data in shown)
+
+
+def test_the_notebook_is_stored_with_what_its_cells_show():
+    cells = json.loads((FOLDER / "notebook" / "answers.ipynb").read_text(encoding="utf-8"))["cells"]
+    stored = [cell["outputs"] for cell in cells if cell["cell_type"] == "code"]
+    numbers = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
+    assert numbers == list(range(1, len(numbers) + 1)), "run from the first cell to the last"
+    kinds = [kind for outputs in stored for output in outputs for kind in output.get("data", ())]
+    assert {"text/html", "text/markdown", "image/svg+xml"} <= set(kinds)
+    assert any("direct:" in line for outputs in stored for output in outputs for line in output.get("text", ()))
+    assert not any(output["output_type"] == "error" for outputs in stored for output in outputs)
+    assert not any(output.get("name") == "stderr" for outputs in stored for output in outputs)
 
 
 @pytest.mark.thorough

@@ -18,6 +18,7 @@ from stretto.cli.terminal.passages import Passages
 from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.written import Written
 from stretto.cli.trace import render_timeline
+from stretto.display.palette import TERMINAL
 from stretto.events import (
     BranchDelta,
     BranchFailed,
@@ -136,7 +137,7 @@ class AnswerView(Widget):
         """Settle into one text, and say what it took."""
         self._settle(answer.text)
         notes = [*(footnotes_of(answer) if answer.citations else [])]
-        notes += [words(f"warning: {one_line(warning)}", "yellow") for warning in answer.warnings]
+        notes += [words(f"warning: {one_line(warning)}", TERMINAL.wait) for warning in answer.warnings]
         notes.append(words(status_of(answer) + estimate_of(answer), "dim"))
         if trace:
             notes += timeline_of(answer, self.size.width or self.app.size.width - 4)
@@ -150,7 +151,7 @@ class AnswerView(Widget):
     def fail(self, problem: str) -> None:
         """Likewise, because something failed."""
         self._settle(self._whole_text())
-        self._notes.say(words(f"error: {one_line(problem)}", "red"))
+        self._notes.say(words(f"error: {one_line(problem)}", TERMINAL.bad))
 
     def _whole_text(self) -> str:
         """The text so far, and behind it what is not in it yet of the parts."""

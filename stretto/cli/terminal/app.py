@@ -18,9 +18,11 @@ from stretto.cli.plain import one_line
 from stretto.cli.terminal.answer_view import timeline_of
 from stretto.cli.terminal.asking import Asking
 from stretto.cli.terminal.lines import Foot, words
+from stretto.cli.terminal.opening import opening
 from stretto.cli.terminal.talk import Talk
 from stretto.cli.terminal.turn import Answering
 from stretto.cli.terms import in_options
+from stretto.display.palette import TERMINAL
 from stretto.errors import StrettoError
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ SHORT_IDLE = "/help · Ctrl-D ends"
 EDITING = "Enter sends it instead of the last question · Escape leaves it"
 SHORT_EDITING = "Enter sends it · Escape leaves it"
 STOPS = " · Ctrl-C stops"
+WAITS = "Enter sends your question when this answer is complete"
 
 
 class ChatApp(App[None]):
@@ -48,6 +51,7 @@ class ChatApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", priority=True, show=False),
         Binding("escape", "stop", priority=True, show=False),
+        Binding("ctrl+z", "suspend_process", priority=True, show=False),
         Binding("pageup", "page(-1)", priority=True, show=False),
         Binding("pagedown", "page(1)", priority=True, show=False),
     ]
@@ -86,8 +90,10 @@ class ChatApp(App[None]):
         """Show what there is already; a last question without an answer is to be sent again."""
         asyncio.get_running_loop().set_task_factory(None)  # Textual's starts tasks at once, which answers do not expect
         self.talk.anchor()
+        if not self.state.turns:
+            self.talk.note([*opening(self.state.name)])
         for said, warns in self.state.notices:
-            self.talk.note(in_options(said), "yellow" if warns else "dim")
+            self.talk.note(in_options(said), TERMINAL.wait if warns else "dim")
         turns, chat = self.state.turns, self.state.chat
         self.answering.last = await self.talk.show(turns, chat.id if chat else "", trace=self.answering.trace)
         if turns and not turns[-1].text:
@@ -101,11 +107,14 @@ class ChatApp(App[None]):
         self.answering.redraw()
         said = self._said(max(1, self.size.width - 2))
         if said != self.foot:
-            self._foot.say(words(said, "cyan" if self.busy else "dim"))
+            self._foot.say(words(said, TERMINAL.accent if self.busy else "dim"))
 
     def _said(self, width: int) -> str:
         """Where things stand and which keys help, in so many cells; on a narrow terminal the keys come first."""
         if self.busy:
+            told = (WAITS + STOPS, WAITS) if self._hint == WAITS else ()
+            if fitting := next((said for said in told if cell_len(said) <= width), None):
+                return fitting
             doing = self.answering.phrase()
             shorter = (doing, doing.rpartition(" · ")[0], doing.partition(",")[0])
             cut = set_cell_size(doing, max(0, width - len(STOPS)))
@@ -124,7 +133,8 @@ class ChatApp(App[None]):
         if not text:
             return
         if self.busy:
-            return  # the foot says how to stop what is being written, and the question stays where it is
+            self._hint = WAITS  # the question stays where it is
+            return
         try:
             command = command_in(text)
         except StrettoError as error:
@@ -160,6 +170,8 @@ class ChatApp(App[None]):
             await work()
         except StrettoError as error:
             self.talk.problem(in_options(str(error)))
+        finally:
+            self._hint = "" if self._hint == WAITS else self._hint
 
     async def _obey(self, name: str, rest: str) -> None:
         match name:
@@ -183,7 +195,7 @@ class ChatApp(App[None]):
                 self.talk.note("A new chat begins.", "dim")
             case _:
                 for said, warns in await obey(self.state, name, rest) or ():
-                    self.talk.note(in_options(said), "yellow" if warns else "")
+                    self.talk.note(in_options(said), TERMINAL.wait if warns else "")
                 if name == "help":
                     self.talk.note(KEYS)
 

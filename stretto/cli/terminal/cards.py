@@ -10,6 +10,7 @@ from textual.widget import Widget
 from stretto.cli.markdown import Part, rows
 from stretto.cli.plain import one_line
 from stretto.cli.terminal.lines import CONSOLE, Lines, strips_of
+from stretto.display.palette import TERMINAL
 
 NARROWEST = 34  # cells of a column
 MOST_COLUMNS = 4
@@ -17,7 +18,7 @@ FEWEST_ROWS, MOST_ROWS = 2, 9  # of a card, its title included
 _AROUND = 8  # rows of the screen that are not for cards
 _TAIL = 4_000  # characters of a part that are drawn: a card shows its end
 SIGNS = {"waiting": "·", "silent": "…", "writing": "▸", "finished": "✓", "failed": "✗"}
-_STYLES = {"waiting": "dim", "silent": "yellow", "writing": "cyan", "finished": "green", "failed": "red"}
+_STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "finished": TERMINAL.good, "failed": TERMINAL.bad}
 
 
 class Card(Lines):
@@ -39,7 +40,7 @@ class Card(Lines):
         if self.state != "writing":
             name = (name[0], CONSOLE.get_style(f"bold {_STYLES[self.state]}"))
         if self.error:
-            problem: Part = (set_cell_size(one_line(self.error), width), CONSOLE.get_style("red"))
+            problem: Part = (set_cell_size(one_line(self.error), width), CONSOLE.get_style(TERMINAL.bad))
             text = [[problem]]
         else:
             tail = self.text if len(self.text) <= _TAIL else self.text[-_TAIL:].partition(" ")[2]

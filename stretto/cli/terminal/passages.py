@@ -8,6 +8,7 @@ from stretto.citation import PassageRecord
 from stretto.cli.markdown import Part
 from stretto.cli.progress import counted
 from stretto.cli.terminal.lines import CONSOLE, Lines, strips_of
+from stretto.display.palette import TERMINAL
 
 UNREAD, READ, FOUND, LEFT_OUT = "░", "▒", "█", "×"
 
@@ -37,7 +38,10 @@ class Passages(Lines):
         )
         found = sum(record.informative for record in ordered)
         said = f"{len(ordered):,} of {counted(self._total, 'passage')} read, {found:,} with something for the question"
-        rows: list[list[Part]] = [[(strip, CONSOLE.get_style("cyan"))], [(said[:width], CONSOLE.get_style("dim"))]]
+        rows: list[list[Part]] = [
+            [(strip, CONSOLE.get_style(TERMINAL.accent))],
+            [(said[:width], CONSOLE.get_style("dim"))],
+        ]
         return strips_of(rows)
 
 

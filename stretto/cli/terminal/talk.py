@@ -15,6 +15,7 @@ from stretto.cli.chat_file import Turn
 from stretto.cli.plain import one_line
 from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.lines import Words, words
+from stretto.display.palette import TERMINAL
 
 MOST_SHOWN = 50  # turns of a chat that is gone on with
 
@@ -39,7 +40,7 @@ class Talk(VerticalScroll):
 
     def problem(self, error: object) -> None:
         """Say what went wrong."""
-        self.note(f"error: {one_line(str(error))}", "red")
+        self.note(f"error: {one_line(str(error))}", TERMINAL.bad)
 
     async def begin(self, question: str, answer: Widget, *, instead: bool = False) -> None:
         """Show a question with the place of its answer, or both ``instead`` of the last ones."""
@@ -51,7 +52,7 @@ class Talk(VerticalScroll):
         name = f"turn-{next(self._numbers)}"
         self._turns.append(name)
         answer.add_class(name)
-        return Words(words(f"> {question}", "bold cyan"), classes=f"question {name}"), answer
+        return Words(words(f"> {question}", f"bold {TERMINAL.accent}"), classes=f"question {name}"), answer
 
     async def show(self, turns: Sequence[Turn], chat: str, *, trace: bool) -> Answer | None:
         """The turns of a chat that is gone on with. Returns the last whole answer of them."""

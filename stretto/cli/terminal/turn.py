@@ -16,6 +16,7 @@ from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.comparing import Beside
 from stretto.cli.terminal.talk import Talk
 from stretto.cli.terms import in_options
+from stretto.display.palette import TERMINAL
 from stretto.errors import InvalidRequestError, StrettoError
 
 if TYPE_CHECKING:
@@ -137,4 +138,4 @@ class Answering:
 
     def _warn(self, problem: str) -> None:
         if problem:
-            self._talk.note(f"warning: {one_line(problem)}", "yellow")
+            self._talk.note(f"warning: {one_line(problem)}", TERMINAL.wait)

@@ -9,6 +9,7 @@ __all__ = ["with_unwritten"]
 
 _LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
 _MARK = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list
+_NUMBERED = re.compile(r"^(\d{1,3})\. \*\*", re.MULTILINE)  # a point, as answers number them
 _BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*")
 
 
@@ -21,6 +22,7 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
     letters, places = _letters(text)
     read = 0
     later: list[str] = []
+    number = int((_NUMBERED.findall(text) or [0])[-1])  # of the last point that is there, where points have numbers
     for title, part in parts:
         own, own_places = _letters(part, _behind_label(title, part))
         at = letters.find(own, read)
@@ -34,7 +36,9 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
             text = _joined(text, title, _without_label(title, part))
             read = len(letters)
         else:
-            later.append(f"**{title}**: {_without_label(title, part)}" if title else part)
+            number += 1 if number else 0
+            lead = f"{number}. " if number else ""
+            later.append(f"{lead}**{title}**: {_without_label(title, part)}" if title else part)
     return "\n\n".join(filter(None, (text, *later)))
 
 

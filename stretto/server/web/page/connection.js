@@ -10,15 +10,19 @@ const $ = (id) => document.getElementById(id);
 const AGAIN_MS = 2_000; // between two looks whether the server is back
 
 let waiting = null;
+let known = new Map(); // of the names that are served, whether they take pictures
 
 // The name of the model that answers; empty while none is known.
 export const model = () => $("model").selectedOptions[0]?.textContent ?? "";
+
+export const takesPictures = () => known.get($("model").value) ?? true; // the server says it otherwise
 
 const PREFIX = "stretto:"; // before the name of each model that is served
 
 export async function loadModels() {
   try {
-    const served = (await models()).filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
+    known = await models();
+    const served = [...known.keys()].filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
     const options = served.length === 1
       ? [["stretto", served[0]]]
       : [["stretto", "Chosen for each question"], ...served.map((name) => [PREFIX + name, name])];

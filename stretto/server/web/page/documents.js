@@ -1,36 +1,46 @@
-// The documents of the next question: read on the server, and shown above the question until it is sent.
+// Documents and pictures of the next question, shown above it until it is sent. Documents are read on the server.
 
 import { said } from "./connection.js";
 import { element } from "./element.js";
-import { announce } from "./notices.js";
+import { announce, tell } from "./notices.js";
+import { MOST, isPictureFile, pictureOf, shownPicture } from "./pictures.js";
 import { readDocument } from "./server.js";
 
+const isRead = (item) => item.text !== undefined || item.picture !== undefined;
+
 export class Attached {
-  // `list` is where they are shown.
-  constructor(list) {
-    this.list = list;
-    this.items = []; // {title, text}; without a text while it is read, with a problem where that failed
+  // `list` is where they are shown. `pictured` is called when there is a picture, which not every model takes.
+  constructor(list, pictured = () => {}) {
+    Object.assign(this, { list, pictured });
+    this.items = []; // {title, text} or {title, picture}; neither while it is read, a problem where that failed
   }
 
   get reading() {
-    return this.items.some((each) => each.text === undefined && !each.problem);
+    return this.items.some((each) => !isRead(each) && !each.problem);
   }
 
   // Read files, several at a time. One that cannot be read is named, and the others are there.
   async read(files) {
-    const added = [...files].map((file) => ({ title: file.name, file }));
+    const room = MOST - this.items.filter((each) => each.isPicture).length;
+    const pictures = [...files].filter(isPictureFile);
+    if (pictures.length > room) tell(`A question takes ${MOST} pictures at most. The others were left out.`);
+    const kept = [...files].filter((file) => !pictures.includes(file) || pictures.indexOf(file) < room);
+    const added = kept.map((file) => ({ title: file.name, file, isPicture: pictures.includes(file) }));
     this.items.push(...added);
     this.show();
     await Promise.all(added.map(async (item) => {
       try {
-        Object.assign(item, await readDocument(item.file));
+        if (item.isPicture) item.picture = await pictureOf(item.file);
+        else Object.assign(item, await readDocument(item.file));
       } catch (error) {
-        item.problem = said(error).includes(item.title) ? said(error) : `${item.title}: ${said(error)}`;
+        const problem = item.isPicture ? `${error.message}.` : said(error);
+        item.problem = problem.includes(item.title) ? problem : `${item.title}: ${problem}`;
         announce(item.problem);
       }
       delete item.file;
       this.show();
     }));
+    if (added.some((item) => item.picture)) this.pictured();
   }
 
   // From a button, from the clipboard, and from wherever a file is dropped: beside the composer, the browser would leave
@@ -69,14 +79,15 @@ export class Attached {
 
   // Those that were read, which go with the question that is sent now.
   take() {
-    const found = this.items.filter((each) => each.text !== undefined);
+    const found = this.items.filter(isRead);
     this.put([]);
     return found;
   }
 
   show() {
     this.list.replaceChildren(...this.items.map((each) => element("li", { class: each.problem ? "problem" : null, dir: "auto" },
-      each.problem ?? (each.text === undefined ? `Reading ${each.title} …` : each.title),
+      each.picture ? shownPicture(each) : null,
+      each.problem ?? (isRead(each) ? each.title : `Reading ${each.title} …`),
       element("button", { type: "button", class: "quiet", "aria-label": `Take ${each.title} out`, onclick: () => this.put(this.items.filter((item) => item !== each)) }, "✕"))));
   }
 }

@@ -1,20 +1,21 @@
 // The list of conversations at the side, with its files. Where the page is narrow, it is a drawer.
 
 import { element } from "./element.js";
-import { exported, imported, saveFile } from "./history.js";
+import { exported, having, imported, saveFile } from "./history.js";
 import { tell } from "./notices.js";
-import { shownAnswer } from "./turns.js";
 
 const $ = (id) => document.getElementById(id);
 const DAY_MS = 86_400_000;
 const RECENT_DAYS = 7;
 
+const wordsOf = () => $("search").value.trim().toLowerCase();
+
 // Show those that hold the words that are searched for; `current` is the id of the one that is open.
-export function showList(conversations, current, acts) {
-  if ($("conversations").querySelector("input")) return; // one is being renamed
-  const words = $("search").value.trim().toLowerCase();
-  const text = (each) => JSON.stringify([each.title, ...each.turns.map((turn) => [turn.question, shownAnswer(turn)?.text])]).toLowerCase();
-  const found = conversations.filter((each) => !words || text(each).includes(words));
+export async function showList(conversations, current, acts) {
+  const words = wordsOf();
+  const ids = words && (await having(words).catch(() => new Set()));
+  if (words !== wordsOf() || $("conversations").querySelector("input")) return; // other words, or one is being renamed
+  const found = conversations.filter((each) => !words || ids.has(each.id) || each.title.toLowerCase().includes(words));
   const focused = $("conversations").contains(document.activeElement) ? document.activeElement : null;
   const groups = Map.groupBy(found, (each) => dayOf(each.changed));
   $("conversations").replaceChildren(...[...groups].flatMap(([day, some]) => [

@@ -1,7 +1,7 @@
 // The page: questions in, answers out, and what is kept of them.
 
 import { compose, enqueue, queue, showQueue } from "./composer.js";
-import { failed, loadModels, model, said } from "./connection.js";
+import { failed, loadModels, model, said, takesPictures } from "./connection.js";
 import { Attached } from "./documents.js";
 import { element } from "./element.js";
 import { isDemonstration, isGreeting } from "./examples.js";
@@ -12,12 +12,12 @@ import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
 import { ask, isLoading } from "./server.js";
 import { TurnView } from "./turn_view.js";
-import { messagesBefore, newVersion, turnTo } from "./turns.js";
+import { messagesBefore, newVersion, textsOf, turnTo } from "./turns.js";
 import { welcome } from "./welcome.js";
 import { nameOf } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
-const SHOWN_TURNS = 20; // of a conversation, until earlier ones are asked for
+const SHOWN_TURNS = 10; // of a conversation, until earlier ones are asked for
 const KEEP_MS = 3_000; // between two times that an answer is kept while it is written
 const LEFT = "The page was left before the answer was complete.";
 const WAITS = "An answer is being written. Stop it first, or open this page once more.";
@@ -30,7 +30,7 @@ let left = false; // the browser is leaving the page, which breaks its calls off
 let ended = Promise.resolve(); // the last answer, whether it was complete or not
 
 const chosen = (id) => $(id).value;
-const attached = new Attached($("documents"));
+const attached = new Attached($("documents"), checkPictures);
 const shownTurns = new Map();
 const acts = { edit, retry, toVersion, toAnswer, isBusy };
 
@@ -41,6 +41,10 @@ function isBusy() {
 }
 
 // Asking
+
+function checkPictures() {
+  if (!takesPictures()) tell("This model takes no pictures. Take them out, or choose another model.");
+}
 
 function send(question, documents, turn = null, how = {}) {
   if (isBusy()) return;
@@ -81,7 +85,7 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
   const messages = messagesBefore(conversation, asked);
   if (race && way === "direct") tell("There is nothing to compare: the answer is written in one piece. Choose another way.");
   else if (race) shown.beginRace(way);
-  await keep();
+  keep(asked); // while the server is asked: one time of keeping waits for the one before it
   try {
     const first = await answered(shown, messages, way, 0);
     asked.answers.push(first);
@@ -102,20 +106,20 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
     }
     shown.addActions();
   } finally {
-    await keep(); // while the page is busy: nothing else is asked for before the answer is kept
+    await keep(asked); // while the page is busy: nothing else is asked for before the answer is kept
   }
 }
 
-// Keep the conversation as it stands.
-async function keep() {
-  if (await write(conversation.turns)) listThis();
+// Keep the conversation as it stands, whose questions changed from this one on.
+async function keep(turn) {
+  if (await write(turn, conversation.turns)) listThis();
   history.tellOthers();
 }
 
 // Returns whether it was written.
-async function write(turns) {
+async function write(turn, turns) {
   try {
-    if (await history.keep(conversation, turns)) tell("This conversation went on in another tab too. From here on, this is a separate one.");
+    if (await history.keep(conversation, conversation.turns.indexOf(turn), turns)) tell("This conversation went on in another tab too. From here on, this is a separate one.");
     if (named() !== conversation.id) window.history.replaceState(null, "", `#${conversation.id}`);
     return true;
   } catch (error) {
@@ -127,7 +131,7 @@ async function write(turns) {
 // With what there is of an answer. The lists of conversations show nothing of it, and stay.
 function keepUnfinished(turn, answer) {
   const unfinished = { ...turn, answers: [...turn.answers, { ...answer, stopped: LEFT }] };
-  return write(conversation.turns.map((each) => (each === turn ? unfinished : each)));
+  return write(turn, conversation.turns.map((each) => (each === turn ? unfinished : each)));
 }
 
 // One answer from its first event to its last. `lane` is its place in a race.
@@ -135,7 +139,7 @@ async function answered(shown, messages, way, lane) {
   const { turn, race } = shown;
   const title = lane ? "One piece" : "Answer";
   const view = shown.begin(title, way, announce, race && (lane ? nameOf("direct") : nameOf(way)));
-  const documents = turn.documents.map(({ title: name, text }) => ({ title: name, text }));
+  const documents = textsOf(turn).map(({ title: name, text }) => ({ title: name, text }));
   const request = {
     model: chosen("model"),
     messages,
@@ -235,7 +239,7 @@ async function toVersion(turn, at) {
   const shown = shownTurns.get(conversation.turns[place]);
   toTop(shown);
   shown.asked.querySelector(".pages button:enabled")?.focus({ preventScroll: true });
-  await keep();
+  await keep(conversation.turns[place]);
 }
 
 async function toAnswer(turn, at) {
@@ -244,7 +248,7 @@ async function toAnswer(turn, at) {
   const shown = shownTurns.get(turn);
   shown.showStored();
   shown.answers.querySelector(".pages button:enabled")?.focus({ preventScroll: true });
-  await keep();
+  await keep(turn);
 }
 
 // The list of conversations
@@ -329,7 +333,7 @@ $("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const question = $("question").value.trim();
   if (attached.reading) return tell("A document is still being read. Send the question when it is there.");
-  if (!question) return attached.items.length ? tell("Write what you would like to know of the documents.") : undefined;
+  if (!question) return attached.items.length ? tell("Write what you would like to know of what is attached.") : undefined;
   $("question").value = "";
   $("question").dispatchEvent(new Event("input"));
   if (running) return enqueue(question, attached.take());

@@ -8,7 +8,6 @@ import { shownAnswer } from "./turns.js";
 
 export async function saveAnswer(turn) {
   const answer = shownAnswer(turn);
-  if (!answer || answer.stopped) return tell("Only a complete answer can be saved as a page.");
   const { straight, ...whole } = answer;
   try {
     saveFile("answer.html", await pageOf(turn.question, whole));

@@ -29,7 +29,9 @@ async function call(path, how = {}) {
   throw new Refused(body?.error?.message ?? `The server answered ${response.status}.`, response.status);
 }
 
-export const models = async () => (await (await call("v1/models")).json()).data.map((each) => each.id);
+// The names of what is served, and whether each takes pictures.
+export const models = async () =>
+  new Map((await (await call("v1/models")).json()).data.map((each) => [each.id, each.architecture.input_modalities.includes("image")]));
 
 // Whether models are being loaded, so that the first answer waits for that.
 export const isLoading = async () => (await fetch("ready").catch(() => null))?.status === 503;

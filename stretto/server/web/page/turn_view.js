@@ -5,7 +5,8 @@ import { Race } from "./answer/race.js";
 import { element } from "./element.js";
 import { routeOf } from "./fields.js";
 import { saveAnswer } from "./saving.js";
-import { shownAnswer, shownIndex } from "./turns.js";
+import { shownPicture } from "./pictures.js";
+import { picturesOf, shownAnswer, shownIndex, textsOf } from "./turns.js";
 
 const LONGEST_TITLE = 60; // characters of a question in a label
 const LONG = 400; // characters, from which a question is set as text and not as a heading
@@ -25,12 +26,14 @@ export class TurnView {
 
   showQuestion() {
     const { turn, acts } = this;
-    const documents = turn.documents.map((each) => each.title).join(", ");
+    const documents = textsOf(turn).map((each) => each.title).join(", ");
+    const pictures = picturesOf(turn).map(shownPicture);
     const long = turn.question.length > LONG;
     const { versions } = turn;
     this.asked.className = `asked${long ? " long" : ""}`;
     this.asked.replaceChildren(
       element("h2", { dir: "auto", tabindex: long ? "0" : null }, turn.question),
+      ...(pictures.length ? [element("div", { class: "pictures" }, ...pictures)] : []),
       element("div", { class: "bar" },
         documents ? element("span", { class: "dim with" }, `with ${documents}`) : null,
         element("button", { type: "button", class: "quiet", onclick: () => acts.isBusy() || this.editQuestion() }, "Edit"),
@@ -68,7 +71,7 @@ export class TurnView {
   }
 
   get how() {
-    return { room: $("conversation"), documents: this.turn.documents, raced: Boolean(this.race) };
+    return { room: $("conversation"), documents: textsOf(this.turn), raced: Boolean(this.race) };
   }
 
   // Regions of a page have names of their own.
@@ -136,10 +139,8 @@ export class TurnView {
   addActions() {
     const { turn, acts } = this;
     const actions = this.answers.querySelector(".actions");
-    actions.append(
-      element("button", { type: "button", class: "quiet", onclick: () => acts.retry(turn) }, "Retry"),
-      element("button", { type: "button", class: "quiet", onclick: () => saveAnswer(turn) }, "Save as a page"),
-    );
+    actions.append(element("button", { type: "button", class: "quiet", onclick: () => acts.retry(turn) }, "Retry"));
+    if (!shownAnswer(turn)?.stopped) actions.append(element("button", { type: "button", class: "quiet", onclick: () => saveAnswer(turn) }, "Save as a page"));
     if (turn.answers.length > 1) actions.append(pages("answer", shownIndex(turn), turn.answers.length, (at) => acts.toAnswer(turn, at)));
   }
 }

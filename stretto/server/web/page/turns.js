@@ -2,6 +2,8 @@
 // came of it before: `versions` of a turn are {at, tails}, where each tail is that question with all that followed it, and
 // the one that is shown stands in the conversation itself.
 
+import { isPictureData } from "./pictures.js";
+
 // Put another version of a question in its place. Returns the new turn, which has no answer yet.
 export function newVersion(conversation, turn, question, documents) {
   const versions = turn.versions ?? { at: 0, tails: [null] };
@@ -33,11 +35,21 @@ function away(conversation, turn, versions) {
 export const shownIndex = (turn) => turn.shown ?? turn.answers.length - 1;
 export const shownAnswer = (turn) => turn.answers[shownIndex(turn)];
 
+// What was attached to a question: texts, and pictures as data URLs.
+export const textsOf = (turn) => turn.documents.filter((each) => each.text !== undefined);
+export const picturesOf = (turn) => turn.documents.filter((each) => each.picture !== undefined);
+
+// A question as OpenAI's API takes it: text alone, or parts where there are pictures.
+function contentOf(turn) {
+  const pictures = picturesOf(turn).map(({ picture }) => ({ type: "image_url", image_url: { url: picture } }));
+  return pictures.length ? [{ type: "text", text: turn.question }, ...pictures] : turn.question;
+}
+
 // What a model is told of a conversation: the questions up to one, and the answer that is shown of each before it.
 export function messagesBefore(conversation, turn) {
   const messages = [];
   for (const each of conversation.turns) {
-    messages.push({ role: "user", content: each.question });
+    messages.push({ role: "user", content: contentOf(each) });
     if (each === turn) return messages;
     const text = shownAnswer(each)?.text;
     if (text) messages.push({ role: "assistant", content: text });
@@ -48,9 +60,11 @@ export function messagesBefore(conversation, turn) {
 
 const isText = (value) => typeof value === "string";
 
+const isDocument = (each) => isText(each?.title) && (isText(each.text) || isPictureData(each.picture));
+
 // Whether something out of a file has the form of a turn.
 export const isTurn = (turn) =>
-  isText(turn?.question) && Array.isArray(turn.documents) && Array.isArray(turn.answers) &&
+  isText(turn?.question) && Array.isArray(turn.documents) && turn.documents.every(isDocument) && Array.isArray(turn.answers) &&
   turn.answers.every((answer) => isText(answer?.text) && Array.isArray(answer.branches)) &&
   (turn.shown === undefined || turn.shown in turn.answers) &&
   (turn.versions === undefined || areVersions(turn.versions));

@@ -20,6 +20,8 @@ export function cited(body, leaf, citations, passages, documents) {
   return element("details", { class: "folded" }, element("summary", {}, `${counted(citations.length, "place")} in the documents`), element("ol", {}, ...items));
 }
 
+const AROUND = 240; // characters before and behind what is cited
+
 const short = (text) => (text.length > 240 ? `${text.slice(0, 239)}…` : text);
 
 // Wherever its label stands in the text, a button with its number stands instead.
@@ -38,22 +40,28 @@ function number(body, citation, value, open) {
   }
 }
 
-function passage(citation, passages, documents, back) {
-  const whole = documents[citation.document]?.text;
-  const text = whole?.slice(citation.start, citation.end) ?? citation.quote;
+// The cited part of a document with what stands around it, what was quoted marked.
+function around(whole, citation, passages) {
+  const from = Math.max(0, citation.start - AROUND), to = Math.min(whole.length, citation.end + AROUND);
   const quoted = passages
-    .filter((each) => each.document === citation.document)
     .flatMap((each) => each.quotations)
     .filter((each) => each.document === citation.document && each.start >= citation.start && each.end <= citation.end)
     .sort((one, other) => one.start - other.start);
-  const shown = element("p", { dir: "auto" });
-  let at = 0;
-  for (const { start, end } of whole ? quoted : []) {
-    if (start - citation.start < at) continue;
-    shown.append(text.slice(at, start - citation.start), element("mark", {}, text.slice(start - citation.start, end - citation.start)));
-    at = end - citation.start;
+  const parts = [from ? "… " : ""];
+  let at = from;
+  for (const { start, end } of quoted.length ? quoted : [citation]) {
+    if (start < at) continue;
+    parts.push(whole.slice(at, start), element("mark", {}, whole.slice(start, end)));
+    at = end;
   }
-  shown.append(text.slice(at));
+  return [...parts, whole.slice(at, to), to < whole.length ? " …" : ""];
+}
+
+function passage(citation, passages, documents, back) {
+  const shown = element("p", { dir: "auto" });
+  const whole = documents[citation.document]?.text;
+  if (whole === undefined) shown.append(citation.quote);
+  else shown.append(...around(whole, citation, passages));
   const close = () => (root.remove(), back());
   const root = element("aside", { class: "passage", tabindex: "-1", "aria-label": `Passage ${citation.label}` },
     element("div", { class: "bar" }, element("h3", { dir: "auto" }, citation.label.replace(/^\[|\]$/g, "")),

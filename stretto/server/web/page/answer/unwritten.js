@@ -2,14 +2,17 @@
 
 const LEAD = /^[^\p{L}\p{N}]*(?:\p{Nd}{1,3}[.):])?[^\p{L}\p{N}]*/u; // a number that a model wrote, and the merge may have taken away
 const MARK = /^\s*(?:[-*+•]|\p{Nd}{1,4}[.):\]])(?:\s+|$)/u; // of a list
+const NUMBERED = /^(\d{1,3})\. \*\*/gm; // a point, as answers number them
 const BEHIND_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*/u;
 const LETTER = /[\p{L}\p{N}]/gu;
 
 // Titles, labels, indents and notes depend on the form of the answer, so only the letters of a part are looked for,
 // each part behind the one before it. The first that is not there may have begun: it is written to its end.
 export function withUnwritten(text, parts) {
+  if (!parts.length) return text; // which may be long
   const { letters, places } = lettersOf(text);
   const later = [];
+  let number = Number([...text.matchAll(NUMBERED)].at(-1)?.[1] ?? 0); // of the last point that is there, where points have numbers
   let read = 0;
   for (const { title, text: part } of parts) {
     const own = lettersOf(part, behindLabel(title ?? "", part));
@@ -25,7 +28,9 @@ export function withUnwritten(text, parts) {
       text = joined(text, title ?? "", withoutLabel(title ?? "", part));
       read = letters.length;
     } else {
-      later.push(title ? `**${title}**: ${withoutLabel(title, part)}` : part);
+      if (number) number += 1;
+      const lead = number ? `${number}. ` : "";
+      later.push(title ? `${lead}**${title}**: ${withoutLabel(title, part)}` : part);
     }
   }
   return [text, ...later].filter(Boolean).join("\n\n");

@@ -22,7 +22,7 @@ export class AnswerView {
   constructor(title, { room, documents = [], chosen = "auto", raced = false, announce = () => {} }) {
     Object.assign(this, { room, documents, chosen, raced, announce });
     this.text = this.thoughts = "";
-    this.answer = this.route = this.outcome = null;
+    this.answer = this.route = this.routeTold = this.outcome = null;
     this.loading = false;
     this.branches = new Map();
     this.began = performance.now();
@@ -61,6 +61,7 @@ export class AnswerView {
     const event = eventOf(raw);
     switch (event.type) {
       case "route_chosen":
+        this.routeTold = raw.route;
         this.showRoute(event.route);
         this.announce(`The answer is written: ${nameOf(event.route.way)}.`);
         break;
@@ -224,7 +225,7 @@ export class AnswerView {
     this.settle(this.parts);
     this.stopped = stopped;
     const [lead, beside = ""] = stopped.split(/(?<=^Stopped) /);
-    this.headline.say(lead, beside, { kind: problem ? "bad" : "" });
+    this.headline.say(lead, beside.replace(/\.$/, ""), { kind: problem ? "bad" : "" });
     if (problem) this.notes.append(element("p", { class: "problem", role: "alert" }, problem));
   }
 
@@ -259,7 +260,7 @@ export class AnswerView {
 
   // What belongs into the history.
   record() {
-    return this.answer ?? { text: this.whatIsThere(), route: null, branches: [], stopped: this.stopped ?? "" };
+    return this.answer ?? { text: this.whatIsThere(), route: this.routeTold, branches: [], stopped: this.stopped ?? "" };
   }
 }
 

@@ -1,0 +1,60 @@
+"""The colours of ``palette.toml``, for whatever is drawn in Python."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+__all__ = ["SCHEMES", "TERMINAL", "Palette", "Scheme", "TerminalColours", "palette"]
+
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours on one ground, each as ``#rrggbb``; docs/design/README.md says what each is for."""
+
+    text: str
+    dim: str
+    back: str
+    raised: str
+    line: str
+    field: str
+    accent: str
+    on_accent: str
+    good: str
+    wait: str
+    bad: str
+    voices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TerminalColours:
+    """Which of a terminal's own colours stands for what; what is dim is dim there, too."""
+
+    accent: str
+    code: str
+    good: str
+    wait: str
+    bad: str
+
+
+def _told(table: str) -> dict[str, Any]:
+    told: dict[str, Any] = tomllib.loads(files("stretto.display").joinpath("palette.toml").read_text(encoding="utf-8"))[
+        table
+    ]
+    return told
+
+
+TERMINAL = TerminalColours(**_told("terminal"))
+
+
+@cache
+def palette(scheme: Scheme) -> Palette:
+    """The colours on a light or a dark ground."""
+    told = _told(scheme)
+    return Palette(**told | {"voices": tuple(told["voices"])})
