@@ -39,7 +39,7 @@ class Cascade:
     """The main model stays the main one, whatever is preferred."""
 
     def offer(self, case: Case) -> Offer | None:
-        """Where it was asked for by name: what it costs at most, with one smaller model that is as slow as the main one.
+        """Where it was asked for by name: what it costs at most, with a smaller model as slow as the main one.
 
         The router never takes it: only the caller knows what a wrong answer costs.
         """
