@@ -284,17 +284,17 @@ def draw(shown: Mapping[str, Any], name: str, title: str) -> None:
     rows = [row for row in reversed(shown["branches"]) if row[1] is not None and row[3] is not None]
 
     def drawn(plt: Any, colours: Palette) -> Any:
-        figure, axes = plt.subplots(figsize=(8, 0.35 * len(rows) + 1.4))
-        for place, (_, started, first, ended) in enumerate(rows):
+        figure, axes = plt.subplots(figsize=(8, 0.35 * len(rows) + 1.75))
+        for place, (_, started, first, ended) in enumerate(rows, 1):
             wrote = ended if first is None else first
-            axes.barh(place, wrote - started, left=started, color=colours.line, height=0.6)
-            axes.barh(place, ended - wrote, left=wrote, color=colours.accent, height=0.6)
-        axes.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=8)
-        axes.axvline(shown["seconds"], color=colours.accent, linewidth=1, linestyle="--")
-        axes.axvline(shown["straight"], color=colours.bad, linewidth=1, linestyle="--")
-        axes.text(shown["straight"], len(rows) - 0.4, "in one piece ", color=colours.bad, fontsize=8, ha="right")
+            waits, writes = ("waits for its first token", "writes") if place == 1 else (None, None)
+            axes.barh(place, wrote - started, left=started, color=colours.line, height=0.6, label=waits)
+            axes.barh(place, ended - wrote, left=wrote, color=colours.accent, height=0.6, label=writes)
+        axes.barh(0, shown["straight"], color=colours.field, height=0.6, label="the same answer in one piece")
+        axes.set_yticks(range(len(rows) + 1), ["in one piece", *(name for name, *_ in rows)], fontsize=8)
         axes.set_xlim(0, shown["straight"] * 1.03)
-        axes.set(xlabel="seconds (pale: waiting for the first token; full: writing)", title=title)
+        axes.set(xlabel="seconds", title=title)
+        axes.legend(fontsize=8, frameon=False, loc="upper right")
         return figure
 
     plot(IMAGES / name, drawn)

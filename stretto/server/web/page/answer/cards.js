@@ -6,7 +6,7 @@ import { rendered } from "../markdown.js";
 import { stateOf } from "../words.js";
 
 const LEAST_ROWS = 2; // that the view is shared out to, before more are known
-const LOWEST = 116, HIGHEST = 260; // pixels of a card
+const LOWEST = 168, HIGHEST = 260; // pixels of a card: four lines of its text are seen
 const GAP = 12;
 const VOICES = 8;
 

@@ -2,6 +2,7 @@
 
 const PARTS = new Set(["point", "item", "piece"]);
 const WORTH_SAYING = 1.05; // times as fast
+const HEADLINE = 1.3; // from here on it is what is said first
 
 export const isPart = (branch) => PARTS.has(branch.kind);
 
@@ -28,5 +29,5 @@ export function gainOf(answer) {
   const known = measured < writing
     ? "Estimated: the words of its parts, at the measured pace of this model when it writes alone. Compare measures it."
     : "Estimated: the times that its parts took to be written, added up. Parts that run together slow each other, so this may flatter. Compare measures it.";
-  return { times, seconds: own, onePiece, known };
+  return { times, seconds: own, onePiece, known, first: times >= HEADLINE };
 }

@@ -214,7 +214,7 @@ export class AnswerView {
     const took = seconds(answer.seconds - loading);
     const parts = answer.branches.filter(isPart);
     if (answer.passages.length) this.headline.say(this.strip.words, `${took}${waits}`);
-    else if (gain) this.headline.say(`${times(gain.times)} times as fast`, `${took}, in one piece about ${seconds(gain.onePiece)}${waits}`, { kind: "gain", known: gain.known });
+    else if (gain) this.headline.say(gain.first ? `${times(gain.times)} times as fast` : `Written in ${parts.length} parts at once`, `${took}, in one piece about ${seconds(gain.onePiece)}${waits}`, { kind: gain.first ? "gain" : "", known: gain.known });
     else if (parts.length > 1) this.headline.say(`Written in ${parts.length} parts at once`, `${took}${waits}`);
     else this.headline.say("Written in one piece", `${took}${waits}`);
   }
