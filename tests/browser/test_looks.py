@@ -1,0 +1,118 @@
+"""Every state of the web chat looks as in the pictures of `looks/`, at three widths, on a light and on a dark ground.
+
+Both are compared at a quarter of their size, so how letters are drawn does not count: at most 2% of the points may
+differ by more than a tenth of the scale. ``STRETTO_NEW_LOOKS=1 pytest tests/browser/test_looks.py`` takes the pictures
+anew; look at them before they are committed.
+"""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from asking import ENDED, POINTS, SKELETON, ask
+from PIL import Image, ImageChops
+
+from stretto import ServerFailedError
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+LOOKS = Path(__file__).parent / "looks"
+SEEN = Path(__file__).parents[2] / "build" / "looks"
+MOST_DIFFERENT = 0.02  # of the points
+STEPS = 26  # of 256, from which a point is different
+QUARTER = 4
+CHANGING = ".beside, .mini { visibility: hidden }"  # seconds, and bars that are as long as they took
+
+
+async def empty(page):
+    await page.wait_for_selector(".welcome")
+
+
+async def writing(page):
+    await ask(page)
+    await page.wait_for_selector(".card:nth-child(3) >> text=A sentence")
+
+
+async def settled(page):
+    await ask(page)
+    await page.wait_for_selector(ENDED)
+
+
+async def stopped(page):
+    await ask(page, strategy="direct")
+    await page.wait_for_selector("text=The first half.")
+    await page.press("body", "Escape")
+    await page.wait_for_selector("text=Stopped after")
+
+
+async def failed(page):
+    await ask(page, strategy="direct")
+    await page.wait_for_selector(".problem")
+
+
+async def planning(page):
+    await ask(page)
+    await page.wait_for_selector(".lead >> text=Planning")
+
+
+async def offline(page):
+    await page.context.set_offline(True)
+    await ask(page)
+    await page.wait_for_selector("#away:not([hidden])")
+
+
+SENTENCES = "A sentence that fills the line, and a second one. "
+POINT = Reply(chunks=[SENTENCES * 2, "never"], chunk_delay_s=600)
+HALF = Reply(chunks=["The first half. ", "never"], chunk_delay_s=600)
+FAULT = Reply(fault=ServerFailedError("it is on fire"))
+STATES = {
+    "empty": (empty, SKELETON),
+    "planning": (planning, {"": Reply(chunks=["", "never"], chunk_delay_s=600)}),
+    "writing": (writing, POINTS | {"": POINT}),
+    "settled": (settled, POINTS | {"": SENTENCES * 3}),
+    "stopped": (stopped, {"": HALF}),
+    "failed": (failed, {"": FAULT}),
+    "offline": (offline, SKELETON),
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 768, 390])
+@pytest.mark.parametrize("state", STATES)
+async def test_a_state_looks_as_it_did(chatting, state, width, scheme):
+    reach, script = STATES[state]
+    how = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "bypass_csp": True}
+    async with chatting(ScriptedBackend(script), **how) as page:
+        await reach(page)
+        shot = await page.screenshot(animations="disabled", style=CHANGING)
+    name = f"{state}-{width}-{scheme}.png"
+    seen = Image.open(io.BytesIO(shot)).convert("RGB")
+    small = seen.resize((seen.width // QUARTER, seen.height // QUARTER), Image.Resampling.BOX)
+    if os.environ.get("STRETTO_NEW_LOOKS"):
+        LOOKS.mkdir(exist_ok=True)
+        small.save(LOOKS / name, optimize=True)
+        return
+    kept = Image.open(LOOKS / name).convert("RGB")
+    different = share_of_different(small, kept)
+    if different > MOST_DIFFERENT:
+        SEEN.mkdir(parents=True, exist_ok=True)
+        seen.save(SEEN / name)
+    assert different <= MOST_DIFFERENT, f"{different:.1%} of {name} is different. What is seen now: {SEEN / name}"
+
+
+def share_of_different(one, other):
+    assert one.size == other.size
+    red, green, blue = ImageChops.difference(one, other).split()
+    strongest = ImageChops.lighter(ImageChops.lighter(red, green), blue)
+    return sum(strongest.histogram()[STEPS:]) / (one.width * one.height)
+
+
+def test_a_changed_colour_and_a_moved_line_are_seen():
+    ground = Image.new("RGB", (320, 200), "#ffffff")
+    moved = ground.copy()
+    moved.paste("#4b3fc4", (0, 0, 320, 8))
+    assert share_of_different(ground, ground) == 0
+    assert share_of_different(ground, Image.new("RGB", (320, 200), "#ffe0ff")) == 1
+    assert share_of_different(ground, moved) > MOST_DIFFERENT
