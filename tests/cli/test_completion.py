@@ -8,6 +8,8 @@ import sys
 import pytest
 from patience import patience
 
+from stretto.strategies import STRATEGIES
+
 START = [sys.executable, "-c", "import sys; sys.argv[0] = 'stretto'; from stretto.cli import main; main()"]
 
 
@@ -59,8 +61,8 @@ def test_bash_takes_names_apart_at_colons(words, offered):
     ("line", "offered"),
     [
         ("do", ["doctor"]),
-        ("ask --str", ["--strategy"]),
-        ("ask --strategy ", ["auto", "direct", "skeleton", "items", "document"]),
+        ("ask --str", ["--strategy", "--strategy-options"]),
+        ("ask --strategy ", ["auto", *STRATEGIES]),
         ("ask --preference ", ["fastest", "balanced", "careful"]),
         ("ask --decoding su", ["suffix"]),
         ("chat --model local", ["local:", "local:pocket"]),

@@ -234,7 +234,7 @@ def test_prompts_of_different_lengths_are_read_as_by_torch(name, threads):
     plain, compiled = forwards(family_member(name).bfloat16().float())
     texts = [TEXTS[0] * 5, *TEXTS[1:]]
     rows, last = lay_out(texts, [0, 0, 0])
-    assert compiled._compiled.takes(rows, last, None)
+    assert compiled._compiled.takes(rows, last)
     caches = [KeyValueCache(3), KeyValueCache(3)]
     with sharing(threads):
         expected, found = (each(rows, cache, last) for each, cache in zip((plain, compiled), caches, strict=True))
