@@ -11,6 +11,7 @@ _COMMA_BEFORE_DECIMALS = frozenset({"de", "es", "fr", "id", "it", "nl", "pl", "p
 _MOST = 200  # numbers of a text that are read; the last ones count
 _LONGEST = 60  # characters of a number; a longer one is read to there
 _GROUP = "[ ,.'’\u00a0\u202f]"
+_GROUPING = re.compile(_GROUP)
 _NUMBER = re.compile(
     rf"(?<![\w.,])(?P<sign>[-−–+]?)(?P<whole>\d{{1,3}}(?:(?P<mark>{_GROUP})\d{{3}}(?:(?P=mark)\d{{3}})*)?(?!\d)|\d+)"
     r"(?P<decimals>[.,]\d+)?(?:e(?P<power>[-+]?\d{1,2})(?!\d))?(?:\s?/\s?(?P<under>\d+)(?![\d/.,]*\d))?"
@@ -43,7 +44,7 @@ def _value(found: re.Match[str], *, comma: bool) -> Fraction:
     whole, mark, decimals = found["whole"][:_LONGEST], found["mark"], (found["decimals"] or "")[:_LONGEST]
     if mark == ("," if comma else ".") and whole.count(mark) == 1 and not decimals:
         whole, decimals = whole.split(mark)[0], f".{whole.split(mark)[1]}"  # three decimals, not a thousand
-    digits = re.sub(_GROUP, "", whole)
+    digits = _GROUPING.sub("", whole)
     number = Fraction(f"{digits}.{decimals[1:]}" if decimals else digits)
     if found["power"]:
         number *= Fraction(10) ** int(found["power"])

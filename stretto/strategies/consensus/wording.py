@@ -45,7 +45,7 @@ def wording() -> Wording:
     return Wording(
         asks_number=re.compile(rf"\b(?:{either('number')})\b|\d\s*[-−+*/×x÷·^]\s*\d"),
         answer=re.compile(
-            rf"\b(?:{either('answer')})(?:\s+(?:{either('is')})\b\s*:?|\s*[:=])\s*|####\s*", re.IGNORECASE
+            rf"\b(?:{either('answer')})(?:\s+(?:{either('is')})\b(?:\s*:)?|\s*[:=])\s*|####\s*", re.IGNORECASE
         ),
         yes=re.compile(rf"(?:{either('yes')}){_ENDS}"),
         no=re.compile(rf"(?:{either('no')}){_ENDS}"),
