@@ -2,7 +2,8 @@
 
     python .ci/test_targets.py                    each in turn
     python .ci/test_targets.py generic haswell    some of them
-    python .ci/test_targets.py thorough           what `make test` leaves out, and more examples of each property
+    python .ci/test_targets.py thorough           what `make test` leaves out
+    python .ci/test_targets.py properties         more examples of each property; only where it is named
 
 Each processor has a separate folder of compiled code, which is removed afterwards. The code uses only instructions that
 the processor is said to have. So this shows that code for older processors is right, not that it runs on them.
@@ -21,6 +22,7 @@ from pytest_twice import tested
 SOURCE = Path(__file__).resolve().parents[1]
 TARGETS: dict[str, dict[str, str]] = {
     "thorough": {},
+    "properties": {},
     "generic": {"NUMBA_CPU_NAME": "generic"},
     "without-avx": {"NUMBA_ENABLE_AVX": "0"},
     "haswell": {
@@ -36,7 +38,8 @@ COMPILED = (
     "tests/local_engine/test_draws.py",
     "tests/local_engine/drafting/test_auto.py",
 )
-THOROUGH = ("-m", "thorough or hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
+THOROUGH = ("-m", "thorough", "--dist", "worksteal")
+PROPERTIES = ("-m", "hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
 ANY = ("tests/local_engine/test_engine.py", "tests/backends/test_local_backend.py", "tests/test_answer_decoding.py")
 
 
@@ -49,10 +52,10 @@ def main() -> int:
 
 
 def usual() -> list[str]:
-    """All, without the processor that this one is as good as."""
+    """All that is run where none is named: not the processor that this one is as good as."""
     told = Path("/proc/cpuinfo")
     newer = not told.exists() or "avx512f" in told.read_text(encoding="utf-8")
-    return [name for name in TARGETS if newer or name != "haswell"]
+    return [name for name in TARGETS if name != "properties" and (newer or name != "haswell")]
 
 
 def passed(name: str) -> bool:
@@ -60,9 +63,9 @@ def passed(name: str) -> bool:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stretto-target-") as folder:
         environment = {**os.environ, **TARGETS[name]}
-        if name != "thorough":
+        if name not in {"thorough", "properties"}:
             environment["NUMBA_CACHE_DIR"] = folder
-        tests = {"thorough": THOROUGH, "no-compiler": ANY}.get(name, COMPILED)
+        tests = {"thorough": THOROUGH, "properties": PROPERTIES, "no-compiler": ANY}.get(name, COMPILED)
         # On other processors the thorough ones run as well.
         arguments = ["--quiet", "--timeout", "600", "--numprocesses", "auto", "-m", "", *tests]
         status = tested(sys.executable, arguments, cwd=SOURCE, env=environment)

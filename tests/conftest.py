@@ -14,7 +14,7 @@ os.environ.setdefault("STRETTO_COMPILED", "1")  # what a test sees does not depe
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
-# A busy machine is not a failure. `make test-targets` looks at more examples of each property.
+# A busy machine is not a failure. `make test-targets ONLY=properties` looks at more examples of each property.
 settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("quick")
