@@ -47,7 +47,7 @@ def test_it_is_never_much_slower_than_no_draft(target, cost):
 def test_it_costs_hardly_more_than_its_best_source(target):
     prompt = plain(target(), [], 200)
     alone = cost_of(generate(Suffix(), target(), prompt, 300, rows=16), USUAL)
-    assert cost_of(generate(Auto(USUAL), target(), prompt, 300, rows=32), USUAL) <= 1.02 * alone
+    assert cost_of(generate(Auto(USUAL), target(), prompt, 300, rows=32), USUAL) <= 1.03 * alone
 
 
 def test_it_takes_its_guesses_from_the_source_it_is_given():
