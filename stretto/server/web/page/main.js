@@ -260,7 +260,8 @@ async function listConversations() {
   showListed();
 }
 
-const showListed = () => showList(listed, conversation.id, { open, forget, rename });
+const showListed = () => showList(listed, conversation.id, { open, forget, rename })
+  .catch((error) => tell(`The list of conversations cannot be shown: ${error?.message}`));
 
 // This conversation was kept: the others need not be read anew for that.
 function listThis() {
