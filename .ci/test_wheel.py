@@ -27,47 +27,41 @@ from pytest_twice import tested
 SOURCE = Path(__file__).resolve().parents[1]
 LOWEST = (3, 11)
 NEWEST = ((3, 14), (3, 13), (3, 12))  # the first that is found
-LEFT_OUT = (
-    "tests/benchmarks",  # of programs that are not installed
-    "tests/docs",  # of the pages, which the newest versions are written for
-    "tests/cli/test_reference.py",  # docs/cli.md is what the newest typer prints
-    "tests/test_pocket_training.py",  # trains, which `make test` does
-    "tests/test_reading_training.py",
-    "tests/abilities",  # from here on: of code that no package decides
-    "tests/comparing",
-    "tests/strategies",
+# What the packages decide: how each of them is called, and what it gives back. The rest asks whether answers are right,
+# which `make test` does with the newest versions.
+WANTED = (
+    "tests/integrations/langchain",
     *(
-        f"tests/test_router_{name}.py"
-        for name in ("demands", "forecast", "parse", "policy", "reason", "shape", "train")
+        f"tests/backends/test_{name}.py"
+        for name in (
+            *("anthropic_backend", "connections", "contract", "event_stream", "langchain_backend", "local_backend"),
+            *("openai_backend", "registry", "shared_state"),
+        )
     ),
-    *(f"tests/test_language_{name}.py" for name in ("counting", "lists")),
-    *(f"tests/backends/test_{name}.py" for name in ("odd_events", "servers", "faults", "keys")),
-    "tests/test_other_systems.py",
-    "tests/patterns",  # of the source, by the private parser of one Python
-    "tests/test_imports.py",  # of the source
-    "tests/test_public_names.py",  # of the source and its pages
-    "tests/test_option_surfaces.py",
-    "tests/test_wheel.py",  # builds a wheel
-)
-DESELECTED = ("tests/cli/test_program.py::test_help_imports_nothing_heavy",)  # old typer imports all of rich for help
-# Of the engine, what its packages decide: how numba compiles, and what transformers, tokenizers and llguidance give it.
-# The rest asks whether its answers are right, which `make test` does in the three minutes that they take.
-OF_THE_ENGINE = (
-    "drafting/test_drafters.py",
-    "drafting/test_lexical.py",
-    "drafting/test_lexical_pads.py",
-    "test_chat_template.py",
-    "test_compiled_code.py",
-    "test_compiled_model.py",
-    "test_compiler.py",
-    "test_constraint.py",
-    "test_detokenize.py",
-    "test_engine.py",
-    "test_forward.py",
-    "test_generation.py",
-    "test_products.py",
-    "test_sampling.py",
-    "test_vocabulary.py",
+    *(
+        f"tests/cli/test_{name}.py"
+        for name in ("ask_command", "chat_command", "document_command", "doctor_command", "markdown", "terminal_chat")
+    ),
+    *(f"tests/document/test_{name}.py" for name in ("chunks", "long_document", "reading", "search_memory")),
+    *(
+        f"tests/server/test_{name}.py"
+        for name in ("anthropic_api", "chat", "other_clients", "responses", "server_limits", "server_page")
+    ),
+    *(
+        f"tests/test_{name}.py"
+        for name in (
+            *("answer_decoding", "client", "json_schema", "messages", "plugins", "pocket", "prices", "public_face"),
+            *("response_format", "settings", "telemetry"),
+        )
+    ),
+    *(
+        f"tests/local_engine/test_{name}.py"
+        for name in (
+            *("chat_template", "compiled_code", "compiled_model", "constraint", "detokenize", "engine", "forward"),
+            *("generation", "gguf", "products", "sampling", "vocabulary"),
+        )
+    ),
+    *(f"tests/local_engine/drafting/test_{name}.py" for name in ("drafters", "lexical", "lexical_pads")),
 )
 
 
@@ -175,11 +169,7 @@ def passed(run: Run, folder: Path, sources: Path) -> bool:
     environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": ""}
     where = "import recipes, stretto, sys; sys.exit(not stretto.__file__.startswith(sys.prefix))"
     subprocess.run([programs / "python", "-c", where], cwd=folder, env=environment, check=True)
-    engine = sources / "tests" / "local_engine"
-    others = {str(path.relative_to(engine)) for path in engine.rglob("test_*.py")} - set(OF_THE_ENGINE)
-    left_out = [f"--ignore={name}" for name in (*LEFT_OUT, *(f"tests/local_engine/{name}" for name in sorted(others)))]
-    arguments = ["--numprocesses", "auto", "--dist", "worksteal", "--timeout", "600", "--durations", "25", *left_out]
-    arguments += [f"--deselect={name}" for name in DESELECTED]
+    arguments = ["--numprocesses", "auto", "--dist", "worksteal", "--timeout", "600", "--durations", "25", *WANTED]
     status = tested(programs / "python", arguments, cwd=sources, env=environment)
     shutil.rmtree(folder)  # torch for GPUs takes 5 GB
     say(f"{run.name}: Python {version(run.version)}, {run.constraints}: tested in {time.monotonic() - began:.0f} s.")
