@@ -58,7 +58,7 @@ WANTED = (
         f"tests/local_engine/test_{name}.py"
         for name in (
             *("chat_template", "compiled_code", "compiled_model", "constraint", "detokenize", "engine", "forward"),
-            *("generation", "gguf", "products", "sampling", "vocabulary"),
+            *("generation", "products", "sampling", "vocabulary"),
         )
     ),
     *(f"tests/local_engine/drafting/test_{name}.py" for name in ("drafters", "lexical", "lexical_pads")),
