@@ -9,7 +9,7 @@ if typing.TYPE_CHECKING:
     from stretto.agreement import Agreement
     from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage, Writer
     from stretto.citation import Citation, Evidence, PassageRecord
-    from stretto.client import AnswerStream, AsyncStretto, Stretto, SyncAnswerStream
+    from stretto.client import AsyncStretto
     from stretto.client_options import ClientOptions
     from stretto.document import Document, Heading
     from stretto.errors import (
@@ -61,7 +61,9 @@ if typing.TYPE_CHECKING:
     from stretto.route import DecodingForecast, Forecast, Route
     from stretto.router import Router, SecondOpinion
     from stretto.settings import Settings
+    from stretto.streams import AnswerStream, SyncAnswerStream
     from stretto.structured_logs import log_json
+    from stretto.synchronous_client import Stretto
     from stretto.token_records import DecodingStats, TokenLogprob
     from stretto.tool_calls import ToolCall, ToolCallFragment
 
@@ -166,12 +168,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Writer",
     ),
     "citation": ("Citation", "Evidence", "PassageRecord"),
-    "client": (
-        "AnswerStream",
-        "AsyncStretto",
-        "Stretto",
-        "SyncAnswerStream",
-    ),
+    "client": ("AsyncStretto",),
     "client_options": ("ClientOptions",),
     "document": ("Document", "Heading"),
     "errors": (
@@ -237,7 +234,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     ),
     "router": ("Router", "SecondOpinion"),
     "settings": ("Settings",),
+    "streams": ("AnswerStream", "SyncAnswerStream"),
     "structured_logs": ("log_json",),
+    "synchronous_client": ("Stretto",),
     "token_records": ("DecodingStats", "TokenLogprob"),
     "tool_calls": ("ToolCall", "ToolCallFragment"),
 }

@@ -1,4 +1,4 @@
-"""The clients: `AsyncStretto`, and `Stretto`, its synchronous counterpart."""
+"""The client of asynchronous code: `AsyncStretto`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 import math
 import os
 import time
-import weakref
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -28,7 +27,6 @@ from stretto.client_options import (
 from stretto.errors import StrettoError
 from stretto.first_imports import made_ready
 from stretto.foundation.arguments import spelled_out
-from stretto.foundation.background import BackgroundLoop
 from stretto.foundation.bounds import is_long
 from stretto.foundation.fork import Fork
 from stretto.hooks import Watchers
@@ -37,7 +35,7 @@ from stretto.prompts import Catalogue
 from stretto.request import Prompting, Request, RequestOptions
 from stretto.route import Route
 from stretto.settings import Settings
-from stretto.streams import AnswerStream, Start, StreamContext, SyncAnswerStream, SyncStreamContext
+from stretto.streams import AnswerStream, StreamContext
 from stretto.structured_logs import log_answer, log_failure
 from stretto.telemetry import note_answer, note_route, request_span, route_span
 from stretto.writing import Emit, Writing
@@ -132,7 +130,7 @@ class AsyncStretto:
         return self._client_backends.store
 
     def __repr__(self) -> str:
-        return f"<AsyncStretto {_named(self.backends)}>"
+        return f"<AsyncStretto {named(self.backends)}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -344,84 +342,11 @@ def _check_loop() -> None:
         )
 
 
-class Stretto:
-    """`AsyncStretto` for synchronous code; works in notebooks and inside a running event loop.
-
-    It takes the same arguments. Its event loop runs in a separate thread, from the first call until `close`.
-    """
-
-    @spelled_out(ClientOptions)
-    def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
-        self._stretto = AsyncStretto(model, **options)
-        self._loop = BackgroundLoop(self._stretto.aclose, FORKED)
-        self._finalizer = weakref.finalize(self, self._loop.close)
-
-    def __repr__(self) -> str:
-        return f"<Stretto {_named(self._stretto.backends)}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def backends(self) -> Mapping[str, Backend]:
-        """The backends by role."""
-        return self._stretto.backends
-
-    @property
-    def fallback(self) -> Sequence[Backend]:
-        """The backends that go on where one of these fails, in this order."""
-        return self._stretto.fallback
-
-    @property
-    def asynchronous(self) -> AsyncStretto:
-        """The asynchronous client behind this one; usable in any event loop, and closed together with this one."""
-        return self._stretto
-
-    @property
-    def model_reason(self) -> str:
-        """Why this model was chosen, if none was named."""
-        return self._stretto.model_reason
-
-    def close(self) -> None:
-        """Cancel running answers, close the backends that this client opened, and end the thread. Idempotent."""
-        self._stretto._closed = True
-        self._loop.close()
-
-    @spelled_out(RequestOptions)
-    def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
-        """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
-        return self._loop.call(partial(self._stretto.ask, prompt, **request))
-
-    @spelled_out(RequestOptions)
-    def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
-        """Return how the request would be generated, and why. Loads no model, opens no connection."""
-        return self._loop.call(partial(self._stretto.route, prompt, **request))
-
-    @spelled_out(RequestOptions)
-    def stream(
-        self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
-    ) -> AbstractContextManager[SyncAnswerStream]:
-        """Stream the events of one answer. Leaving the context cancels the rest."""
-        return SyncStreamContext(partial(self._begin, prompt, request), self._loop)
-
-    def check(self, progress: Progress | None = None) -> Abilities:
-        """Measure what the main model holds, and keep it; see `AsyncStretto.check`."""
-        return self._loop.call(partial(self._stretto.check, progress))
-
-    def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> tuple[Writing, Start]:
-        began = time.perf_counter()
-        self._loop.call(partial(made_ready, self._stretto._deadline_of(prompt, options)))
-        writing = self._stretto._writing(self._stretto._request(prompt, options), began)
-        return writing, partial(writing.start, self._stretto._writings)
-
-
-def _named(backends: Mapping[str, Backend]) -> str:
+def named(backends: Mapping[str, Backend]) -> str:
+    """The names of a client's backends, as its representation shows them."""
     return ", ".join(
         backend.name if role == "main" else f"{role}: {backend.name}" for role, backend in backends.items()
     )
 
 
-__all__ = ["AnswerStream", "AsyncStretto", "Stretto", "SyncAnswerStream"]
+__all__ = ["FORKED", "AsyncStretto", "named"]

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = (
-    *("stretto.client", "stretto.streams", "stretto.writing", "stretto.first_imports"),
+    *("stretto.client", "stretto.synchronous_client", "stretto.streams", "stretto.writing", "stretto.first_imports"),
     *("stretto.structured_logs", "stretto.client_options", "stretto.client_backends"),
 )
 ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")

@@ -11,11 +11,11 @@ import anyio
 from langchain_core.callbacks.manager import BaseRunManager
 
 from stretto.answer import Answer
-from stretto.client import Stretto
 from stretto.events import AnswerFinished, Event
 from stretto.integrations.langchain.branch_runs import BranchRuns
 from stretto.integrations.langchain.stream_runs import Parent
 from stretto.request import Prompting, Request
+from stretto.synchronous_client import Stretto
 
 __all__ = ["aevents", "answer_of", "events"]
 

@@ -23,7 +23,6 @@ from pydantic import AliasChoices, ConfigDict, Field
 
 from stretto.answer import Answer
 from stretto.backends.base import Capabilities, ModelRequest
-from stretto.client import Stretto
 from stretto.integrations.langchain.caller_loop import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
 from stretto.integrations.langchain.conversion import documents_of, turns_of
@@ -31,6 +30,7 @@ from stretto.integrations.langchain.results import chunk_of, result_of
 from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
 from stretto.integrations.langchain.structured import structured
 from stretto.request import OnLoop, OnMissing, Preference, Request, RequestOptions
+from stretto.synchronous_client import Stretto
 
 __all__ = ["ChatStretto"]
 

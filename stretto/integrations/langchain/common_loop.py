@@ -14,9 +14,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from stretto.client import FORKED, AsyncStretto, Stretto
+from stretto.client import FORKED, AsyncStretto
 from stretto.errors import StrettoError
 from stretto.foundation.background import BackgroundLoop
+from stretto.synchronous_client import Stretto
 
 __all__ = ["InCommonLoop"]
 

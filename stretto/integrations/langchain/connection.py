@@ -14,11 +14,12 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
 
 from stretto.backends.registry import default_model
-from stretto.client import AsyncStretto, Stretto
+from stretto.client import AsyncStretto
 from stretto.client_options import ClientOptions
 from stretto.foundation.background import BackgroundLoop
 from stretto.integrations.langchain.common_loop import InCommonLoop
 from stretto.settings import Settings
+from stretto.synchronous_client import Stretto
 
 __all__ = ["Connection"]
 
