@@ -55,14 +55,18 @@ async def show(request: Request, runner: Runner, running: RunningBranch) -> Runn
     if request.options.response_format is None:
         runner.merge.add_branch(running)
     else:
-        running = await write_in_form(
-            request,
-            runner,
-            running,
-            lambda received, wrong: asked(request, runner, "again_in_form", received=received, wrong=wrong),
-        )
+        running = await show_in_form(request, runner, running)
     await running.ended()
     return running
+
+
+async def show_in_form(request: Request, runner: Runner, running: RunningBranch) -> RunningBranch:
+    """Show an answer once it fits its ``response_format``; the second try is asked for as this request was."""
+
+    def again(received: str, wrong: str) -> tuple[Message, ...]:
+        return asked(request, runner, "again_in_form", received=received, wrong=wrong)
+
+    return await write_in_form(request, runner, running, again)
 
 
 def _further(request: Request, runner: Runner) -> list[RunningBranch]:

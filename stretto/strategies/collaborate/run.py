@@ -6,14 +6,14 @@ from collections import Counter
 
 from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import BackendError, StrettoError
-from stretto.request import Message, Request
+from stretto.request import Request
 from stretto.route import Route
 from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.collaborate.options import CollaborateOptions
 from stretto.strategies.collaborate.proposals import Gathered, gather, proposers_of
-from stretto.strategies.direct import Direct, asked, rest_of
+from stretto.strategies.direct import Direct, asked, rest_of, show_in_form
 from stretto.strategies.fencing import numbered
-from stretto.strategies.in_form import held_to_format, write_in_form
+from stretto.strategies.in_form import held_to_format
 from stretto.strategies.roles import backend_for
 from stretto.strategies.runner import Runner
 from stretto.strategies.sampling import prompt_tokens
@@ -62,11 +62,8 @@ async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came
     texts = [running.text if len(running.text) <= room else running.text[:room] + " …" for running in came.proposals]
     fence, proposals = numbered(texts, "proposal")
 
-    def messages(template: str, **values: str) -> tuple[Message, ...]:
-        return asked(request, runner, template, **values)
-
     def prompt() -> ModelRequest:
-        said = messages("collaborate", proposals=proposals, fence=fence, count=str(len(texts)))
+        said = asked(request, runner, "collaborate", proposals=proposals, fence=fence, count=str(len(texts)))
         return held_to_format(ModelRequest(said, reads=bool(request.documents)), request, runner)
 
     spec = BranchSpec(
@@ -86,12 +83,7 @@ async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came
         if running.text:
             runner.merge.add_branch(running)
     else:
-        running = await write_in_form(
-            request,
-            runner,
-            running,
-            lambda received, wrong: messages("again_in_form", received=received, wrong=wrong),
-        )
+        running = await show_in_form(request, runner, running)
     ended = await running.ended()
     if not ended.text.strip():
         cause = str(running.exception or "it wrote nothing").rstrip(".")
