@@ -16,8 +16,8 @@ from transformers import LlamaForCausalLM
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving import step_timing as measure
-from stretto.local_engine.serving import thread as serving_thread
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
 
@@ -334,7 +334,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noqa: PLR0917 - fixtures
     decoding, first_s, rounds, loaded, start, monkeypatch
 ):
-    monkeypatch.setattr(serving_thread, "_TIMING_LIMIT_S", first_s)
+    monkeypatch.setattr(step_timer, "_AT_FIRST_S", first_s)
     model, seen, handles = loaded("llama"), [], []
     ready, asked = threading.Event(), threading.Event()
 
@@ -358,9 +358,9 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
 
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_rows_are_timed_between_the_steps_of_a_request_where_there_was_no_time_before(loaded, start, monkeypatch):
-    monkeypatch.setattr(serving_thread, "_TIMING_LIMIT_S", -1.0)
-    monkeypatch.setattr(serving_thread, "_TIMING_DELAY_S", 0.0)
-    monkeypatch.setattr(serving_thread, "_TIMING_SHARE", math.inf)
+    monkeypatch.setattr(step_timer, "_AT_FIRST_S", -1.0)
+    monkeypatch.setattr(step_timer, "_DELAY_S", 0.0)
+    monkeypatch.setattr(step_timer, "_SHARE", math.inf)
     model, asked, known = loaded("llama"), threading.Event(), []
     request = Generation(PROMPTS[0], 40)
     expected = tokens(start(model).submit(request))

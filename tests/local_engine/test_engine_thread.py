@@ -33,7 +33,7 @@ def ended(engine, request, **options):
 
 
 def raising(error):
-    def work(*_):
+    def work(*_, **__):
         raise error
 
     return work
@@ -80,7 +80,7 @@ def test_a_forward_that_raises_no_exception_but_an_exit_ends_its_request_with_th
         (Scheduler, "admit"),
         (Scheduler, "_work"),
         (Scheduler, "turn"),
-        (serving_thread.Serving, "_fitting"),
+        (serving_thread, "fitting_together"),
         (serving_thread.Serving, "_advance_alongside"),
     ],
     ids=lambda place: place[1],

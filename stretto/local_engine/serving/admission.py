@@ -1,13 +1,84 @@
-"""Chooses the waiting requests whose prompts are read next, together."""
+"""Which waiting requests are admitted: those that came together, as far as they fit, in the order of their prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 
-__all__ = ["common_prefix", "next_wave"]
+from stretto.local_engine.serving.handle import Handle
 
+__all__ = ["Gathering", "common_prefix", "fitting_together", "next_wave"]
+
+_ANNOUNCED_WAIT_S = 1.0  # that an announced request is waited for at most
 _FORWARD = 64  # prompt tokens that take about as long as one more forward
 _WORTH_WAITING = 8
+
+
+class Gathering:
+    """Waits for requests that come together: they are read together, the short ones first.
+
+    Args:
+        slots: that many are not waited with.
+
+    Attributes:
+        coming: requests that are announced.
+        arrived: requests so far.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.coming = 0
+        self.arrived = 0
+        self._slots = slots
+        self._seen = 0  # that had arrived when the queue was looked at last
+        self._until: float | None = None
+
+    def whole(self, waiting: int, *, idle: bool) -> bool:
+        """Whether no more requests seem to be coming, given how many wait.
+
+        While a batch runs, those who have come wait one step for others; announced ones are waited for longer.
+        """
+        waited = self._until is not None and not idle
+        quiet = not self.coming and (waited or self._seen == self.arrived)
+        self._seen = self.arrived
+        now = time.monotonic()
+        if quiet or waiting >= self._slots or now > (self._until or now):
+            self._until = None
+            return True
+        self._until = self._until or now + _ANNOUNCED_WAIT_S
+        return False
+
+
+def fitting_together(
+    waiting: Iterable[Handle], running: Sequence[Handle], *, slots: int, cache_tokens: float
+) -> tuple[list[Handle], str]:
+    """Find the oldest requests that fit into one batch with those running and, together, into memory.
+
+    Args:
+        waiting: the queue, the oldest first.
+        running: the batch.
+        slots: requests in one batch at most.
+        cache_tokens: whose keys and values fit into memory.
+
+    Returns:
+        these, and what the others wait for.
+    """
+    fitting: list[Handle] = []
+    longest = max((_most_tokens(handle) for handle in running), default=0)
+    for handle in waiting:
+        together = len(running) + len(fitting) + 1
+        if together > slots:
+            return fitting, "no slot is free"
+        longest = max(longest, _most_tokens(handle))
+        if together > 1 and longest * together > cache_tokens:
+            return fitting, "memory"
+        fitting.append(handle)
+    return fitting, ""
+
+
+def _most_tokens(handle: Handle) -> int:
+    """Tokens that a request may fill with its answer."""
+    request = handle.sequence.request
+    return len(request.prompt) + request.max_new_tokens
 
 
 def next_wave(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,18 +19,15 @@ from stretto.local_engine.failures import explain
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.serving.admission import Gathering, fitting_together
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
-from stretto.local_engine.serving.step_timing import measuring
+from stretto.local_engine.serving.step_timer import StepTimer
 
 __all__ = ["Serving"]
 
 _BATCHING_DELAY_S = 0.0005  # that others of the same moment are waited for: read together, they copy what they share
-_ANNOUNCED_WAIT_S = 1.0  # that an announced request is waited for at most
-_TIMING_LIMIT_S = 2.0  # for timing steps before the first request
-_TIMING_DELAY_S = 1.0  # before steps are timed between those of requests, and
-_TIMING_SHARE = 1 / 20  # of their time for it
 _MAX_FAILURES = 3  # in a row, after which the engine ends
 _CLOSE_S = 10.0  # that `Serving.close` waits for the thread at most
 
@@ -72,20 +68,13 @@ class Serving:
         self._equipment = equipment
         self._drafters = drafters
         self._cost = cost
-        self._measuring: Iterator[dict[int, float]] | None = None
-        self._lacks_table = False  # what was measured before, if anything, is of other code
-        self._next_timing = 0.0  # between two steps of requests
-        if measure:
-            self._begin_measuring()
         self._batch_size = batch_size
         self._threads = threads or model.threads
         self._most_threads = threads or torch.get_num_threads()
         self._changed = threading.Condition()
         self._waiting: deque[Handle] = deque()  # the queue
         self._alongside: deque[Generator[None, None, None]] = deque()
-        self._coming = 0  # requests that are announced
-        self._arrived = self._seen = 0  # requests so far, and when the queue was looked at last
-        self._gather_until: float | None = None
+        self._gathering = Gathering(batch_size)
         self._logged: tuple[int, str] | None = None
         self._closed = False
         self._cause: StrettoError | None = None  # of its end, where nobody closed it
@@ -93,24 +82,27 @@ class Serving:
         models = [model] if equipment.draft is None else [model, equipment.draft]
         self._code: CompiledCode | None = CompiledCode(models, self._wake)
         self._scheduler: Scheduler | None = scheduler(self._drafter)
+        self._timer = StepTimer(model, cost, self._wake)
+        if measure:
+            self._timer.begin()
         self._thread = EndingThread(self._serve, self.end, f"stretto engine {model.name}")
         self._thread.start()
 
     def wait_measured(self) -> None:
         """See `Engine.wait_measured`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._measuring is None or self._closed)
+            self._changed.wait_for(lambda: self._closed or not self._timer.under_way)
 
     @contextmanager
     def announced(self) -> Iterator[None]:
         """See `Engine.announced`."""
         with self._changed:
-            self._coming += 1
+            self._gathering.coming += 1
         try:
             yield
         finally:
             with self._changed:
-                self._coming -= 1
+                self._gathering.coming -= 1
                 self._changed.notify_all()
 
     def add(self, handle: Handle) -> None:
@@ -119,7 +111,7 @@ class Serving:
             self._refuse_when_closed()
             handle.reach("submitted")
             self._waiting.append(handle)
-            self._arrived += 1
+            self._gathering.arrived += 1
             self._changed.notify_all()
 
     def add_alongside(self, work: Generator[None, None, None]) -> None:
@@ -193,7 +185,7 @@ class Serving:
                 limit_threads(self._most_threads)
             code.begin()
             with torch.inference_mode():
-                self._measure_at_first()
+                self._timer.before_the_first(lambda: self._closed)
             while True:
                 try:
                     with torch.inference_mode():
@@ -214,7 +206,7 @@ class Serving:
 
     def _turn(self, scheduler: Scheduler, code: CompiledCode) -> bool:
         """Wait for something to do, and do one turn of it. Returns False when the engine is closed."""
-        self._measure_while_idle(scheduler)
+        self._timer.while_idle(lambda: self._is_idle(scheduler))
         self._chosen = []
         waiting = self._wait(scheduler)
         if waiting is None:
@@ -223,7 +215,7 @@ class Serving:
         self._admit(scheduler, waiting)
         self._chosen = []
         scheduler.turn()
-        self._measure_between()
+        self._timer.between_steps()
         self._advance_alongside()
         if self.model.device.type == "cuda" and not scheduler.handles:
             torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
@@ -264,7 +256,8 @@ class Serving:
         with suppress(BaseException):
             scheduler.clear()
         end_threads()
-        self._scheduler, self._code, self._measuring, self._chosen = None, None, None, []
+        self._timer.end()
+        self._scheduler, self._code, self._chosen = None, None, []
 
     def _wake(self) -> None:
         with self._changed:
@@ -274,8 +267,8 @@ class Serving:
         """Change to code that was compiled meanwhile. Cached keys and values and step times are no longer valid."""
         code.change()
         scheduler.clear()
-        if self._cost.measured or self._measuring is not None:
-            self._begin_measuring()
+        if self._cost.measured or self._timer.under_way:
+            self._timer.begin()
 
     def _advance_alongside(self) -> None:
         if not self._alongside:
@@ -289,54 +282,12 @@ class Serving:
 
     def _drafter(self, decoding: str) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
-        if decoding in WEIGHING and not self._cost.measured and self._measuring is None:
-            self._begin_measuring()
+        if decoding in WEIGHING and not (self._cost.measured or self._timer.under_way):
+            self._timer.begin()
         return self._drafters[decoding](self._equipment)
 
-    def _begin_measuring(self) -> None:
-        self._measuring, self._lacks_table = measuring(self.model), True
-        self._next_timing = time.monotonic() + _TIMING_DELAY_S
-
-    def _measure_while_idle(self, scheduler: Scheduler) -> None:
-        """Time one forward after the other, until all are timed or a request comes."""
-        while not (scheduler.handles or self._waiting or self._alongside or self._coming or self._closed):
-            if self._measuring is None:
-                return
-            self._measure(self._measuring)
-
-    def _measure_at_first(self) -> None:
-        """Time each number of rows before the first request, which would else run with guesses: not for long."""
-        began = time.monotonic()
-        while self._measuring is not None and not (self._cost.measured or self._closed):
-            if time.monotonic() - began > _TIMING_LIMIT_S:
-                return
-            self._measure(self._measuring)
-
-    def _measure_between(self) -> None:
-        """Time a forward between two steps of requests, now and then, until there is a table of the costs.
-
-        A program that asks one question after the other leaves no time for it in between.
-        """
-        if self._measuring is not None and self._lacks_table and time.monotonic() >= self._next_timing:
-            self._measure(self._measuring)
-
-    def _measure(self, steps: Iterator[dict[int, float]]) -> None:
-        """Time one forward."""
-        began = time.monotonic()
-        try:
-            table = next(steps, None)
-            ended = time.monotonic()
-            self._next_timing = ended + (ended - began) / _TIMING_SHARE
-            if table:
-                self._cost.fit(table)
-                self._lacks_table = False
-            if table is not None:
-                return
-        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next one that needs it begins again
-            log_event(_log, logging.DEBUG, "steps not timed", model=self.model.name, raised=error)
-        with self._changed:
-            self._measuring = None
-            self._changed.notify_all()
+    def _is_idle(self, scheduler: Scheduler) -> bool:
+        return not (scheduler.handles or self._waiting or self._alongside or self._gathering.coming or self._closed)
 
     def _wait(self, scheduler: Scheduler) -> list[Handle] | None:
         """Wait while there is nothing to do.
@@ -350,51 +301,20 @@ class Serving:
             assert code is not None  # noqa: S101 - for the type checker
             if idle:
                 self._changed.wait_for(lambda: self._waiting or self._alongside or self._closed or code.due)
-            gathered = self._gathered(idle=idle)
+            gathered = self._gathering.whole(len(self._waiting), idle=idle)
             while idle and not (gathered or self._alongside or self._closed or code.due):
                 self._changed.wait(_BATCHING_DELAY_S)
-                gathered = self._gathered(idle=idle)
+                gathered = self._gathering.whole(len(self._waiting), idle=idle)
             if self._closed:
                 return None
             cause = "others may follow" if not gathered else "" if scheduler.admits else "a prompt is being read"
             fitting: list[Handle] = []
             if not cause:
-                fitting, cause = self._fitting(scheduler.handles)
+                fitting, cause = fitting_together(
+                    self._waiting, scheduler.handles, slots=self._batch_size, cache_tokens=self.model.cache_tokens
+                )
             self._log_waiting(len(self._waiting) - len(fitting), len(scheduler.handles), cause)
             return fitting
-
-    def _gathered(self, *, idle: bool) -> bool:
-        """Whether no more requests seem to be coming: what comes together is read together, the short ones first.
-
-        While a batch runs, those who have come wait one step for others; announced ones are waited for longer.
-        """
-        waited = self._gather_until is not None and not idle
-        quiet = not self._coming and (waited or self._seen == self._arrived)
-        self._seen = self._arrived
-        now = time.monotonic()
-        if quiet or len(self._waiting) >= self._batch_size or now > (self._gather_until or now):
-            self._gather_until = None
-            return True
-        self._gather_until = self._gather_until or now + _ANNOUNCED_WAIT_S
-        return False
-
-    def _fitting(self, running: list[Handle]) -> tuple[list[Handle], str]:
-        """Find the oldest requests that fit into one batch with those running and, together, into memory.
-
-        Returns:
-            these, and what the others wait for.
-        """
-        fitting: list[Handle] = []
-        longest = max((_most_tokens(handle) for handle in running), default=0)
-        for handle in self._waiting:
-            together = len(running) + len(fitting) + 1
-            if together > self._batch_size:
-                return fitting, "no slot is free"
-            longest = max(longest, _most_tokens(handle))
-            if together > 1 and longest * together > self.model.cache_tokens:
-                return fitting, "memory"
-            fitting.append(handle)
-        return fitting, ""
 
     def _admit(self, scheduler: Scheduler, waiting: list[Handle]) -> None:
         """Take some of these requests out of the queue, and let the scheduler read their prompts."""
@@ -414,12 +334,6 @@ class Serving:
         if state is not None and state != self._logged:
             log_event(_log, logging.DEBUG, "requests wait", waiting=waiting, running=running, reason=cause)
         self._logged = state
-
-
-def _most_tokens(handle: Handle) -> int:
-    """Tokens that a request may fill with its answer."""
-    request = handle.sequence.request
-    return len(request.prompt) + request.max_new_tokens
 
 
 def _end_work(work: Generator[None, None, None], cause: StrettoError | None) -> None:

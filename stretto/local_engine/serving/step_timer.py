@@ -1,0 +1,93 @@
+"""When the steps of an engine are timed: before its first request, while it has none, and now and then in between."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.log import log_event
+from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.serving.step_timing import measuring
+
+__all__ = ["StepTimer"]
+
+_AT_FIRST_S = 2.0  # before the first request, at most
+_DELAY_S = 1.0  # before steps are timed between those of requests, and
+_SHARE = 1 / 20  # of their time for it
+
+_log = logging.getLogger(__package__)
+
+
+class StepTimer:
+    """Times the steps of a model, one forward after the other, until there is a table of their costs.
+
+    Everything but `begin` is called in the engine's thread, inside `torch.inference_mode`.
+
+    Args:
+        model: whose steps are timed.
+        cost: is told the table.
+        ended: called when there is no more to time.
+    """
+
+    def __init__(self, model: LoadedModel, cost: StepCost, ended: Callable[[], None]) -> None:
+        self._model = model
+        self._cost = cost
+        self._ended = ended
+        self._steps: Iterator[dict[int, float]] | None = None
+        self._lacks_table = False  # what was measured before, if anything, is of other code
+        self._next = 0.0  # between two steps of requests
+
+    @property
+    def under_way(self) -> bool:
+        """Whether steps are still to be timed."""
+        return self._steps is not None
+
+    def begin(self) -> None:
+        """Time all steps, once more where they have been timed before."""
+        self._steps, self._lacks_table = measuring(self._model), True
+        self._next = time.monotonic() + _DELAY_S
+
+    def end(self) -> None:
+        """Time no more, and let go of the engine, which this refers to."""
+        self._steps, self._ended = None, lambda: None
+
+    def before_the_first(self, closed: Callable[[], bool]) -> None:
+        """Time each number of rows before the first request, which would else run with guesses: not for long."""
+        began = time.monotonic()
+        while self.under_way and not (self._cost.measured or closed()):
+            if time.monotonic() - began > _AT_FIRST_S:
+                return
+            self._one()
+
+    def while_idle(self, idle: Callable[[], bool]) -> None:
+        """Time one forward after the other, until all are timed or a request comes."""
+        while self.under_way and idle():
+            self._one()
+
+    def between_steps(self) -> None:
+        """Time a forward between two steps of requests, now and then, until there is a table of the costs.
+
+        A program that asks one question after the other leaves no time for it in between.
+        """
+        if self.under_way and self._lacks_table and time.monotonic() >= self._next:
+            self._one()
+
+    def _one(self) -> None:
+        """Time one forward."""
+        assert self._steps is not None  # noqa: S101 - for the type checker: something is under way
+        began = time.monotonic()
+        try:
+            table = next(self._steps, None)
+            ended = time.monotonic()
+            self._next = ended + (ended - began) / _SHARE
+            if table:
+                self._cost.fit(table)
+                self._lacks_table = False
+            if table is not None:
+                return
+        except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the next one that needs it begins again
+            log_event(_log, logging.DEBUG, "steps not timed", model=self._model.name, raised=error)
+        self._steps = None
+        self._ended()
