@@ -13,14 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from test_extras import EXTRAS, SOURCE, pip
+from test_extras import EXTRAS, SOURCE, built, install
 
 
 def main() -> None:
     """Build the wheel, install it once for each extra, and print a line for each."""
     with tempfile.TemporaryDirectory() as folder:
-        pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(SOURCE))
-        (wheel,) = Path(folder).glob("*.whl")
+        wheel = built(Path(folder))
         print("| install | packages | MB |\n|---|---|---|")
         for extra in sys.argv[1:] or EXTRAS:
             packages, size = cost(wheel, extra, Path(folder) / f"venv-{extra}")
@@ -33,10 +32,8 @@ def cost(wheel: Path, extra: str, folder: Path) -> tuple[int, int]:
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     before = size(packages), distributions(packages)
-    constraints = str(SOURCE / "constraints.txt")
-    python = str(folder / "bin" / "python")
     named = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
-    pip(python, "install", "--no-compile", "--constraint", constraints, named)
+    install(folder / "bin" / "python", SOURCE / "constraints.txt", named)
     return distributions(packages) - before[1], size(packages) - before[0]
 
 

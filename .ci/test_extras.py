@@ -45,8 +45,7 @@ def main() -> int:
     if unknown := set(wanted) - set(EXTRAS):
         parser.error(f"there is no extra {', '.join(sorted(unknown))}: {', '.join(EXTRAS)}")
     with tempfile.TemporaryDirectory(prefix="stretto-extras-") as folder:
-        pip(sys.executable, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, str(SOURCE))
-        (wheel,) = Path(folder).glob("*.whl")
+        wheel = built(Path(folder))
         failed = [extra for extra in wanted if not works(extra, wheel, Path(folder) / extra)]
     print(f"test-extras: {len(wanted) - len(failed)} of {len(wanted)} work", *failed and ["FAILED:", *failed])
     return 1 if failed else 0
@@ -61,7 +60,7 @@ def works(extra: str, wheel: Path, folder: Path) -> bool:
     constraints = folder / "constraints.txt"
     constraints.write_text((SOURCE / "constraints.txt").read_text(encoding="utf-8").replace("+cpu", ""), "utf-8")
     named = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
-    pip(python, "install", "--no-compile", "--constraint", str(constraints), named)
+    install(python, constraints, named)
     installed = time.monotonic()
     asked = shutil.copy(SOURCE / ".ci" / "asked_of_extras.py", folder)  # beside no package of ours
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -75,9 +74,17 @@ def works(extra: str, wheel: Path, folder: Path) -> bool:
     return done
 
 
-def pip(python: str, command: str, *arguments: str) -> None:
-    """Run pip and stop at its failures."""
-    subprocess.run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", command, *arguments], check=True)
+def built(folder: Path) -> Path:
+    """Build the wheel with the tools of this environment."""
+    wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", folder]
+    subprocess.run(wheel, cwd=SOURCE, check=True, stdout=subprocess.DEVNULL)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def install(python: Path | str, constraints: Path, wanted: str) -> None:
+    """Install into an environment; stop where that fails."""
+    subprocess.run([SOURCE / ".ci" / "install.sh", python, "--constraint", constraints, wanted], check=True)
 
 
 if __name__ == "__main__":
