@@ -73,7 +73,7 @@ INNER = {
     ),
     "Runner": (
         *("users", "ledger", "ends_as", "wrote", "strategy", "overran", "sent", "failure", "announce", "choices"),
-        *("leaks", "screen", "note_skeleton", "send_along", "complete", "cost_of", "measured", "too_late"),
+        *("leaks", "screen", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late"),
     ),
 }  # fmt: skip
 """Members of public classes that the package uses itself and nobody else should."""

@@ -36,9 +36,9 @@ from stretto.events import BranchFailed, BranchFinished, TextDelta
 from stretto.foundation.surrogates import mend
 from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
-from stretto.request import Budget
+from stretto.request import Budget, Request
 from stretto.router.seen_speed import rates
-from stretto.router.standing import standing_of
+from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
 from stretto.strategies.branch import BranchSpec, RunningBranch
@@ -250,9 +250,13 @@ class Runner:
         cost = CostTable(table)
         return cost(streams) / cost(1)
 
-    def note_skeleton(self, *, held: bool) -> None:
-        """Note whether this model held an outline and its points in the answer's language."""
-        standing_of(self._backend, self.language).note(held=held)
+    def note_standing(self, kind: Kind, request: Request, *, held: bool) -> None:
+        """Note whether this model held an answer of this kind (`stretto.router.standing`) in the answer's language.
+
+        A failure counts only where the router had chosen to answer like this.
+        """
+        if held or request.strategy == "auto":
+            standing_of(self._backend, kind, self.language).note(held=held)
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from stretto.router.case import Case
 from stretto.router.obstacles import MOST_POINTS
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
+from stretto.router.standing import Kind
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.direct import Direct, direct_spec, rest_of
 from stretto.strategies.form import Form, PointText, form_of
@@ -170,9 +171,8 @@ class _Skeleton:
         self._note(held=spoiled * 3 < len(parts) and given >= FEWEST_POINTS)
 
     def _note(self, *, held: bool) -> None:
-        """Note for the router how this one went; a failure counts only where the router had chosen an outline."""
-        if held or self.request.strategy == "auto":
-            self.runner.note_skeleton(held=held)
+        """Note for the router how this one went."""
+        self.runner.note_standing(Kind.POINTS, self.request, held=held)
 
     def _last_points(self, outline: RunningBranch) -> list[Point]:
         """The points that the end of the outline completes; without half a title, if it broke off or was cut."""

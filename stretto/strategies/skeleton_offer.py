@@ -12,7 +12,7 @@ from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
-from stretto.router.standing import standing_of
+from stretto.router.standing import Kind, standing_of
 
 PRIORITY = 10
 POINTS = 6
@@ -56,7 +56,7 @@ def _seen_against(case: Case) -> str | None:
     it has to show that it holds them: in a check, or in answers that were asked for as points.
     """
     language = language_of(case.request.question)
-    standing = standing_of(case.backend, language)
+    standing = standing_of(case.backend, Kind.POINTS, language)
     if case.backend.capabilities.prompt_family == SMALL and language != SURE and not standing.shown:
         needed = IN_LANGUAGE.format(language)
         if case.abilities is None or needed not in case.abilities.held:

@@ -185,6 +185,17 @@ async def test_a_model_that_holds_no_form_counts_nothing(question):
     assert found.text == languages().documents["en"]["unable"]
 
 
+async def test_after_two_documents_without_a_record_one_that_fits_is_answered_without_quotations():
+    backend, short = scripted(Failing(40, reader(), otherwise="I have read it.")), Document(text="Signed by Ada.")
+    async with AsyncStretto(backend) as stretto:
+        before = await stretto.route("Who signed?", documents=[short])
+        for _ in range(2):
+            await stretto.ask(QUESTION, documents=[haystack(60, FACTS)])
+        after = await stretto.route("Who signed?", documents=[short])
+    assert (before.strategy, after.strategy) == ("document", "direct")
+    assert "2 of the last 2 readings of documents of this model in this language went wrong" in after.reason
+
+
 async def test_a_deadline_before_one_passage_is_read_is_an_error_of_the_deadline():
     with pytest.raises(DeadlineExceededError, match=r"deadline of 0\.5 s left no time to read one of \d+ passages"):
         await ask(scripted(lambda _: Reply("{}", delay_s=600)), QUESTION, haystack(10, FACTS), deadline_s=0.5)

@@ -6,6 +6,7 @@ import pytest
 from asking_items import ask, entry
 from streaming import text_of
 
+from stretto import AsyncStretto
 from stretto.errors import StrettoError
 from stretto.strategies.items.labels import label_in, labels_of
 from stretto.testing import ScriptedBackend
@@ -144,6 +145,17 @@ async def test_a_straight_answer_is_not_asked_for_beyond_the_budget():
     with pytest.raises(StrettoError, match="none of the labels positive, negative"):
         await ask(backend, REVIEWS, budget={"max_calls": 6})
     assert len(backend.calls) == 6
+
+
+async def test_after_two_lists_without_labels_no_more_are_split_but_other_lists_are():
+    backend = ScriptedBackend({entry("dog"): "dogs", entry("cow"): "cows", entry("pig"): "pigs", "": "I cannot tell."})
+    plurals = "Write the plural of each word:\n- dog\n- cow\n- pig"
+    async with AsyncStretto(backend) as stretto:
+        chosen = [(await stretto.ask(REVIEWS)).route for _ in range(3)]
+        other = await stretto.ask(plurals)
+    assert [route.strategy for route in chosen] == ["items", "items", "direct"]
+    assert "2 of the last 2 lists of labels of this model in this language went wrong" in chosen[2].reason
+    assert (other.route.strategy, other.text) == ("items", "dog: dogs\ncow: cows\npig: pigs")
 
 
 async def test_an_item_without_a_result_before_the_first_one_is_named():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from stretto.language.telling import language_of
 from stretto.prompts import SMALL
 from stretto.route import Forecast
 from stretto.router.case import PHRASES, Case
 from stretto.router.demands import wants_format
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
 from stretto.router.offer import Offer
+from stretto.router.standing import Kind, standing_of
 from stretto.strategies.document.chain import MOST_IN_ORDER
 from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW, USUAL_LEAST, read_well
 from stretto.strategies.document.task import Task, task_of
@@ -73,7 +75,7 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
         when_blocked="an answer about the documents could cite them",
         # Documents that do not fit have no other way, and of a weak model's copy the library finds the sentence.
         needs=() if case.backend.capabilities.prompt_family == SMALL else ("record",),
-        obstacle=lambda: next(_against_citations(case, task, forecast), None),
+        obstacle=lambda: next(_against_citations(case, task, forecast), None) or _seen_against(case),
     )
 
 
@@ -96,6 +98,11 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
     if reworked and task.kind == "answer" and not judgement.unsure:
         shape = max(("code", "transform"), key=judgement.shapes.__getitem__)
         yield f"the answer most likely {PHRASES[shape]}, and citations would stand in it"
+
+
+def _seen_against(case: Case) -> str | None:
+    """What the last documents that the model read in passages say against another answer that rests on quotations."""
+    return standing_of(case.backend, Kind.RECORDS, language_of(case.request.question)).against
 
 
 def _obstacle(case: Case, task: Task) -> str | None:

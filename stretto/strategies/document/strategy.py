@@ -12,6 +12,7 @@ from stretto.request import Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
+from stretto.router.standing import Kind
 from stretto.strategies.direct import Direct
 from stretto.strategies.document.chain import MOST_IN_ORDER, follow_passages, read_in_rounds
 from stretto.strategies.document.citing import CitationFilter
@@ -98,6 +99,8 @@ class _Run:
         if records and all(record.status == "failed" for record in records):
             raise all_failed(reading, records)
         self.runner.ends_as = ends_as(reading, records)
+        if any(record.status == "read" for record in records) or None in reading.failures:
+            self.runner.note_standing(Kind.RECORDS, reading.request, held=not unable(reading, records))
         if not any(record.informative for record in records):
             await self._say_nothing(records)
             return

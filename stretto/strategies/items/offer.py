@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 
+from stretto.language.telling import language_of
 from stretto.route import Forecast
 from stretto.router.case import PHRASES, Case
 from stretto.router.excerpt import excerpt
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.offer import Offer
+from stretto.router.parse import Parse
+from stretto.router.standing import Kind, standing_of
 
 PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
 THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
@@ -28,10 +31,12 @@ def offer_items(case: Case) -> Offer:
     forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
 
     gain = case.gain(forecast) if forecast is not None else ""
-    needs = ("item", "label") if _LABELS.search(excerpt(case.text)) else ("item",)
+    kind = kind_of(case.parse)
+    needs = ("item", "label") if kind == Kind.LABELS else ("item",)
 
     def obstacle() -> str | None:
-        return case.obstacle(forecast)
+        seen = standing_of(case.backend, kind, language_of(case.request.question))
+        return case.obstacle(forecast, special=seen.against)
 
     shaped = judgement.shape == "items" and not judgement.unsure
     if shaped and sure >= needed and case.items > 1 and case.why_together is None:
@@ -64,6 +69,11 @@ def offer_items(case: Case) -> Offer:
         priority=PRIORITY,
         why_not=_doubt(case, sure, needed) if shaped else "",
     )
+
+
+def kind_of(parse: Parse) -> Kind:
+    """What kind of lists this one is, for the standing of its model."""
+    return Kind.LABELS if _LABELS.search(excerpt(parse.text)) else Kind.ITEMS
 
 
 def _doubt(case: Case, sure: float, needed: float) -> str:

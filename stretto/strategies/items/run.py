@@ -17,6 +17,7 @@ from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.offer import kind_of
 from stretto.strategies.items.plan import planned
 from stretto.strategies.items.results import Check, ResultWatch
 from stretto.strategies.items.samples import FINAL, Samples
@@ -35,7 +36,8 @@ MOST_TOGETHER = 12  # items per call, unless the budget of calls requires more
 async def write_items(request: Request, route: Route, runner: Runner) -> None:
     """Split the request, start a branch for each part, and merge them in order; else answer with `Direct`."""
     calls = Calls(request, runner)
-    taken = parse_of(request, route).split
+    parse = parse_of(request, route)
+    taken = parse.split
     if isinstance(taken, NotSplit) and not taken.final and _may_plan(calls):
         taken = await planned(calls)
     reason = taken.reason if isinstance(taken, NotSplit) else _obstacle(taken, calls)
@@ -43,13 +45,13 @@ async def write_items(request: Request, route: Route, runner: Runner) -> None:
         tell_limits(request, runner)
         layout = replace(layout_for(taken), notes=notes_for(request))
         if taken.items:
-            reason = await _Items(calls, taken, layout).run()
-            if reason is None:
-                return
+            items = _Items(calls, taken, layout)
+            reason = await items.run()
+            runner.note_standing(kind_of(parse), request, held=items.held)
         else:
             reason = await Samples(calls, taken, layout).run()
-            if reason is None:
-                return
+        if reason is None:
+            return
     runner.warn(f"Answered straight on instead of item by item: {reason}.")
     await Direct().run(request, route, runner)
 
@@ -106,6 +108,12 @@ class _Items:
         merge.add(self.layout.closing)
         await merge.finish()
         return None
+
+    @property
+    def held(self) -> bool:
+        """Whether the model wrote results, but for less than a third of the items."""
+        spoiled = sum(isinstance(running.exception, SpoiledError) for running in self.alones)
+        return 3 * spoiled < len(self.taken.items)
 
     async def _all_spoiled(self) -> bool:
         """Whether every item is spoiled, and the whole can be asked for in another way."""
