@@ -7,6 +7,7 @@ import pytest
 from stretto.backends.base import Capabilities, Measured
 from stretto.request import Request
 from stretto.router import Router, ShapeModel
+from stretto.router.seen_speed import seen_speed
 from stretto.testing import ScriptedBackend
 
 STEPS = {1: 4.0, 8: 5.0, 64: 12.0}
@@ -96,3 +97,13 @@ def test_a_choice_that_depends_on_the_measured_steps_of_this_machine_says_so():
     assert ", by the steps measured on this machine, too little gained." in cause(prompt, local)
     assert "measured" not in cause(prompt, ScriptedBackend({}, name="local:scripted", capabilities=able))
     assert "measured" not in cause("Write a poem about the sea.", local)
+
+
+def test_what_the_calls_of_a_server_showed_decides_whether_parts_pay():
+    prompt = "What are the pros and cons of remote work?"
+    server = ScriptedBackend({}, name="llamacpp:any")
+    assert "measured" not in cause(prompt, server)
+    seen_speed(server).tokens_per_s.update({1: 50.0, 8: 45.0})
+    assert cause(prompt, server).endswith(" s, by the speed of its earlier calls.")
+    seen_speed(server).tokens_per_s.update({8: 50.0 / 8})  # one machine computes all of them
+    assert ", by the speed of its earlier calls, too little gained." in cause(prompt, server)

@@ -171,19 +171,22 @@ class Case:
         if forecast is None:
             return None
         return obstacles.to_parallel(
-            self.request, self.backend, self.direct_forecast, forecast, measured=self.is_measured
+            self.request, self.backend, self.direct_forecast, forecast, measured=self.measured_how
         )
 
     def gain(self, forecast: Forecast) -> str:
         """What both ways would take, as a sentence; empty where that was assumed, the same on every machine."""
-        if not self.is_measured:
+        if not self.measured_how:
             return ""
-        return f" It would take {obstacles.seconds_of(self.direct_forecast, forecast, measured=True)}."
+        return f" It would take {obstacles.seconds_of(self.direct_forecast, forecast, self.measured_how)}."
 
     @property
-    def is_measured(self) -> bool:
-        """Whether the forecasts rest on what the steps of a local model were measured to take."""
-        return self.speed.step_ms is not None
+    def measured_how(self) -> str:
+        """What was measured for the forecasts, as half a sentence; empty where they rest on assumptions."""
+        if self.speed.step_ms is None:
+            return ""
+        by_steps = self.measured is not None and self.measured.step_ms
+        return "by the steps measured on this machine" if by_steps else "by the speed of its earlier calls"
 
     @lazy
     def _form(self) -> tuple[int, str | None]:

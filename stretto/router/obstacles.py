@@ -26,18 +26,18 @@ def to_any(request: Request, parse: Parse) -> str | None:
 
 
 def to_parallel(
-    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: bool = False
+    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: str = ""
 ) -> str | None:
     """Why backend, budget or forecast rule out a parallel strategy.
 
-    ``measured``: the forecasts rest on the measured steps of a local model.
+    ``measured``: what was measured for the forecasts, as half a sentence.
     """
     return next(_in_means(request, backend, direct, parallel, measured=measured), None)
 
 
-def seconds_of(direct: Forecast, parallel: Forecast, *, measured: bool) -> str:
-    """What both ways would take, and whether that depends on the machine."""
-    by = ", by the steps measured on this machine" if measured else ""
+def seconds_of(direct: Forecast, parallel: Forecast, measured: str) -> str:
+    """What both ways would take, and what was measured to know it."""
+    by = f", {measured}" if measured else ""
     return f"about {parallel.seconds:.1f} s against {direct.seconds:.1f} s{by}"
 
 
@@ -89,7 +89,7 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
 
 
 def _in_means(
-    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: bool
+    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: str
 ) -> Iterator[str]:
     at_once = with_calls_bounded(backend.capabilities, request.concurrent_points).concurrent_calls
     window = backend.capabilities.context_window
@@ -105,7 +105,7 @@ def _in_means(
     if window is not None and direct.tokens > window:
         yield f"the prompt about fills the context window of {window} tokens"
     if parallel.seconds > direct.seconds * WORTH_FACTOR[request.preference]:
-        yield f"it would take {seconds_of(direct, parallel, measured=measured)}, too little gained"
+        yield f"it would take {seconds_of(direct, parallel, measured)}, too little gained"
 
 
 def _shown(words: str) -> str:
