@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
-from stretto.prompts import SMALL
+from stretto.prompts import SMALL, Template
 from stretto.request import Request
 from stretto.router.parse import Parse
 from stretto.strategies.branch import BranchSpec, RunningBranch
@@ -22,6 +23,9 @@ from stretto.strategies.skeleton_offer import SMALL_POINT
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
+_ASKED = re.compile(
+    r"^(?P<lead>\w[^\n$]*?:) *\$question$", re.MULTILINE
+)  # templates are the library's or the user's own
 
 
 class SkeletonCalls:
@@ -44,9 +48,11 @@ class SkeletonCalls:
         number = "3 to 10 points, fewer if fewer say it all"
         if wanted := self._parse.points.asked:
             number = f"exactly {wanted} points, as the question asks for"
-        drawn: dict[str, Any] = {"temperature": 0.0, "top_p": None} if self.small else {}  # drawn tokens lose its form
-        most = SMALL_OUTLINE if self.small else OUTLINE_TOKENS
-        changed = {"max_tokens": most + self._thinking, "stop": (), **drawn}
+        changed: dict[str, Any] = {"max_tokens": OUTLINE_TOKENS + self._thinking, "stop": ()}
+        if self.small:
+            stop = next_example(self._runner.template(OUTLINES[self.careful]))
+            # Drawn tokens lose its form.
+            changed |= {"max_tokens": SMALL_OUTLINE + self._thinking, "stop": stop, "temperature": 0.0, "top_p": None}
         options = self._request.options.model_copy(update=changed)
 
         def prompt() -> ModelRequest:
@@ -134,3 +140,11 @@ class SkeletonCalls:
         """A prompt that outline and points share up to its end: conversation, documents, question."""
         messages = asked(self._request, self._runner, template, **values)
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
+
+
+def next_example(template: Template) -> tuple[str, ...]:
+    """What a weak model goes on with behind its outline: one more example, which begins as those of the prompt do."""
+    for _, text in template.parts:
+        if (asked := _ASKED.search(text.template)) and text.template.count(f"\n{asked['lead']}") > 1:
+            return (f"\n{asked['lead']}",)
+    return ()

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.anyio
 
 OUTLINE = "Write only the outline"
 QUESTION = "How do I look after a bicycle?"
+GERMAN = "Wie pflege ich ein Fahrrad?"
 SECTIONS = "What are the advantages and disadvantages of electric cars?"
 SMALL = Capabilities(prompt_family="small")
 
@@ -158,7 +159,7 @@ async def test_after_two_wrong_outlines_no_more_are_offered_and_the_cause_says_s
     backend = ScriptedBackend({OUTLINE: "1. Title of the first point\n2. Point 2", "": "A straight answer."})
     async with AsyncStretto(backend) as stretto:
         chosen = [(await stretto.ask(QUESTION)).route for _ in range(4)]
-        other = await stretto.route("Wie pflege ich ein Fahrrad?")
+        other = await stretto.route(GERMAN)
     assert [route.strategy for route in chosen] == ["skeleton", "skeleton", "direct", "direct"]
     wrong = "2 of the last 2 answers in points of this model in this language went wrong; `stretto check`"
     assert wrong in chosen[2].reason
@@ -201,7 +202,7 @@ async def test_points_are_drawn_with_seeds_of_their_own():
 
 async def test_a_small_model_is_asked_in_the_language_of_the_question():
     backend = ScriptedBackend({r"Punkte:$": "1. Kette ölen\n2. Reifen aufpumpen", "": "Ein Satz."}, capabilities=SMALL)
-    await ask(backend, "Wie pflege ich ein Fahrrad?")
+    await ask(backend, GERMAN)
     assert any("Ein Punkt der Antwort lautet: Kette ölen" in prompt.messages[-1].content for prompt, _ in backend.calls)
 
 
@@ -221,6 +222,15 @@ async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
     assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
     assert answer.warnings == ("2 titles of the outline were left out: a title says the same as an earlier one.",)
     assert [call.temperature for _, call in backend.calls] == [0.0, 0.9, 0.9]
+
+
+@pytest.mark.parametrize(
+    ("question", "outline", "stop"), [(QUESTION, "Points:$", "Question:"), (GERMAN, "Punkte:$", "Frage:")]
+)
+async def test_the_outline_of_a_small_model_ends_where_it_goes_on_with_another_example(question, outline, stop):
+    backend = ScriptedBackend({outline: "1. Oil\n2. Air", "": "Text."}, capabilities=SMALL)
+    await ask(backend, question, stop=["user's own"])
+    assert [options.stop for _, options in backend.calls] == [(f"\n{stop}",), (), ()]
 
 
 async def test_a_small_model_that_repeats_the_examples_is_answered_straight():
