@@ -19,6 +19,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ LOWEST = (3, 11)
 NEWEST = ((3, 14), (3, 13), (3, 12))  # the first that is found
 # What the packages decide: how each of them is called, and what it gives back. The rest asks whether answers are right,
 # which `make test` does with the newest versions.
-WANTED = (
+OF_PACKAGES = (
     "tests/integrations/langchain",
     *(
         f"tests/backends/test_{name}.py"
@@ -63,6 +64,18 @@ WANTED = (
     ),
     *(f"tests/local_engine/drafting/test_{name}.py" for name in ("drafters", "lexical", "lexical_pads")),
 )
+# What an interpreter decides, where the packages are those of `make test`: event loops, threads and processes, types
+# that are read at run time, code that numba makes of bytecode, and that each extra has a wheel for it.
+OF_PYTHON = (
+    "tests/integrations/langchain/test_chat_model.py",
+    *(f"tests/backends/test_{name}.py" for name in ("connections", "contract", "local_backend", "shared_state")),
+    *(f"tests/cli/test_{name}.py" for name in ("ask_command", "terminal_chat")),
+    "tests/document/test_reading.py",
+    *(f"tests/server/test_{name}.py" for name in ("chat", "other_clients")),
+    *(f"tests/test_{name}.py" for name in ("client", "public_face", "response_format", "settings", "telemetry")),
+    *(f"tests/local_engine/test_{name}.py" for name in ("compiled_code", "engine", "products")),
+    "tests/local_engine/drafting/test_drafters.py",
+)
 
 
 @dataclass(frozen=True)
@@ -74,12 +87,14 @@ class Run:
         python: the interpreter.
         version: of the interpreter.
         constraints: the file of the versions.
+        tests: that are run.
     """
 
     name: str
     python: Path
     version: tuple[int, int]
     constraints: str
+    tests: tuple[str, ...]
 
 
 def main() -> int:
@@ -90,7 +105,8 @@ def main() -> int:
     wanted = [run for run in runs() if which in {None, run.name}]
     with tempfile.TemporaryDirectory(prefix="stretto-wheel-") as folder:
         wheel, sources = built(Path(folder))
-        core = [install(run, Path(folder) / run.name, wheel) for run in wanted]
+        with ThreadPoolExecutor() as at_once:  # mostly downloads
+            core = list(at_once.map(lambda run: install(run, Path(folder) / run.name, wheel), wanted))
         tested = [passed(run, Path(folder) / run.name, sources) for run in wanted]
     failed = [run.name for run, *both in zip(wanted, core, tested, strict=True) if not all(both)]
     for name in failed:
@@ -101,14 +117,14 @@ def main() -> int:
 def runs() -> Iterator[Run]:
     """Give the installations that this machine has the interpreters for."""
     if python := found(LOWEST):
-        yield Run("lowest", python, LOWEST, "constraints-lowest.txt")
+        yield Run("lowest", python, LOWEST, "constraints-lowest.txt", OF_PACKAGES)
     else:
         say(f"NOT RUN: the lowest versions, because no Python {version(LOWEST)} was found.")
     newest = next(((python, wanted) for wanted in NEWEST if (python := found(wanted))), None)
     if newest is None:
         say(f"NOT RUN: the newest Python, because none of {', '.join(map(version, NEWEST))} was found.")
         return
-    yield Run("newest", *newest, "constraints.txt")
+    yield Run("newest", *newest, "constraints.txt", OF_PYTHON)
 
 
 def found(wanted: tuple[int, int]) -> Path | None:
@@ -169,7 +185,7 @@ def passed(run: Run, folder: Path, sources: Path) -> bool:
     environment = {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": ""}
     where = "import recipes, stretto, sys; sys.exit(not stretto.__file__.startswith(sys.prefix))"
     subprocess.run([programs / "python", "-c", where], cwd=folder, env=environment, check=True)
-    arguments = ["--numprocesses", "auto", "--dist", "worksteal", "--timeout", "600", "--durations", "25", *WANTED]
+    arguments = ["--numprocesses", "auto", "--dist", "worksteal", "--timeout", "600", "--durations", "25", *run.tests]
     status = tested(programs / "python", arguments, cwd=sources, env=environment)
     shutil.rmtree(folder)  # torch for GPUs takes 5 GB
     say(f"{run.name}: Python {version(run.version)}, {run.constraints}: tested in {time.monotonic() - began:.0f} s.")
