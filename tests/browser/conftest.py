@@ -16,13 +16,14 @@ from live_server import serving
 from stretto import AsyncStretto, Settings
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")  # one event loop, as Playwright's connection belongs to it
 def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture
-async def chromium():
+@pytest.fixture(scope="session")
+async def chromium(anyio_backend):
+    """One browser for all tests: each has a context of its own, which shares nothing with others."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert path, "There is no Chromium here. `make test-browser` installs Debian's."
     async with async_playwright() as playwright:
