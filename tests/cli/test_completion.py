@@ -8,35 +8,49 @@ import sys
 import pytest
 from patience import patience
 
+from stretto.cli import completing, main
 from stretto.strategies import STRATEGIES
 
 START = [sys.executable, "-c", "import sys; sys.argv[0] = 'stretto'; from stretto.cli import main; main()"]
 
 
-def stretto(*arguments, **environment):
-    """What the program prints, line by line; 80 columns wide, which shells do not say."""
+@pytest.fixture
+def shell(monkeypatch, capsys):
+    """What the program prints in this process, line by line; 80 columns wide, which shells do not say."""
+
+    def answer(*arguments, **environment):
+        monkeypatch.setattr(sys, "argv", ["stretto", *arguments])
+        monkeypatch.setattr(completing, "_taken", [""])  # as in a new process
+        for name, value in {"COLUMNS": "80", **environment}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert not ended.value.code
+        return capsys.readouterr().out.splitlines()
+
+    return answer
+
+
+def program(*arguments, **environment):
+    """The same of the program itself."""
     environment = {**os.environ, "COLUMNS": "80", **environment}
     return subprocess.run(
         [*START, *arguments], env=environment, capture_output=True, text=True, timeout=patience(60), check=True
     ).stdout.splitlines()
 
 
-def bash(words):
-    return stretto(
-        _STRETTO_COMPLETE="complete_bash", COMP_WORDS="\n".join(["stretto", *words]), COMP_CWORD=str(len(words))
-    )
+def bash(ask, words):
+    return ask(_STRETTO_COMPLETE="complete_bash", COMP_WORDS="\n".join(["stretto", *words]), COMP_CWORD=str(len(words)))
 
 
-def fish(line):
-    offered = stretto(
-        _STRETTO_COMPLETE="complete_fish", _TYPER_COMPLETE_FISH_ACTION="get-args", _TYPER_COMPLETE_ARGS=line
-    )
+def fish(ask, line):
+    offered = ask(_STRETTO_COMPLETE="complete_fish", _TYPER_COMPLETE_FISH_ACTION="get-args", _TYPER_COMPLETE_ARGS=line)
     return [each.partition("\t")[0] for each in offered]
 
 
-def zsh(line):
+def zsh(ask, line):
     """The same from what zsh evaluates: value and description in double quotes, colons behind backslashes."""
-    evaluated = stretto(_STRETTO_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=line)
+    evaluated = ask(_STRETTO_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=line)
     return [
         value.replace("\\", "")
         for value in re.findall(r'^(?:_arguments .*?)?"(.*?)"', "\n".join(evaluated), re.MULTILINE)
@@ -52,11 +66,20 @@ def zsh(line):
         (["ask", "--model", "local", ":", "pocket", "--strategy", "sk"], ["skeleton"]),
     ],
 )
-def test_bash_takes_names_apart_at_colons(words, offered):
-    assert bash(words) == offered
+def test_bash_takes_names_apart_at_colons(words, offered, shell):
+    assert bash(shell, words) == offered
 
 
-@pytest.mark.parametrize("shell", [bash, zsh, fish])
+SHELLS = pytest.mark.parametrize("asked_by", [bash, zsh, fish])
+
+
+@SHELLS
+def test_the_program_itself_completes(asked_by):
+    line = "chat --model local"
+    assert asked_by(program, line.split(" ") if asked_by is bash else f"stretto {line}") == ["local:", "local:pocket"]
+
+
+@SHELLS
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -73,19 +96,19 @@ def test_bash_takes_names_apart_at_colons(words, offered):
         ("prompts show skeleton --version v1", ["v1"]),
     ],
 )
-def test_the_shell_completes(shell, line, offered):
-    assert shell(line.split(" ") if shell is bash else f"stretto {line}") == offered
+def test_the_shell_completes(asked_by, line, offered, shell):
+    assert asked_by(shell, line.split(" ") if asked_by is bash else f"stretto {line}") == offered
 
 
-def test_a_description_is_one_line_so_that_fish_takes_no_part_of_it_for_a_completion():
-    offered = fish("stretto bench --")
+def test_a_description_is_one_line_so_that_fish_takes_no_part_of_it_for_a_completion(shell):
+    offered = fish(shell, "stretto bench --")
     assert "--prompts" in offered
     assert all(re.fullmatch("--[a-z-]+", each) for each in offered)
 
 
-def test_the_script_for_zsh_answers_the_first_tab_too():
+def test_the_script_for_zsh_answers_the_first_tab_too(shell):
     """zsh reads it when TAB is pressed for the first time; a script that only registers a function offers nothing."""
-    script = stretto("--show-completion", "zsh", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    script = shell("--show-completion", "zsh", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert script[0] == "#compdef stretto"
     guard = script.index(
         "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then"
