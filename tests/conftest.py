@@ -37,6 +37,14 @@ def pytest_collection():
     return collected
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imports_of_a_file_stay():
+    """What its tests imported later is not looked through either; what they left behind is collected before."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def anyio_backend():
     return "asyncio"

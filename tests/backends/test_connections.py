@@ -89,4 +89,4 @@ async def test_closing_a_client_at_any_moment_of_connecting_leaves_no_socket():
                 assert (await asking).text == "Yes."
             except StrettoError as error:
                 assert "closed" in str(error)  # noqa: PT017 - either may come first
-            gc.collect()  # a socket left open warns, and warnings are errors
+        gc.collect()  # a socket left open warns, and warnings are errors

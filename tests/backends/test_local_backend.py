@@ -231,15 +231,14 @@ async def test_a_request_that_samples_keeps_to_the_models_own_limits(tmp_path, f
         assert text_of(await collect(greedy, max_tokens=30, temperature=1.5, seed=3)) != first
 
 
-async def test_every_decoding_method_gives_the_same_answer(folder):
+async def test_a_backend_with_another_decoding_method_gives_the_same_answer(folder):
+    """Each method is asked for by name in the next test; here it is that of the backend."""
     async with opened(folder) as backend:
-        expected = "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0))
-        methods = backend.capabilities.decodings
-    for decoding in methods:
-        async with opened(folder, decoding=decoding) as backend:
-            assert "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0)) == expected
+        expected = text_of(await collect(backend, max_tokens=60, temperature=0.0))
+    async with opened(folder, decoding="suffix") as backend:
+        assert text_of(await collect(backend, max_tokens=60, temperature=0.0)) == expected
     async with opened(folder, decoding="draft_model", draft=f"local:{folder}") as backend:
-        assert "".join(chunk.text for chunk in await collect(backend, max_tokens=60, temperature=0.0)) == expected
+        assert text_of(await collect(backend, max_tokens=60, temperature=0.0)) == expected
 
 
 async def test_requests_with_different_decodings_run_in_one_batch_and_get_what_each_gets_alone(folder):

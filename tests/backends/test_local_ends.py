@@ -27,6 +27,7 @@ def run(code, *arguments, flags=()):
     return subprocess.run(command, capture_output=True, text=True, timeout=patience(110), check=False)
 
 
+@pytest.mark.thorough  # the next test says that they are not
 async def test_models_that_are_loaded_at_the_same_time_do_not_break_each_other(tmp_path):
     folders = [save(tmp_path / str(number)) for number in range(4)]
     expected = None

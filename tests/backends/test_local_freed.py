@@ -91,7 +91,7 @@ def panels():
 
 def test_cycles_of_the_pocket_model_stay_flat():
     before = panels()
-    for _ in range(3):
+    for _ in range(2):
         with Stretto("local:pocket") as stretto:
             stretto.ask("How do I look after a bicycle?", max_tokens=30)
         assert panels() <= before

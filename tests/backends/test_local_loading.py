@@ -151,6 +151,7 @@ async def test_weights_that_are_not_safetensors_are_not_read(folder, tmp_path):
     await backend.aclose()
 
 
+@pytest.mark.thorough
 def test_a_hub_name_that_cannot_be_reached_says_what_to_do(tmp_path):
     code = """
 import asyncio

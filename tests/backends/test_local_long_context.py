@@ -105,6 +105,7 @@ async def test_the_next_question_about_a_document_starts_from_what_is_known(adap
     assert len(text_of(chunks)) > 0
 
 
+@pytest.mark.thorough
 async def test_short_requests_run_while_a_long_prompt_is_read(adapted):
     ended = []
     async with opened(adapted) as backend, anyio.create_task_group() as tasks:

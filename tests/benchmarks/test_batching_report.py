@@ -62,6 +62,7 @@ def test_where_malloc_does_not_tell_the_page_says_so(soaked):
     assert "before and after | not told |" in soak_markdown({**soaked, "at_rest_mib": []})
 
 
+@pytest.mark.thorough
 def test_the_plots_are_drawn(results, soaked, tmp_path):
     draw_batching(results, tmp_path / "batching")
     draw_soak(soaked, tmp_path / "soak")

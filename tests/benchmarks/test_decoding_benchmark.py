@@ -113,12 +113,14 @@ def test_the_figures_are_written_between_the_marks_of_the_page_and_nowhere_else(
     assert page.read_text() == written
 
 
+@pytest.mark.thorough
 def test_the_plot_is_drawn_from_the_figures_as_they_are_kept(summary, tmp_path):
     file = tmp_path / "plot"
     report.draw(results([decoding._plain(each) for each in summary.values()]), file)
     assert (tmp_path / "plot-dark.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough
 def test_a_method_that_is_not_there_is_named_with_those_that_are(capsys):
     assert decoding.main(["--quick", "--no-compile", "--workload", "code", "--only", "telepathy"]) == 2
     shown = " ".join(capsys.readouterr().out.split())

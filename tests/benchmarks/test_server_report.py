@@ -35,6 +35,7 @@ def test_the_tables_tell_what_was_added(results):
     assert "0 errors" in said
 
 
+@pytest.mark.thorough
 def test_the_plot_is_drawn(results, tmp_path):
     draw(results, tmp_path / "server")
     light, dark = ((tmp_path / f"server-{scheme}.png").read_bytes() for scheme in ("light", "dark"))

@@ -87,9 +87,9 @@ def word_without_text() -> bytes:
 
 
 def bomb() -> bytes:
-    """A Word file whose text unpacks to 400 megabytes."""
+    """A Word file whose text unpacks to 20 megabytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as part:
-        for _ in range(400):
+        for _ in range(20):
             part.write(b" " * 2**20)
     return out.getvalue()

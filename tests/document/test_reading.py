@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import anyio
 import pytest
@@ -102,20 +103,20 @@ def test_texts_are_read_in_their_encoding(tmp_path, encoding):
     [
         ("a.txt", b"\x00\x01\x02" * 50, "binary data"),
         ("a.pdf", b"no pdf", "cannot be read as a PDF"),
-        ("a.pdf", pdf("secret", locked=True), "password"),
-        ("a.pdf", pdf("", ""), "no text"),
-        ("a.docx", word_without_text(), "no text"),
+        ("a.pdf", partial(pdf, "secret", locked=True), "password"),
+        ("a.pdf", partial(pdf, "", ""), "no text"),
+        ("a.docx", word_without_text, "no text"),
         ("a.html", b"<html><body><img src='scan.png'></body></html>", "no text"),
         ("a.txt", b"", "it is empty"),
         ("a.md", b" \r\n ", "it is empty"),
         ("a.docx", b"no zip", "cannot be read as a Word file"),
-        ("a.docx", bomb(), "it is not opened"),
+        ("a.docx", bomb, "it is not opened"),
     ],
     # The data would be a part of the name, which pytest puts into the environment of the process that reads the file.
-    ids=lambda value: "data" if isinstance(value, bytes) else None,
+    ids=lambda value: "data" if isinstance(value, bytes) or callable(value) else None,
 )
 def test_what_cannot_be_read_gives_one_error_that_names_the_file(tmp_path, name, data, said):
-    file = made(tmp_path, name, data)
+    file = made(tmp_path, name, data() if callable(data) else data)
     with pytest.raises(DocumentError, match=said) as raised:
         read_document(file)
     assert str(file) in str(raised.value)

@@ -86,9 +86,16 @@ def test_the_most_probable_token_always_stays():
     assert set(kept(top_p=1e-9, min_p=1.0)) == {4}
 
 
+def drawn_of_many(logits, seeds, places, first_seed=0, **settings):
+    """What samplers of so many seeds draw at so many places each, all from the same logits."""
+    samplers = [sampler(**settings, seed=first_seed + number) for number in range(seeds)]
+    rows = logits.expand(seeds, -1)
+    return [token for _ in range(places) for token in following(rows, samplers)]
+
+
 def test_what_is_drawn_follows_the_distribution():
-    ours, draws = sampler(temperature=1.0, top_k=4, seed=3), 4000
-    counts = Counter(following(LOGITS[None], [ours])[0] for _ in range(draws))
+    draws = 4000
+    counts = Counter(drawn_of_many(LOGITS, 40, draws // 40, temperature=1.0, top_k=4))
     expected = kept(top_k=4)
     assert set(counts) == set(expected)
     chi_square = sum((counts[t] - draws * p) ** 2 / (draws * p) for t, p in expected.items())
@@ -156,10 +163,8 @@ def test_two_models_that_draw_with_the_same_numbers_mostly_draw_the_same():
     distance = float((p - q).abs().sum() / 2)
     coupled = sum(1 / float(torch.maximum(p / p[token], q / q[token]).sum()) for token in range(vocabulary))
     assert (1 - distance) / (1 + distance) <= coupled <= 1 - distance
-    model, draft, stranger = [sampler(temperature=1.0, seed=seed) for seed in (1, 1, 2)]
-    drawn = [following(first[None], [model])[0] for _ in range(places)]
-    drafted = [following(second[None], [draft])[0] for _ in range(places)]
-    strange = [following(second[None], [stranger])[0] for _ in range(places)]
+    drawn, drafted = [drawn_of_many(logits, 30, places // 30, temperature=1.0) for logits in (first, second)]
+    strange = drawn_of_many(second, 30, places // 30, first_seed=1000, temperature=1.0)
     agreed = sum(a == b for a, b in zip(drawn, drafted, strict=True)) / places
     assert abs(agreed - coupled) < 0.035  # four standard errors
     independent = sum(a == b for a, b in zip(drawn, strange, strict=True)) / places

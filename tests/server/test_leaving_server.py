@@ -207,7 +207,9 @@ def started(*arguments, **environment):
     raise AssertionError(process.wait())
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough)]
+)
 def test_the_program_ends_in_order_at_a_signal(sent, code):
     process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1")
     with process:
@@ -219,6 +221,7 @@ def test_the_program_ends_in_order_at_a_signal(sent, code):
         assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
 async def test_a_server_serves_though_nobody_can_read_what_it_says():
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -269,6 +272,7 @@ async def test_a_second_signal_ends_streams_with_the_error_of_their_api():
             assert "Traceback" not in await anyio.to_thread.run_sync(process.stderr.read)
 
 
+@pytest.mark.thorough
 def test_a_port_in_use_and_a_missing_package_are_one_line_each():
     with listening(ServerOptions(port=0)) as taken:
         port = str(taken.getsockname()[1])

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 import stretto.server.web
-from stretto import AsyncStretto, Settings
-
-pytestmark = pytest.mark.anyio
+from stretto import Stretto
 
 SOURCE = (Path(stretto.server.web.__file__).parent / "page" / "examples.js").read_text()
 QUESTIONS = re.findall(r'"([^"]+\?)"', re.search(r"\[POCKET\]: \[(.*?)\]", SOURCE).group(1))
@@ -32,11 +30,16 @@ def test_the_first_screen_has_examples_for_the_demonstration_model():
     assert sorted(QUESTIONS) == sorted(TOPICS)
 
 
+@pytest.fixture(scope="module")
+def client():
+    with Stretto("local:pocket") as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_the_demonstration_model_answers_its_examples_in_points_of_their_topic(question, titles):
-    async with AsyncStretto("local:pocket", settings=Settings()) as client:
-        route = await client.route(question)
-        answer = await client.ask(question, strategy="skeleton")
+def test_the_demonstration_model_answers_its_examples_in_points_of_their_topic(question, titles, client):
+    route = client.route(question)
+    answer = client.ask(question, strategy="skeleton")
     assert route.shape in ("points", "steps")
     written = [branch.title for branch in answer.branches if branch.kind == "point" and branch.text]
     assert len(written) >= 4

@@ -141,6 +141,7 @@ async def test_without_redis_each_server_counts_by_itself(redis, tmp_path):
         assert [await ask(second) for _ in range(2)] == ["Hello."] * 2
 
 
+@pytest.mark.thorough
 async def test_the_program_says_where_limits_are_shared_and_shows_no_password(redis):
     async with ScriptedServer("Hello.") as upstream:
         command = [sys.executable, "-m", "stretto.cli", "serve", "-m", "openai:scripted", "--port", "0"]

@@ -93,6 +93,7 @@ def test_what_the_user_wrote_may_stand_in_the_answer():
     assert screened(text, lambda: PhraseSearch(Phrases([PROMPT]), lambda _: True)) == (text, False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("search", [leaks, LoopSearch, headings])
 def test_the_time_is_linear_in_the_text(search):
     def spent(size):
