@@ -220,7 +220,7 @@ async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
     )
     answer = await ask(backend, temperature=0.9)
     assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
-    assert answer.warnings == ("2 titles of the outline were left out: a title says the same as an earlier one.",)
+    assert answer.warnings == ("One title of the outline was left out: a title says the same as an earlier one.",)
     assert [call.temperature for _, call in backend.calls] == [0.0, 0.9, 0.9]
 
 

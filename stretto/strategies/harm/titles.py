@@ -14,7 +14,6 @@ SENTENCE = 14  # words; a title has fewer
 ENDED = 9  # words; a title with a full stop has fewer
 ALIKE = 0.6  # share of their content words above which two titles say the same
 _SAID_BEFORE = "a title says the same as an earlier one"
-_REPEATS = 2  # titles said again, after which a weak model has no more to say
 _STEM = 6  # letters of a word that are compared
 
 
@@ -59,8 +58,8 @@ class Titles:
 
     @property
     def exhausted(self) -> bool:
-        """Whether a weak model only repeats itself from here on."""
-        return self.strict and self.repeated >= _REPEATS
+        """Whether a weak model has begun to repeat itself: it says nothing new from here on."""
+        return self.strict and self.repeated > 0
 
     def _faults(self, title: str, section: str) -> Iterator[str]:
         words, asked = words_of(title), words_of(self.question)
