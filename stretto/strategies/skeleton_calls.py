@@ -23,9 +23,7 @@ from stretto.strategies.skeleton_offer import SMALL_POINT
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
-_ASKED = re.compile(
-    r"^(?P<lead>\w[^\n$]*?:) *\$question$", re.MULTILINE
-)  # templates are the library's or the user's own
+_ASKED = re.compile(r"^(?P<lead>\w[^\n$]*?:) *\$question$", re.MULTILINE)
 
 
 class SkeletonCalls:
