@@ -247,12 +247,12 @@ async def test_an_outline_of_a_small_model_may_say_one_short_word_again_and_agai
 
 
 async def test_a_point_of_a_small_model_that_only_repeats_its_title_or_the_question_is_left_out():
-    outline = "1. Oil the chain\n2. Pump the tyres\n3. Clean it\n4. Check the brakes"
+    outline = "1. Oil the chain\n2. Pump the tyres\n3. Cleaning it\n4. Check the brakes"
     script = {
         r"Points:$": outline,
         "Point: Oil": f'The answer to this question is: "{QUESTION}"',
         "Point: Pump": "Press the tyre with a thumb.",
-        "Point: Clean": "Clean it.",
+        "Point: Clean": "To look after a bicycle, consider cleaning it after you look after it.",
         "": "Pull both of them.",
     }
     answer = await ask(script, capabilities=SMALL)

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 from stretto.language.echoes import echoes
 from stretto.language.folding import UNSPACED
+from stretto.strategies.harm.titles import content_of
 from stretto.strategies.harm.words import words_of
+
+LONG = 8  # words; of a shorter part, each may be what it has to say
 
 _BEHIND = re.compile(r"[\s\"“”„«»'’*_:,.–—-]*")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
@@ -59,6 +62,10 @@ def _openings(question: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def adds_nothing(text: str, title: str, question: str) -> bool:
-    """Whether a part has no word beside those of its title, of the question and of such openings."""
-    known = {*words_of(title), *words_of(question), *(word for each in _openings(()) for word in each)}
-    return known.issuperset(words_of(text))
+    """Whether a part has no word beside those of its title, of the question and of such openings.
+
+    Of a longer part only the words count that tell something: "To use less water, consider using a dishwasher".
+    """
+    words = words_of(text)
+    known = [*words_of(title), *words_of(question), *(word for each in _openings(()) for word in each)]
+    return set(known).issuperset(words) or (len(words) >= LONG and content_of(words) <= content_of(known))

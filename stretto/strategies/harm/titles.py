@@ -107,8 +107,8 @@ def says_the_same(title: str, other: str, question: str = "") -> bool:
     first, second = words_of(title), words_of(other)
     if first == second:
         return True
-    asked = _content(words_of(question))
-    mine, theirs = _content(first), _content(second)
+    asked = content_of(words_of(question))
+    mine, theirs = content_of(first), content_of(second)
     if mine - asked and theirs - asked:
         mine, theirs = mine - asked, theirs - asked
     if not mine or not theirs or min(len(mine), len(theirs)) < 2:
@@ -116,7 +116,8 @@ def says_the_same(title: str, other: str, question: str = "") -> bool:
     return len(mine & theirs) > ALIKE * len(mine | theirs)
 
 
-def _content(words: Sequence[str]) -> set[str]:
+def content_of(words: Sequence[str]) -> set[str]:
+    """The beginnings of the words that tell something; of all words where none does."""
     generic = echoes().generic
     telling = (word for word in words if len(word) > 3 or not word.isascii() or word.isdigit())
     content = {word[:_STEM] for word in telling if word not in generic}
