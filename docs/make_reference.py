@@ -41,7 +41,7 @@ parameters, its constructor takes them in that order; pass all but the first by 
 """
 SECTIONS = {
     "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
-    "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget"),
+    "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget", "Tool"),
     "Answers": (
         "Answer", "Branch", "Writer", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "DecodingStats",
         "TokenLogprob",
@@ -49,8 +49,8 @@ SECTIONS = {
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "Abilities", "Ability"),
     "Events": (
         "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "FallbackStarted", "BranchDelta",
-        "BranchFinished", "BranchFailed", "TextDelta", "ToolCallDelta", "ToolCallFragment", "ChoiceDelta",
-        "ThoughtFinished", "RefusalStarted", "AnswerFinished",
+        "BranchFinished", "BranchFailed", "TextDelta", "ToolCallDelta", "ToolCallFragment", "ToolStarted",
+        "ToolFinished", "ChoiceDelta", "ThoughtFinished", "RefusalStarted", "AnswerFinished",
     ),
 }  # fmt: skip
 BESIDE = {
@@ -70,10 +70,11 @@ INNER = {
     "RunningBranch": (
         *("calls", "others", "unheld", "stages", "extra", "logprobs_sent", "cut_at", "unreported", "replaced"),
         *("partial", "reported", "dropped", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
+        *("carried_out", "handed_over", "take_call", "hand_over"),
     ),
     "Runner": (
         *("users", "ledger", "ends_as", "wrote", "strategy", "overran", "sent", "failure", "announce", "choices"),
-        *("leaks", "screen", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late"),
+        *("leaks", "screen", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
     ),
 }  # fmt: skip
 """Members of public classes that the package uses itself and nobody else should."""

@@ -53,6 +53,8 @@ if typing.TYPE_CHECKING:
         TextDelta,
         ThoughtFinished,
         ToolCallDelta,
+        ToolFinished,
+        ToolStarted,
         VoteCounted,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
@@ -66,6 +68,7 @@ if typing.TYPE_CHECKING:
     from stretto.synchronous_client import Stretto
     from stretto.token_records import DecodingStats, TokenLogprob
     from stretto.tool_calls import ToolCall, ToolCallFragment
+    from stretto.tools import Tool
 
 __version__ = "0.1.0"
 
@@ -140,9 +143,12 @@ __all__ = [
     "ThoughtFinished",
     "Timeline",
     "TokenLogprob",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
     "ToolCallFragment",
+    "ToolFinished",
+    "ToolStarted",
     "UnknownModelError",
     "UnknownPromptError",
     "UnknownStrategyError",
@@ -212,6 +218,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "TextDelta",
         "ThoughtFinished",
         "ToolCallDelta",
+        "ToolFinished",
+        "ToolStarted",
         "VoteCounted",
     ),
     "hooks": (
@@ -239,6 +247,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "synchronous_client": ("Stretto",),
     "token_records": ("DecodingStats", "TokenLogprob"),
     "tool_calls": ("ToolCall", "ToolCallFragment"),
+    "tools": ("Tool",),
 }
 
 

@@ -270,6 +270,8 @@ class Answer(BaseModel):
         finish_reason: how the worst part of the answer ended; of documents also ``incomplete``, when most of them
             could not be read, and ``nothing_found``, when they hold nothing on the question.
         tool_calls: the calls that the model asks its caller to make; the answer goes on once it is given their results.
+        tool_turns: the turns of an answer for which the caller's functions were called: calls, results and what was
+            said between them; see `turns`.
         thoughts: what the model thought, as parts of its turn, where its server tells.
         extra: other fields of the response of the model's server, in an answer of one generation: ``model``,
             ``system_fingerprint``, ``service_tier``, ``annotations``.
@@ -294,6 +296,7 @@ class Answer(BaseModel):
     passages: tuple[PassageRecord, ...] = ()
     finish_reason: FinishReason = Field(default="stop")
     tool_calls: tuple[ToolCall, ...] = ()
+    tool_turns: tuple[Mapping[str, Any], ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
     extra: Mapping[str, Any] = Field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
@@ -310,6 +313,11 @@ class Answer(BaseModel):
     def turn(self) -> dict[str, Any]:
         """The answer as a turn of the conversation, for the next request: text and tool calls with their thoughts."""
         return turn_of(self.text, self.tool_calls, self.thoughts if self.tool_calls else ())
+
+    @property
+    def turns(self) -> tuple[Mapping[str, Any], ...]:
+        """All turns of the answer for the next request, where functions were called; else its one `turn`."""
+        return self.tool_turns or (self.turn,)
 
     def __str__(self) -> str:
         return self.text

@@ -83,7 +83,8 @@ def read_tool(tool: Any) -> dict[str, Any]:
     """A tool in OpenAI's form; one of Anthropic's own, such as its web search, stays as it is."""
     if not isinstance(tool, Mapping):
         raise InvalidRequestError(
-            f"tools= holds {shown(tool)}, which is not a tool: a mapping with type and function, in OpenAI's form."
+            f"tools= holds {shown(tool)}, which is not a tool: a Python function, or a mapping with type and "
+            "function, in OpenAI's form."
         )
     read: dict[str, Any] = mended(tool)
     if "input_schema" not in read or "function" in read:

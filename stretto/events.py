@@ -12,7 +12,7 @@ from stretto.answer import Answer, Branch
 from stretto.citation import PassageRecord
 from stretto.route import Route
 from stretto.token_records import TokenLogprob
-from stretto.tool_calls import ToolCallFragment
+from stretto.tool_calls import ToolCall, ToolCallFragment
 
 
 class _Event(BaseModel):
@@ -187,6 +187,40 @@ class ToolCallDelta(_Event):
     delta: ToolCallFragment
 
 
+class ToolStarted(_Event):
+    """A function of the caller is called, because the model asked for it.
+
+    Attributes:
+        type: "tool_started".
+        branch_id: of the branch that calls it, of the kind "tool".
+        call: what the model asked for.
+    """
+
+    type: Literal["tool_started"] = "tool_started"
+    branch_id: str
+    call: ToolCall
+
+
+class ToolFinished(_Event):
+    """A function of the caller has returned, or has failed.
+
+    Attributes:
+        type: "tool_finished".
+        branch_id: of the branch that called it.
+        call_id: that of the call.
+        name: of the tool.
+        result: what the model is given: what the function returned, or what went wrong.
+        is_error: something went wrong.
+    """
+
+    type: Literal["tool_finished"] = "tool_finished"
+    branch_id: str
+    call_id: str
+    name: str
+    result: str
+    is_error: bool = False
+
+
 class ThoughtFinished(_Event):
     """What the model has thought before what follows, in an answer of one generation.
 
@@ -253,6 +287,8 @@ Event = Annotated[
     | BranchFailed
     | TextDelta
     | ToolCallDelta
+    | ToolStarted
+    | ToolFinished
     | ThoughtFinished
     | RefusalStarted
     | ChoiceDelta

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -15,6 +15,7 @@ from stretto.foundation.arguments import looks_like_key, reason, shown, spelled_
 from stretto.foundation.bounds import check_numbers
 from stretto.generation_options import GenerationOptions, not_bool
 from stretto.messages import Message, Role, documents_of, messages_of
+from stretto.tools import Tool, tool_of
 
 if TYPE_CHECKING:
     from stretto.documents.limits import Allowance
@@ -63,14 +64,18 @@ class Budget(BaseModel):
     Attributes:
         max_calls: calls to backends, retries and hedges included.
         max_tokens_total: prompt and completion tokens together.
+        max_tool_calls: calls of the functions in ``tools``; by default 64.
+        max_tool_rounds: how often the model may ask for such calls before it has to answer; by default 8.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_calls: int | None = Field(default=None, ge=1)
     max_tokens_total: int | None = Field(default=None, ge=1)
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    max_tool_rounds: int | None = Field(default=None, ge=1)
 
-    @field_validator("max_calls", "max_tokens_total", mode="before")
+    @field_validator("max_calls", "max_tokens_total", "max_tool_calls", "max_tool_rounds", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
@@ -93,7 +98,7 @@ class RequestOptions(TypedDict, total=False):
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
         on_loop: what becomes of a straight answer that repeats itself: "tell" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
-        budget: the most the answer may cost: a mapping with ``max_calls``, ``max_tokens_total`` or both.
+        budget: the most the answer may cost: a `Budget`, or a mapping with some of its names.
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
@@ -107,7 +112,9 @@ class RequestOptions(TypedDict, total=False):
         response_format: a JSON schema, also in OpenAI's forms around one, a pydantic model class, or on local models a
             regular expression.
         logprobs: report log-probabilities, and so many of the likeliest tokens beside each (0 to 20).
-        tools: functions that the model may call, in OpenAI's form or Anthropic's. Its calls are ``Answer.tool_calls``.
+        tools: functions that the model may call. Those given as Python functions, `Tool` or tools of LangChain are
+            called by the library, and the answer goes on with what they return. Calls of those in OpenAI's form or
+            Anthropic's are ``Answer.tool_calls``.
         tool_choice: "auto", "none", "required", or the one tool to call, in OpenAI's form or Anthropic's.
         n: how many answers to write; all of them are ``Answer.choices``.
         extra: other fields of the body that goes to the model's server (logit_bias, metadata, ...), passed on as
@@ -134,7 +141,7 @@ class RequestOptions(TypedDict, total=False):
     decoding: str | None
     response_format: Mapping[str, Any] | type[BaseModel] | str | None
     logprobs: int | None
-    tools: Sequence[Mapping[str, Any]] | None
+    tools: Sequence[Mapping[str, Any] | Callable[..., Any] | Tool] | None
     tool_choice: str | Mapping[str, Any] | None
     n: int | None
     extra: Mapping[str, Any] | None
@@ -152,6 +159,7 @@ class Request(BaseModel):
         options: how to sample and when to stop.
         strategy: the name of a strategy, or "auto".
         tools: functions that the model may call, in OpenAI's form.
+        functions: those of them that the library calls, as `Tool`; left out of JSON.
         own_strategy: the strategy itself, where a caller passed one; left out of JSON.
     """
 
@@ -175,6 +183,7 @@ class Request(BaseModel):
     tool_choice: str | Mapping[str, Any] | None = None
     n: int = Field(default=1, ge=1, le=128)
     extra: Mapping[str, Any] = Field(default_factory=dict)
+    functions: tuple[Any, ...] = Field(default=(), exclude=True, repr=False)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
     @field_validator("deadline_s", "part_tokens", "concurrent_points", "n", mode="before")
@@ -283,6 +292,11 @@ def _check(request: Request) -> None:
         )
     if not request.messages:
         raise InvalidRequestError("The request has no messages. Add one with the question.")
+    if request.functions and request.n > 1:
+        raise InvalidRequestError(
+            f"n={request.n} cannot be used with tools= that are functions: which of the answers would go on with their "
+            "results? Leave n out, or give the tools in OpenAI's form."
+        )
 
 
 def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,11 +312,23 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
     if "tools" in given:
         if not isinstance(given["tools"], Sequence) or isinstance(given["tools"], str):
             raise InvalidRequestError(f"tools={shown(given['tools'])} cannot be used: it is a list of tools.")
-        fields["tools"] = tuple(map(read_tool, given["tools"]))
+        fields["tools"], fields["functions"] = _tools(given["tools"])
     if "tool_choice" in given:
         fields["tool_choice"], beside = read_tool_choice(given["tool_choice"])
         extra |= beside
     return {**fields, "extra": mended(extra)}
+
+
+def _tools(given: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], tuple[Tool, ...]]:
+    """The tools in OpenAI's form, and those of them that the library calls."""
+    own = [tool_of(each) for each in given]
+    functions = tuple(tool for tool in own if tool is not None)
+    names = [tool.name for tool in functions]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InvalidRequestError(f"tools= holds two functions called {twice!r}. Name one: Tool(function, name='...').")
+    return tuple(
+        read_tool(each) if tool is None else tool.spec for each, tool in zip(given, own, strict=True)
+    ), functions
 
 
 def _what_is_whole(request: Request) -> Iterator[str]:

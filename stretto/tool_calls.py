@@ -91,17 +91,24 @@ class ToolCallsSoFar:
     """Puts the calls of one choice together from their pieces, and counts them from 0 in the order of their begin."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, list[ToolCallFragment]] = {}
+        self._places: dict[int, int] = {}
+        self._calls: list[list[ToolCallFragment]] = []
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def add(self, delta: ToolCallFragment) -> ToolCallFragment:
         """Take a piece, and give it with the place of its call."""
-        pieces = self._calls.setdefault(delta.index, [])
+        place = self._places.setdefault(delta.index, len(self._calls))
+        if place == len(self._calls):
+            self._calls.append([])
+        pieces = self._calls[place]
         delta = replace(
             delta,
-            index=list(self._calls).index(delta.index),
+            index=place,
             id=None if delta.id is None else mend(delta.id),
             name=None if delta.name is None else mend(delta.name),
             arguments=mend(delta.arguments),
@@ -113,13 +120,15 @@ class ToolCallsSoFar:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """What has come so far."""
-        return tuple(
-            ToolCall(
-                id=next((piece.id for piece in pieces if piece.id), ""),
-                name="".join(piece.name or "" for piece in pieces),
-                arguments="".join(piece.arguments for piece in pieces),
-                type=pieces[0].type,
-                extra={name: value for piece in pieces for name, value in piece.extra.items()},
-            )
-            for pieces in self._calls.values()
+        return tuple(map(self.call, range(len(self))))
+
+    def call(self, place: int) -> ToolCall:
+        """What has come so far of the call with this place."""
+        pieces = self._calls[place]
+        return ToolCall(
+            id=next((piece.id for piece in pieces if piece.id), ""),
+            name="".join(piece.name or "" for piece in pieces),
+            arguments="".join(piece.arguments for piece in pieces),
+            type=pieces[0].type,
+            extra={name: value for piece in pieces for name, value in piece.extra.items()},
         )

@@ -207,6 +207,7 @@ def _assemble(
         passages=runner.passages,
         finish_reason=_finish_reason(visible, runner.ends_as),
         tool_calls=runner.tool_calls,
+        tool_turns=runner.turns,
         thoughts=runner.thoughts,
         extra=runner.extra,
         choices=runner.choices,

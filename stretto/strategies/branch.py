@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -15,9 +16,9 @@ from stretto.errors import StrettoError
 from stretto.foundation.surrogates import Mending, mend
 from stretto.request import GenerationOptions
 from stretto.token_records import DecodingStats, TokenLogprob
-from stretto.tool_calls import ToolCallsSoFar
+from stretto.tool_calls import ToolCall, ToolCallFragment, ToolCallsSoFar
 
-NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "proposal", "judgement"})
+NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "proposal", "judgement", "tool"})
 """Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut
@@ -51,6 +52,8 @@ class BranchSpec:
         rival: which version of the whole answer it writes beside the other branches. Only one version is shown, so
             each has all of ``max_tokens``.
         backend: writes it, and no other goes on where it fails; by default, that of the route, and its fallbacks.
+        on_call: takes each of its tool calls, with its place, as soon as it is whole; then no event tells its pieces.
+        work: writes it, where no model does.
     """
 
     id: str
@@ -71,6 +74,8 @@ class BranchSpec:
     standalone: bool = False
     rival: int = 0
     backend: Backend | None = None
+    on_call: Callable[[int, ToolCall], None] | None = None
+    work: Callable[[RunningBranch], Awaitable[None]] | None = None
 
 
 class TextWatch(Protocol):
@@ -157,6 +162,8 @@ class RunningBranch:
         partial: it wrote no text of the answer (an outline), but its early end makes the answer incomplete.
         reported: a warning has reported its end.
         dropped: none of its text is in the answer; its tokens count as discarded.
+        carried_out: its tool calls were carried out; the answer goes on with their results.
+        handed_over: how many of its tool calls `BranchSpec.on_call` has.
         withheld: nobody reads it before its end.
         scope: in which its call runs; cancelling it ends the call.
     """
@@ -187,6 +194,8 @@ class RunningBranch:
     partial: bool = False
     reported: bool = False
     dropped: bool = False
+    carried_out: bool = False
+    handed_over: int = 0
     withheld: bool = False
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pieces: list[str] = field(default_factory=list)
@@ -235,7 +244,7 @@ class RunningBranch:
     def in_answer(self) -> bool:
         """Whether the answer contains its text."""
         kept = not (self.unused or self.spec.kind in NOT_TEXT)
-        return kept and bool(self.text.strip() or self.calls)
+        return kept and bool(self.text.strip() or (self.calls and not self.carried_out))
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -248,6 +257,22 @@ class RunningBranch:
             refused=self.refused,
         )
         return first, *(self.others[number].choice for number in sorted(self.others))
+
+    def take_call(self, delta: ToolCallFragment) -> None:
+        """Take a piece of a tool call, and hand over the calls before it once it begins the next one."""
+        before = len(self.calls)
+        self.calls.add(delta)
+        if len(self.calls) > before:
+            self.hand_over()
+
+    def hand_over(self, *, ended: bool = False) -> None:
+        """Hand over the calls that are whole: those before the last one, or all where the stream has ``ended``."""
+        while self.spec.on_call is not None and self.handed_over < len(self.calls) - (not ended):
+            call = self.calls.call(self.handed_over)
+            if not (ended or _is_json(call.arguments)):  # its server mixes the pieces of several calls
+                return
+            self.handed_over += 1
+            self.spec.on_call(self.handed_over - 1, call)
 
     def further(self, number: int) -> FurtherChoice:
         """A further answer of the same call."""
@@ -379,6 +404,14 @@ class RunningBranch:
 
 class DiscardedError(StrettoError):
     """The branch was no longer needed."""
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _new_logprobs(writing: RunningBranch | FurtherChoice) -> tuple[TokenLogprob, ...]:

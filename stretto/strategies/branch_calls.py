@@ -167,6 +167,8 @@ class BranchCalls:
             _check(watch)
             await self._take_calls(running, chunk)
             reason, running.stop_text = chunk.finish_reason or reason, chunk.stop_text or running.stop_text
+        if reason is not None:
+            running.hand_over(ended=True)
         if reason == "tool_calls" and not running.spec.standalone:
             reason = "stop"
         if text := _watched(watch, joint.feed(mending.finish()) + joint.finish(), whole=True):
@@ -218,7 +220,10 @@ class BranchCalls:
         if running.spec.standalone:
             for delta in chunk.tool_calls:
                 await running.caught_up()
-                await self._tell_call(running.calls, delta, running.spec.choice)
+                if running.spec.on_call is None:
+                    await self._tell_call(running.calls, delta, running.spec.choice)
+                else:
+                    running.take_call(delta)
         elif chunk.tool_calls:
             self._warn_once(
                 f"{running.writers[-1].backend.name} called tools in a part of the answer; the calls were left out."

@@ -41,6 +41,11 @@ class Direct:
         If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
         """
         runner.strategy = self.name
+        if request.functions:
+            from stretto.strategies.calling.rounds import write_with_tools  # noqa: PLC0415 - it builds on this module
+
+            await write_with_tools(request, runner)
+            return
         direct = runner.start(direct_spec(request, runner))
         further = _further(request, runner)
         direct = await show(request, runner, direct)

@@ -74,6 +74,7 @@ class Runner:
         citations: for ``Answer.citations``.
         passages: for ``Answer.passages``.
         tool_calls: for ``Answer.tool_calls``.
+        turns: for ``Answer.turns``, of an answer that took several.
         thoughts: for ``Answer.thoughts``.
         extra: for ``Answer.extra``.
         choices: for ``Answer.choices``.
@@ -126,6 +127,7 @@ class Runner:
         self.citations: tuple[Citation, ...] = ()
         self.passages: tuple[PassageRecord, ...] = ()
         self.tool_calls: tuple[ToolCall, ...] = ()
+        self.turns: tuple[Mapping[str, Any], ...] = ()
         self.thoughts: tuple[Mapping[str, Any], ...] = ()
         self.extra: Mapping[str, Any] = {}
         self.choices: tuple[Choice, ...] = ()
@@ -343,16 +345,10 @@ class Runner:
                     await parent.ended()
                     running.needed_s = self.now_s()
                 await checkpoint_if_cancelled()
-                slots = self._slots_of(running.spec.backend or self._backend)
-                try:  # waiting for a slot that is free lets all other tasks run first
-                    slots.acquire_nowait()
-                except anyio.WouldBlock:
-                    await slots.acquire()
-                try:
-                    await checkpoint_if_cancelled()  # who held the slot may have ended this branch
-                    await self._attempts.write(running)
-                finally:
-                    slots.release()
+                if running.spec.work is not None:
+                    await running.spec.work(running)
+                else:
+                    await self._write_in_slot(running)
             if scope.cancelled_caught and running.exception is None:
                 running.exception = self.too_late()
                 running.finish_reason = "deadline"
@@ -361,6 +357,19 @@ class Runner:
             branch = running.end(self.now_s())
             running.spec.on_end(running)
         return branch
+
+    async def _write_in_slot(self, running: RunningBranch) -> None:
+        """Let a model write a branch once one of its slots is free."""
+        slots = self._slots_of(running.spec.backend or self._backend)
+        try:  # waiting for a slot that is free lets all other tasks run first
+            slots.acquire_nowait()
+        except anyio.WouldBlock:
+            await slots.acquire()
+        try:
+            await checkpoint_if_cancelled()  # who held the slot may have ended this branch
+            await self._attempts.write(running)
+        finally:
+            slots.release()
 
 
 @asynccontextmanager

@@ -84,6 +84,22 @@ async def test_a_call_that_has_to_come_is_drawn_under_its_schema(with_tools, cho
     assert json.loads(call.arguments) in ({"a": True}, {"a": False}, {})
 
 
+async def test_a_function_is_called_for_a_local_model(with_tools):
+    seen = []
+
+    def turn(a: bool) -> bool:
+        """The opposite."""
+        seen.append(a)
+        return not a
+
+    async with opened(with_tools) as backend, AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("True?", tools=[turn], tool_choice="required", max_tokens=120, seed=1)
+    first, called, second = answer.branches
+    assert json.loads(first.tool_calls[0].arguments) == {"a": seen[0]}
+    assert (called.kind, called.text) == ("tool", json.dumps(not seen[0]))
+    assert answer.text == second.text != ""
+
+
 async def test_tools_and_their_results_are_shown_by_the_template(with_tools):
     messages = (
         Message(role="user", content="True?"),
