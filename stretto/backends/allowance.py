@@ -27,12 +27,16 @@ class Allowance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """For what a call is made: a number for the answer, the name of its part; what it writes, under which title."""
+    """For what a call is made: a number for the answer, the name of its part; what it writes, under which title.
+
+    ``replaceable``: another model goes on where it fails.
+    """
 
     answer: int
     part: str
     kind: str = field(default="", compare=False)
     title: str = field(default="", compare=False)
+    replaceable: bool = field(default=False, compare=False)
 
 
 _current: ContextVar[Allowance | None] = ContextVar("stretto_allowance", default=None)

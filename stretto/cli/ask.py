@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import local_options, open_client, question_of
+from stretto.cli.command_client import local_options, models_of, open_client, question_of
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
 from stretto.cli.optional_values import TRACE_TO
 from stretto.errors import DeadlineExceededError, InvalidRequestError
@@ -32,6 +32,7 @@ def ask(
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
     small: options.Small = None,
+    role: options.Roles = None,
     fallback: options.Fallback = None,
     request: dict[str, Any],
     dtype: options.Dtype = None,
@@ -79,7 +80,7 @@ def ask(
         base_url,
         key_variable,
         local,
-        small=small,
+        models=models_of(role, small=small),
         prompt_family=prompt_family,
         fallback=fallback or None,
     )

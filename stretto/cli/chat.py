@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import key_in, local_opener, local_options, opener_of
+from stretto.cli.command_client import key_in, local_opener, local_options, models_of, opener_of
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
 from stretto.cli.optional_values import RESUMED
 from stretto.errors import InvalidRequestError, StrettoError
@@ -31,6 +32,8 @@ def chat(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
+    small: options.Small = None,
+    role: options.Roles = None,
     fallback: options.Fallback = None,
     strategy: options.Strategy = None,
     preference: options.Preferred = None,
@@ -73,6 +76,7 @@ def chat(
 
     local = local_options(dtype, device, threads, no_compiled, long_context)
     opener = local_opener(opener_of(context), local, prompt_family=prompt_family, fallback=fallback or None)
+    opener = partial(opener, **models_of(role, small=small))
     if web:
         _refuse_with_web(context)
         from stretto.cli.web_chat import serve_chat  # noqa: PLC0415
@@ -148,6 +152,8 @@ _WITH_WEB = frozenset(
         "model",
         "base_url",
         "key_variable",
+        "small",
+        "role",
         "fallback",
         "dtype",
         "device",

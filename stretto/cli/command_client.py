@@ -35,16 +35,31 @@ def open_client(
     key_variable: str | None,
     local: Mapping[str, Any] | None = None,
     *,
-    small: str | None = None,
+    models: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncStretto:
-    """Make the client of a command; ``local`` is what `local_options` gives, ``settings`` are for any model.
+    """Make the client of a command; ``local`` is what `local_options` gives, ``models`` what `models_of` gives.
+
+    ``settings`` are for any model.
 
     Raises `StrettoError`.
     """
     opener = local_opener(opener_of(context), local, **settings)
-    roles = {} if small is None else {"small": small}
-    return opener(model, base_url=base_url, api_key=key_in(key_variable), **roles)
+    return opener(model, base_url=base_url, api_key=key_in(key_variable), **(models or {}))
+
+
+def models_of(roles: Sequence[tuple[str, str]] | None, **named: str | None) -> dict[str, Any]:
+    """A client's arguments for the models beside the main one: those with a role, and those of an option of their own.
+
+    Raises `SettingsError` for a role that is given twice.
+    """
+    models: dict[str, str] = {name: model for name, model in named.items() if model is not None}
+    for role, model in roles or ():
+        if role in models:
+            raise SettingsError(f"--role {role}={model}: this role has a model already, {models[role]}. Name one.")
+        models[role] = model
+    own: dict[str, Any] = {name: models.pop(name) for name in ("small", "local") if name in models}
+    return {**own, **({"roles": models} if models else {})}
 
 
 def local_options(

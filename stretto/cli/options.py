@@ -101,12 +101,17 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    """The name and the value of an option of a strategy."""
+def _pair(text: str, form: str = "NAME=VALUE, such as samples=9") -> tuple[str, str]:
+    """A name and what belongs to it."""
     name, between, value = text.partition("=")
-    if not (name.strip() and between):
-        raise typer.BadParameter("it is no NAME=VALUE, such as samples=9")
+    if not (name.strip() and between and value.strip()):
+        raise typer.BadParameter(f"it is no {form}")
     return name.strip(), value.strip()
+
+
+def _role(text: str) -> tuple[str, str]:
+    """A role and its model."""
+    return _pair(text, "ROLE=PROVIDER:MODEL, such as judge=openai:gpt-5.4-nano")
 
 
 Question = Annotated[
@@ -132,6 +137,15 @@ Small = Annotated[
         metavar="PROVIDER:MODEL",
         help="A quicker model, for 'fastest' and for the strategy cascade.",
         autocompletion=complete_model,
+    ),
+]
+Roles = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--role",
+        metavar="ROLE=PROVIDER:MODEL",
+        help="A further model by the name of its role, for strategies that ask several. May be repeated.",
+        parser=_role,
     ),
 ]
 Fallback = Annotated[

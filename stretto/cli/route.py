@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import opener_of, question_of
+from stretto.cli.command_client import models_of, opener_of, question_of
 from stretto.cli.exits import reporting
 from stretto.foundation.token_estimates import typical_tokens
 
@@ -29,6 +29,8 @@ def route(
     question: options.Question = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
+    small: options.Small = None,
+    role: options.Roles = None,
     request: dict[str, Any],
     json: options.Json = False,
 ) -> None:
@@ -41,7 +43,8 @@ def route(
     from stretto.cli.plain import plain_json  # noqa: PLC0415
 
     asked = question_of(question)
-    chosen, overflow = asyncio.run(_route(opener_of(context)(model, base_url=base_url), asked, request))
+    client = opener_of(context)(model, base_url=base_url, **models_of(role, small=small))
+    chosen, overflow = asyncio.run(_route(client, asked, request))
     if json:
         typer.echo(plain_json(chosen.model_dump_json(indent=2)))
         return

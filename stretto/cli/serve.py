@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import key_in, local_options, opener_of
+from stretto.cli.command_client import key_in, local_options, models_of, opener_of
 from stretto.cli.exits import Exit, reporting
 from stretto.errors import MissingDependencyError, SettingsError, missing
 
@@ -80,6 +80,7 @@ def serve(
     model: Models = None,
     small: options.Small = None,
     local: Local = None,
+    role: options.Roles = None,
     fallback: options.Fallback = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
@@ -142,14 +143,13 @@ def serve(
     given = local_options(dtype, device, threads, no_compiled)
     settings = _settings(given | {"shared": shared, "fallback": fallback or None}, concurrent_answers)
     first, further = (model[0], model[1:]) if model else (None, [])
+    numbered = [(f"model-{number}", name) for number, name in enumerate(further, 2)]
     client: AsyncStretto = opener_of(context)(
         first,
         base_url=base_url,
         api_key=key_in(key_variable),
-        small=small,
-        local=local,
-        roles={f"model-{number}": name for number, name in enumerate(further, 2)},
         settings=settings,
+        **models_of([*numbered, *(role or ())], small=small, local=local),
     )
     _check_local(client, given)
     if run(client, served, announce) == signal.SIGINT:

@@ -7,7 +7,7 @@ import re
 from stretto.cli.options import OF_A_REQUEST
 
 _OF_A_CLIENT = ("base_url", "device", "dtype", "fallback", "long_context", "model", "prompt_family", "threads")
-_OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document"}
+_OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document", "roles": "--role"}
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *OF_A_REQUEST)} | _OTHERWISE
 """Arguments of the library by name, and the options of the command line that stand for them."""

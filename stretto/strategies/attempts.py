@@ -61,7 +61,8 @@ class Attempts:
         spec = running.spec
         running.started_s = self._now_s()
         await self._announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
-        succession = self._fallback.succession(spec.backend or self._backend, alone=spec.backend is not None)
+        successors = () if spec.backend is not None and spec.successors is None else spec.successors
+        succession = self._fallback.succession(spec.backend or self._backend, successors)
         first = succession.first()
         await self._begin(running, succession, first, "")
         backend: Backend | None = first
@@ -80,7 +81,7 @@ class Attempts:
                 if attempt > 1 and running.text and spec.restart_marker:
                     running.write(spec.restart_marker, self._now_s())
                 after = running.text if received else ""
-                call = Call(prompt, self._options(running), attempt, after)
+                call = Call(prompt, self._options(running), attempt, after, replaceable=succession.has_another)
                 running.finish_reason = await self._calls.send(running, call)
             except NoRoomError as error:
                 running.exception, running.finish_reason = error, "length"

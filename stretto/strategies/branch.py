@@ -51,7 +51,9 @@ class BranchSpec:
             of other branches are left out.
         rival: which version of the whole answer it writes beside the other branches. Only one version is shown, so
             each has all of ``max_tokens``.
-        backend: writes it, and no other goes on where it fails; by default, that of the route, and its fallbacks.
+        backend: writes it; by default, that of the route.
+        successors: the models that go on where it fails, in their order; by default, the fallbacks for the backend of
+            the route, and nobody for a ``backend`` of its own.
         on_call: takes each of its tool calls, with its place, as soon as it is whole; then no event tells its pieces.
         work: writes it, where no model does.
     """
@@ -74,6 +76,7 @@ class BranchSpec:
     standalone: bool = False
     rival: int = 0
     backend: Backend | None = None
+    successors: Sequence[Backend] | None = None
     on_call: Callable[[int, ToolCall], None] | None = None
     work: Callable[[RunningBranch], Awaitable[None]] | None = None
 

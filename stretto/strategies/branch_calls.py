@@ -46,12 +46,14 @@ class Call:
         options: how to sample.
         attempt: which one of the branch it is, from 1.
         after: the text that it is asked to go on with; what it repeats of that is left out.
+        replaceable: another model goes on where it fails.
     """
 
     prompt: ModelRequest
     options: GenerationOptions
     attempt: int = 1
     after: str = ""
+    replaceable: bool = False
 
 
 class BranchCalls:
@@ -101,11 +103,12 @@ class BranchCalls:
         running.unreported = tokens or estimate(prompt)
         failure: Exception | None = None
         joint = Joint(call.after)
-        caller = Caller(self._number, running.spec.id, running.spec.kind, running.spec.title)
+        spec = running.spec
+        caller = Caller(self._number, spec.id, spec.kind, spec.title, replaceable=call.replaceable)
         try:
             with (
                 allowed(reservation, caller),
-                recorded(backend.name, running.spec, call.attempt, prompt) as record,
+                recorded(backend.name, spec, call.attempt, prompt) as record,
             ):
                 async with backend.stream(prompt, options) as chunks:
                     try:

@@ -78,10 +78,15 @@ class Fallback:
                 unfit[each.name] = str(error)
         return cls(fit, unfit)
 
-    def succession(self, first: Backend, *, alone: bool = False) -> Succession:
-        """The models that a branch is asked of, one after the other; ``alone``: only the first."""
-        others = [] if alone else [each for each in self._models if each is not first]
-        return Succession((first, *others), self._away, {} if alone else self._unfit)
+    @property
+    def models(self) -> Sequence[Backend]:
+        """Those that may go on, in their order."""
+        return self._models
+
+    def succession(self, first: Backend, successors: Sequence[Backend] | None = None) -> Succession:
+        """The models that a branch is asked of, one after the other; ``successors``: instead of all that may go on."""
+        others = [each for each in (self._models if successors is None else successors) if each is not first]
+        return Succession((first, *others), self._away, self._unfit if others or successors is None else {})
 
     def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
         """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""
@@ -147,6 +152,11 @@ class Succession:
         )
         failure.errors = tuple(by_models)
         return failure
+
+    @property
+    def has_another(self) -> bool:
+        """Whether a further model may be asked."""
+        return any(self._known_away(each) is None for each in self._left)
 
     def failed(self, backend: Backend, error: StrettoError, *, wrote: bool) -> None:
         """Note the error of a model's call; what failed before a breaker opened says more than the breaker."""

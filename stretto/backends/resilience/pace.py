@@ -16,7 +16,7 @@ from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_wait_s, reports
 from stretto.backends.resilience.shared import News, Room, SharedLimits
-from stretto.backends.resilience.waiting import why_not_wait
+from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
 from stretto.backends.resilience.wrapper import Wrapper, tapped
 from stretto.errors import BackendError, RateLimitedError
 from stretto.request import GenerationOptions
@@ -27,7 +27,8 @@ class Pace(Wrapper):
 
     A call that the limits do not admit waits until enough has been refilled, calls on their way
     included; if that would pass the deadline of the calling task, or be longer than
-    ``longest_pause_s``, `RateLimitedError` is raised at once. No report stops calls for good: see `RateLimits`.
+    ``longest_pause_s``, or another model goes on sooner, `RateLimitedError` is raised at once. No report
+    stops calls for good: see `RateLimits`.
 
     Args:
         backend: what to call.
@@ -94,7 +95,7 @@ class Pace(Wrapper):
                 wait_s = await sent.wait_s(cost)
                 if wait_s <= 0:
                     return sent
-            if why := why_not_wait(wait_s, self._longest_pause_s):
+            if why := why_not_wait(wait_s, self._longest_pause_s) or why_not_wait_for_limits(wait_s):
                 raise RateLimitedError(
                     f"{self.name} has used up its rate limit, and {why}. "
                     "Send less at once, allow more time, or raise the limit.",

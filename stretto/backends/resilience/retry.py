@@ -13,7 +13,7 @@ from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge, is_loading, usage_of
-from stretto.backends.resilience.waiting import why_not_wait
+from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
 from stretto.backends.resilience.wrapper import Replay, Wrapper, open_to_first_text
 from stretto.errors import BackendError, BreakerOpenError, RateLimitedError
 from stretto.hooks import RetryPlanned, watchers
@@ -42,7 +42,8 @@ class Retry(Wrapper):
     can go on in another way. Waits are exponential with full jitter (Brooker, "Exponential Backoff
     and Jitter"), on top of what the server asks for (``retry_after_s``). A wait beyond the deadline of
     the calling task, or beyond ``longest_pause_s``, is not begun, nor a call beyond the budget: the error is
-    raised at once and says so. A server that says that it loads its model is waited for as long as that.
+    raised at once and says so. So it is where a server asks for a long wait and another model goes on. A
+    server that says that it loads its model is waited for as long as that.
     Where a breaker refuses the repetition, what failed first is raised: it says more of this request.
 
     Args:
@@ -116,7 +117,8 @@ class Retry(Wrapper):
             if attempt > 1:
                 error.remark(f"Tried {attempt} times.")
             return True
-        if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s):
+        asked_s = error.retry_after_s or 0.0
+        if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s) or why_not_wait_for_limits(asked_s):
             error.remark(f"Not tried again: {why}.")
             return True
         return False

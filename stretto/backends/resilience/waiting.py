@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import anyio
 
+from stretto.backends.allowance import calling
+
+_LONG_S = 5.0  # a wait that is not worth it where another model is named
+
 
 def why_not_wait(seconds: float, longest_s: float) -> str | None:
     """Say why a wait is not worth beginning; ``None``: it is.
@@ -15,6 +19,14 @@ def why_not_wait(seconds: float, longest_s: float) -> str | None:
     if seconds > longest_s:
         return f"the wait of {seconds:.1f} s is longer than the {longest_s:g} s allowed"
     return None
+
+
+def why_not_wait_for_limits(seconds: float) -> str | None:
+    """Say why a wait that a server asks for is not worth beginning: another model goes on at once; ``None``: it is."""
+    caller = calling()
+    if caller is None or not caller.replaceable or seconds <= _LONG_S:
+        return None
+    return f"another model goes on sooner than in {seconds:.0f} s"
 
 
 class Trial:

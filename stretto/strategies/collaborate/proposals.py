@@ -83,6 +83,7 @@ def _start(
     if total is not None:  # each is written once, and read once
         room = max(LEAST_ANSWER, total // (2 * len(asked) + 1) - prompt_tokens(request))
         changes["max_tokens"] = min(room, request.options.max_tokens or room)
+    others = [each for each in runner.fallback.models if all(each is not other for other in asked)]
     drafts: Counter[int] = Counter()
     several = Counter(map(id, asked))
     started = []
@@ -100,6 +101,7 @@ def _start(
             watch=Watch,
             deadline_s=math.inf if until is None else until,
             backend=backend,
+            successors=others,
         )
         started.append(runner.start(spec))
     return started

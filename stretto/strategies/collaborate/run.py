@@ -54,9 +54,9 @@ async def write_together(request: Request, route: Route, runner: Runner) -> None
 
 
 async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came: Gathered, *, own: bool) -> None:
-    """Stream the answer out of the proposals; the first of them, where the aggregator writes nothing.
+    """Stream the answer out of the proposals; the first of them, where neither the aggregator nor a fallback can.
 
-    ``own``: it is the model of the route, which has fallbacks.
+    ``own``: it is the model of the route.
     """
     room = _room(request, aggregator, len(came.proposals))
     texts = [running.text if len(running.text) <= room else running.text[:room] + " …" for running in came.proposals]
@@ -76,6 +76,7 @@ async def _aggregate(request: Request, runner: Runner, aggregator: Backend, came
         fallback_prompt=lambda received: rest_of(request, runner, received) if received.strip() else prompt(),
         standalone=True,
         backend=None if own else aggregator,
+        successors=runner.fallback.models,
     )
     running = runner.start(spec)
     if request.options.response_format is None:
