@@ -18,7 +18,9 @@ from stretto.request import GenerationOptions
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCall, ToolCallFragment, ToolCallsSoFar
 
-NOT_TEXT: frozenset[str] = frozenset({"outline", "plan", "passage", "collapse", "proposal", "judgement", "tool"})
+NOT_TEXT: frozenset[str] = frozenset(
+    {"outline", "plan", "passage", "collapse", "proposal", "judgement", "tool", "vote"}
+)
 """Kinds of branches whose text is not part of the answer."""
 
 BUFFER = 262_144  # characters that a branch may buffer before its turn; a longer one is cut

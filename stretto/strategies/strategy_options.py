@@ -29,6 +29,9 @@ def options_of(request: Request, kind: type[Options]) -> Options:
                 f"strategy_options= holds {shown(name)}, and strategy={request.strategy!r} has no such option. "
                 f"Its options are: {known}."
             ) from None
+        if not name:  # of several together
+            why = reason(first).removeprefix("value error, ")
+            raise InvalidRequestError(f"strategy_options= cannot be used: {why}.") from None
         raise InvalidRequestError(
             f"strategy_options= holds {name}={shown(first.get('input'))}, which cannot be used: {reason(first)}."
         ) from None

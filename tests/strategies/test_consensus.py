@@ -404,6 +404,10 @@ async def test_it_is_used_by_name_only_and_tells_its_price_before():
     [
         (options(sampels=3), "holds 'sampels'.*Its options are: samples, certainty"),
         (options(samples=1), "samples=1, which cannot be used: input should be greater than or equal to 2"),
+        (
+            {"strategy": "consensus", "strategy_options": {"end_weak": True}},
+            "with samples=5 no sample would ever be ended, because that begins once warm_up=8 have finished",
+        ),
         ({"strategy": "direct", "strategy_options": {"samples": 3}}, "strategy='direct' has none. Leave them out"),
         ({"strategy_options": {"samples": 3}}, "strategy='auto' has none. Name the strategy"),
         (options(judge="nobody"), "judge='nobody'.*main"),

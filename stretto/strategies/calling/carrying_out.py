@@ -81,7 +81,7 @@ async def _called(tool: Tool, call: ToolCall) -> str:
         except WrongArgumentsError as error:
             raise _ToolFailedError(str(error)) from error
         except Exception as error:
-            _log.warning("the tool %s failed", tool.name, exc_info=True)
+            _log.info("the tool %s failed", tool.name, exc_info=True)
             said = mend(str(error))[:MOST_CHARACTERS]
             raise _ToolFailedError(f"{type(error).__name__}: {said}" if said else type(error).__name__) from error
     raise _ToolFailedError(f"It gave no result within {tool.timeout_s:g} s.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,23 +24,13 @@ __all__ = ["write_with_tools"]
 MOST_ROUNDS, MOST_CALLS = 8, 64
 _AT_ONCE = 16  # calls of one answer that run side by side
 
+Begun = dict[int, RunningBranch | str]
+"""By the place of each call that is not left to the caller: the branch of the function, or why none was called."""
+
 
 async def write_with_tools(request: Request, runner: Runner) -> None:
     """Write an answer for which the model may have the request's functions called."""
     await _Rounds(request, runner).run()
-
-
-@dataclass(eq=False)
-class _Round:
-    """What came of one call of the model.
-
-    Attributes:
-        running: what it writes.
-        begun: by the place of each call that is not left to the caller, its branch, or why it was not carried out.
-    """
-
-    running: RunningBranch
-    begun: dict[int, RunningBranch | str]
 
 
 class _Rounds:
@@ -66,12 +56,11 @@ class _Rounds:
         number, runner = 1, self.runner
         while True:
             last = self._is_last(number)
-            round_ = self._begin(number, last=last)
-            round_.running = await self._show(round_)
-            if last or not await self._goes_on(round_):
+            begun: Begun = {}
+            running = await self._show(self._begin(number, begun, last=last))
+            if last or not await self._goes_on(running, begun):
                 break
             number += 1
-        running = round_.running
         if last:
             self._close(running)
         runner.thoughts, runner.extra = running.thoughts, running.extra
@@ -85,7 +74,7 @@ class _Rounds:
         spent = self.called >= self._most_calls or self.runner.ledger.calls_left == 1
         return spent or number > self._most_rounds
 
-    def _begin(self, number: int, *, last: bool) -> _Round:
+    def _begin(self, number: int, begun: Begun, *, last: bool) -> RunningBranch:
         request = self.request
         choice = request.tool_choice
         if last:
@@ -95,19 +84,18 @@ class _Rounds:
         asked_now = request.model_copy(
             update={"messages": (*request.messages, *self._messages()), "tool_choice": choice}
         )
-        begun: dict[int, RunningBranch | str] = {}
         spec = direct_spec(asked_now, self.runner)
         spec = replace(
             spec,
             id=spec.id if number == 1 else f"{spec.id}-{number}",
             on_call=(lambda *_: None) if last else partial(self._take, begun),
         )
-        return _Round(self.runner.start(spec), begun)
+        return self.runner.start(spec)
 
     def _messages(self) -> tuple[Message, ...]:
         return messages_of(self.turns)
 
-    def _take(self, begun: dict[int, RunningBranch | str], place: int, call: ToolCall) -> None:
+    def _take(self, begun: Begun, place: int, call: ToolCall) -> None:
         """Begin a call as soon as it is whole."""
         if call.name in self._theirs:
             return
@@ -122,9 +110,9 @@ class _Rounds:
             self.called += 1
             begun[place] = start_tool(self.runner, tool, call, self.called, self._at_once)
 
-    async def _show(self, round_: _Round) -> RunningBranch:
+    async def _show(self, running: RunningBranch) -> RunningBranch:
         """Show what the model writes until its end; text that is held to a format only if it is the answer."""
-        running, request, runner = round_.running, self.request, self.runner
+        request, runner = self.request, self.runner
         if request.options.response_format is None:
             runner.merge.add_branch(running, lead=self._gap)
             await running.ended()
@@ -144,19 +132,17 @@ class _Rounds:
         filled = asked(self.request, self.runner, "again_in_form", received=received, wrong=wrong)
         return (*with_documents(self.request), *self._messages(), filled[-1])
 
-    async def _goes_on(self, round_: _Round) -> bool:
+    async def _goes_on(self, running: RunningBranch, begun: Begun) -> bool:
         """Wait for the results of a round; whether the model is asked again, with them."""
-        running = round_.running
         calls = _identified(running.calls.calls[: running.handed_over], len(self.turns))
-        theirs = [call for place, call in enumerate(calls) if place not in round_.begun]
-        if round_.begun:
-            said = running.text
-            self.turns.append(turn_of(said, calls, running.thoughts))
-            for place, begun in sorted(round_.begun.items(), key=lambda each: each[0]):
-                self.turns.append(_result(calls[place].id, *await _ended(begun)))
+        theirs = [call for place, call in enumerate(calls) if place not in begun]
+        if begun:
+            self.turns.append(turn_of(running.text, calls, running.thoughts))
+            for place, each in begun.items():
+                self.turns.append(_result(calls[place].id, *await _ended(each)))
         if theirs:
             await self._hand_over(theirs)
-        if theirs or not round_.begun:
+        if theirs or not begun:
             return False
         running.carried_out = True
         if running.exception is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Compare = Literal["auto", "number", "phrase", "text"]
 
@@ -22,7 +22,8 @@ class ConsensusOptions(BaseModel):
         judge: the role of the model that chooses among longer texts, "main" for instance; without one, the text that
             is most like the others is taken.
         end_weak: end samples in mid-stream of which the model is less sure than of the finished ones, where the backend
-            reports log-probabilities.
+            reports log-probabilities. By default, where there are more than ``warm_up`` samples; with fewer, a vote has
+            ended before enough of them have told how sure is sure enough.
         warm_up: finished samples before any other is ended for that.
         window: the number of tokens whose mean log-probability says how sure it is.
     """
@@ -34,9 +35,23 @@ class ConsensusOptions(BaseModel):
     compare: Compare = "auto"
     choices: tuple[str, ...] = ()
     judge: str | None = None
-    end_weak: bool = True
+    end_weak: bool | None = None
     warm_up: int = Field(default=8, ge=1)
     window: int = Field(default=32, ge=4)
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> Self:
+        if self.end_weak and self.samples <= self.warm_up:
+            raise ValueError(
+                f"with samples={self.samples} no sample would ever be ended, because that begins once "
+                f"warm_up={self.warm_up} have finished: ask for more samples, or leave it out"
+            )
+        return self
+
+    @property
+    def ends_weak(self) -> bool:
+        """Whether weak samples are ended, where the backend tells."""
+        return self.samples > self.warm_up if self.end_weak is None else self.end_weak
 
     @field_validator("choices", mode="before")
     @classmethod

@@ -86,7 +86,7 @@ def start_samples(
             def hear(*, looping: bool) -> None:
                 sample.hear(keep=keep)
                 sample.looping = looping
-                bar = bar_of(finished, options.warm_up) if options.end_weak and not looping else None
+                bar = bar_of(finished, options.warm_up) if options.ends_weak and not looping else None
                 sample.weak = sample.trace.is_below(bar)
                 if looping or sample.weak:
                     sample.running.cancel(LOOPING if looping else WEAK)
@@ -123,7 +123,7 @@ def _changes(request: Request, runner: Runner, options: ConsensusOptions, number
     """How a sample is asked for, beside what the request says."""
     changes: dict[str, object] = {}
     own, total = request.options, request.budget.max_tokens_total
-    if own.logprobs is None and runner.capabilities.logprobs and options.end_weak:
+    if own.logprobs is None and runner.capabilities.logprobs and options.end_weak is not False:
         changes["logprobs"] = 0
     if total is not None:
         room = max(LEAST_ANSWER, total // number - prompt_tokens(request))

@@ -18,6 +18,7 @@ from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.items.offer import offer_items
+from stretto.strategies.items.options import ItemsOptions
 from stretto.strategies.runner import Runner
 
 
@@ -25,6 +26,8 @@ class Items:
     """One call per item, or a few samples per call; falls back to `Direct` if that would not be safe."""
 
     name = "items"
+    options = ItemsOptions
+    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer:
         """Offer one call per item if the request contains items or asks for samples."""

@@ -40,7 +40,11 @@ class Calls:
         budget = self.request.budget.max_calls
         return slots if budget is None else min(slots, budget)
 
-    def start(
+    def start(self, name: str, kind: str, template: str, **given: Any) -> RunningBranch:
+        """Start a branch from a template; the arguments are those of `spec`."""
+        return self.runner.start(self.spec(name, kind, template, **given))
+
+    def spec(
         self,
         name: str,
         kind: str,
@@ -53,8 +57,8 @@ class Calls:
         schema: Mapping[str, Any] | None = None,
         watch: Callable[[], TextWatch] | None = None,
         **values: str,
-    ) -> RunningBranch:
-        """Start a branch from a template.
+    ) -> BranchSpec:
+        """The branch that is written from a template.
 
         ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
         ``parts``: how many calls share ``max_tokens``. ``watch``: judges the text of each try.
@@ -77,17 +81,15 @@ class Calls:
                 messages = asked(self.request, self.runner, "item_alone", question=plainly)
             return ModelRequest(messages, effort=self.effort)
 
-        return self.runner.start(
-            BranchSpec(
-                id=name,
-                kind=kind,
-                title=shortened(title),
-                prompt=prompt,
-                options=options,
-                fallback_prompt=fallback_prompt,
-                watch=watch,
-                allow_refusal=kind == "plan",
-            )
+        return BranchSpec(
+            id=name,
+            kind=kind,
+            title=shortened(title),
+            prompt=prompt,
+            options=options,
+            fallback_prompt=fallback_prompt,
+            watch=watch,
+            allow_refusal=kind == "plan",
         )
 
     def room(self, instruction: str, text: str = "") -> int:

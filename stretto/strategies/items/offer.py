@@ -13,6 +13,8 @@ from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, sec
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
 from stretto.router.standing import Kind, standing_of
+from stretto.strategies.items.options import ItemsOptions
+from stretto.strategies.strategy_options import options_of
 
 PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
 THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
@@ -29,6 +31,9 @@ def offer_items(case: Case) -> Offer:
     sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
     items = case.item_count
     forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
+    if forecast is not None and case.request.strategy == "items" and case.request.strategy_options:
+        votes = options_of(case.request, ItemsOptions).samples
+        forecast = voted_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items, votes)
 
     gain = case.gain(forecast) if forecast is not None else ""
     kind = kind_of(case.parse)
@@ -82,6 +87,16 @@ def _doubt(case: Case, sure: float, needed: float) -> str:
     return (
         f"the answer most likely {PHRASES['items']}, but {case.why_together or 'the request shows no items to count'}"
     )
+
+
+def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, votes: int) -> Forecast:
+    """The same where each item is written by so many calls of its own; early ends make it less."""
+    calls = items * votes
+    at_once = min(calls, speed.concurrent_calls)
+    call_s = seconds(speed, answer / items * SLOWEST_PART, calls=at_once)
+    read = prompt_tokens + calls * INSTRUCTION_TOKENS
+    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + answer * votes), calls=calls)
 
 
 def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:

@@ -12,19 +12,23 @@ from stretto.request import Request
 from stretto.route import Route
 from stretto.router.parse import parse_of
 from stretto.strategies.branch import RunningBranch
+from stretto.strategies.consensus.ballots import Reading
 from stretto.strategies.direct import Direct
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.offer import kind_of
+from stretto.strategies.items.options import ItemsOptions
 from stretto.strategies.items.plan import planned
 from stretto.strategies.items.results import Check, ResultWatch
 from stretto.strategies.items.samples import FINAL, Samples
 from stretto.strategies.items.splitting import NotSplit, Split
+from stretto.strategies.items.voting import start_vote, votes_within
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.notes import notes_for
 from stretto.strategies.runner import Runner
+from stretto.strategies.strategy_options import options_of
 
 ONE_AT_A_TIME = (POCKET, SMALL)  # families of models that do not hold a plan or a group of items
 FEWEST_CALLS = 2
@@ -87,6 +91,12 @@ class _Items:
         self.pocket = calls.runner.capabilities.prompt_family == POCKET
         self.alone = calls.runner.capabilities.prompt_family in ONE_AT_A_TIME
         self.check = Check.of(taken, several=bool(layout.columns))
+        options = options_of(calls.request, ItemsOptions) if calls.request.strategy_options else ItemsOptions()
+        self.votes = votes_within(options, len(taken.items), calls.runner.ledger.calls_left)
+        if self.votes < options.samples:
+            calls.runner.warn(f"The budget leaves {self.votes} of {options.samples} samples of each item.")
+        self.certainty = options.certainty
+        self.reading = Reading(taken.instruction, calls.runner.language, options.compare, self.check.labels)
         self.placed = 0  # entries that are placed in the answer
         self.begun = False  # there is a result: until then nothing is shown, not even a number
         self.kept = ""  # what stands before the first result
@@ -130,7 +140,7 @@ class _Items:
         most = self.calls.most
         forced = budget is not None and budget < count
         short = max(map(len, self.taken.items)) <= SHORT_ITEM and self.layout.name != "sections"
-        if self.alone or count <= most or not (short or forced):
+        if self.alone or self.votes > 1 or count <= most or not (short or forced):
             return [range(index, index + 1) for index in range(count)]
         size = -(-count // most)
         if not forced or (budget is not None and -(-count // MOST_TOGETHER) <= budget):
@@ -160,7 +170,7 @@ class _Items:
 
     def _start_one(self, index: int) -> RunningBranch:
         item, instruction = self.taken.items[index], self.taken.instruction
-        return self.calls.start(
+        spec = self.calls.spec(
             f"item-{index + 1}",
             "item",
             "item",
@@ -174,6 +184,10 @@ class _Items:
             form=self.layout.instruction,
             watch=lambda: ResultWatch(self.check, item, self.calls.runner.screen),
         )
+        runner = self.calls.runner
+        if self.votes == 1:
+            return runner.start(spec)
+        return start_vote(spec, runner, self.reading, self.votes, self.certainty)
 
     def _plainly(self) -> str:
         return f"{self.taken.context}\n\n{self.taken.instruction}:".strip()
