@@ -38,6 +38,8 @@ class DecodingStats(BaseModel):
         tokens: committed by these forwards; the first token of a generation comes with its prompt and is not one.
         drafted: rows that were drafted, by source.
         accepted: those of them that became part of an answer.
+        changed: tokens of the answer that a lossy method took though the model itself would have chosen another one;
+            0 for all other methods.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -48,6 +50,7 @@ class DecodingStats(BaseModel):
     tokens: int = 0
     drafted: Mapping[str, int] = Field(default_factory=dict)
     accepted: Mapping[str, int] = Field(default_factory=dict)
+    changed: int = 0
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorators above property
     @property
@@ -67,6 +70,12 @@ class DecodingStats(BaseModel):
         """Share of the drafted rows that were accepted, by source."""
         return {source: self.accepted.get(source, 0) / rows for source, rows in self.drafted.items() if rows}
 
+    @computed_field  # type: ignore[prop-decorator]  # as above
+    @property
+    def divergence(self) -> float:
+        """Share of the tokens that a lossy method changed."""
+        return self.changed / self.tokens if self.tokens else 0.0
+
     def __add__(self, other: DecodingStats) -> DecodingStats:
         return DecodingStats(
             methods=tuple(dict.fromkeys((*self.methods, *other.methods))),
@@ -75,6 +84,7 @@ class DecodingStats(BaseModel):
             tokens=self.tokens + other.tokens,
             drafted=_added(self.drafted, other.drafted),
             accepted=_added(self.accepted, other.accepted),
+            changed=self.changed + other.changed,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -44,8 +45,10 @@ class DraftTree:
             parent's.
         kept: nodes to evaluate whatever their survival, and their ancestors with them: a lookahead window.
         sources: name of what proposed each node; empty for the drafter that returns the tree.
-        trusted: by parent, the node that is accepted without verification if the parent is; only lossy methods have
-            any.
+        trusted: by parent, the node that is accepted if the parent is, though the model would choose another token;
+            only lossy methods have any.
+        surprise: of a trusted node's token, the highest -log of its probability by the model itself, at temperature 1,
+            with which the node is accepted; infinite: whatever the model thinks.
         step_cost: if given, survival is calibrated, and only those nodes are evaluated that gain time by this cost,
             over all requests of the batch.
     """
@@ -56,6 +59,7 @@ class DraftTree:
     kept: list[bool] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     trusted: dict[int, int] = field(default_factory=dict)
+    surprise: float = math.inf
     step_cost: RowCost | None = field(default=None, repr=False, compare=False)
     _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
@@ -182,7 +186,7 @@ class DraftTree:
 
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
         """Keep these nodes, parents before their children; what `prune` returns."""
-        indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
+        indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost, surprise=self.surprise)
         for node in nodes:
             parent = self.parents[node]
             indices[node] = smaller.add(

@@ -67,9 +67,9 @@ def choose_decoding(
     if not there:
         return Choice(None, "")
     if wanted is not None:
-        return Choice(wanted, f"Decoded with {wanted}: asked for by the caller.")
-    if capabilities.decoding is not None:
-        return Choice(capabilities.decoding, f"Decoded with {capabilities.decoding}: {backend} was made with it.")
+        return Choice(wanted, f"Decoded with {_called(wanted)}: asked for by the caller.")
+    if (made_with := capabilities.decoding) is not None:
+        return Choice(made_with, f"Decoded with {_called(made_with)}: {backend} was made with it.")
     return _suited(request, there, shape, parse, step_ms)
 
 
@@ -115,6 +115,13 @@ def _deep(request: Request, shape: Shape, parse: Parse) -> str | None:
 
 def _first(preferred: tuple[str, ...], there: tuple[str, ...]) -> str:
     return next((method for method in (*preferred, NONE) if method in there), there[0])
+
+
+def _called(method: str) -> str:
+    """A method that was named, and whether it changes the answer."""
+    from stretto.local_engine.drafting.catalogue import LOSSY  # noqa: PLC0415 - needed for such a request only
+
+    return f"{method}, which is lossy" if method in LOSSY else method
 
 
 def _check(wanted: str, backend: str, there: tuple[str, ...]) -> None:

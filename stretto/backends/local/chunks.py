@@ -150,4 +150,5 @@ def decoding_of(figures: Figures) -> DecodingStats:
         tokens=figures.tokens,
         drafted=figures.drafted,
         accepted=figures.accepted,
+        changed=figures.changed,
     )

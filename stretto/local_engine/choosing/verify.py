@@ -11,10 +11,13 @@ Comparing the drawn token with a draft of fixed tokens accepts each with the mod
 Leviathan et al. (arXiv:2211.17192) and Chen et al. (arXiv:2302.01318) does for a draft that is a point mass. A draft
 that is itself drawn from a distribution is accepted more often if it was drawn with the same random numbers: see
 `DraftModel`.
+
+Lossy methods trust some of their nodes: these are accepted though another token was chosen, see `DraftTree.trusted`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -55,6 +58,9 @@ def verify(
         samplers: how each sequence chooses.
         ends: each sequence's end tokens; nothing is accepted behind one.
     """
+    for number, tree in enumerate(trees):
+        if tree.trusted and tree.surprise < math.inf:
+            _withdraw(logits[number], tree)
     if all(sampler.plain for sampler in samplers):
         # The token after a row does not depend on its path, so all are chosen at once, with one copy to the host.
         counts = [1 + len(tree) for tree in trees]
@@ -67,6 +73,21 @@ def verify(
     if logits.device.type != "cpu":
         return _choose_then_walk(logits, trees, samplers, ends)
     return _walk_together(logits, trees, samplers, ends, range(len(trees)))
+
+
+def _withdraw(logits: Tensor, tree: DraftTree) -> None:
+    """Trust no node whose token surprises the model more than its tree allows.
+
+    ``logits``: of the last committed token, then of the nodes # [1 + nodes, vocabulary]
+    """
+    nodes = list(tree.trusted.values())
+    rows = logits[[tree.parents[node] + 1 for node in nodes]].float().log_softmax(-1)
+    surprises = -rows.gather(1, torch.tensor([[tree.tokens[node]] for node in nodes], device=rows.device))[:, 0]
+    tree.trusted = {
+        tree.parents[node]: node
+        for node, surprise in zip(nodes, surprises.tolist(), strict=True)
+        if surprise <= tree.surprise
+    }
 
 
 def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdict:

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _FOLDERS = (
+    "big_little",
     "lexical",
     "lookahead",
     "recycling",

@@ -10,7 +10,9 @@ from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 
-METHODS = sorted(name for name, method in KNOWN.items() if name != "autoregressive" and not method.adapter)
+METHODS = sorted(
+    name for name, method in KNOWN.items() if name != "autoregressive" and not (method.adapter or method.lossy)
+)
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 FREE = StepCost({1: 10.0, 128: 10.1})
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]

@@ -16,12 +16,14 @@ pytestmark = pytest.mark.thorough
 PACKAGE = Path(stretto.__file__).parent
 DRAFTING = Path("local_engine", "drafting")
 FOLDERS = {
+    "big_little": {"big_little"},
     "lexical": {"lexical", "lexical_lossy"},
     "lookahead": {"jacobi", "lookahead"},
     "recycling": {"token_recycling"},
 }
 
 NAMED = {
+    "big_little": r"\bbig_little[./]|\bBigLittle|BiLD",
     "lexical": r"(?i)lexical|\[PAD\]|pad_?adapter",
     "lookahead": r"\blookahead[./]|\bLookahead|[Jj]acobi",
     "recycling": r"\brecycling[./]|\bRecycling",
