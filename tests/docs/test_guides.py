@@ -9,7 +9,16 @@ import pytest
 from stretto.testing.server import ReplyRule, ScriptedServer
 
 GUIDES = Path(__file__).parents[2] / "docs"
-PAGES = ["asking.md", "backends.md", "items.md", "several-models.md", "local-models.md", "errors.md", "langchain.md"]
+PAGES = [
+    "asking.md",
+    "backends.md",
+    "items.md",
+    "several-models.md",
+    "tools.md",
+    "local-models.md",
+    "errors.md",
+    "langchain.md",
+]
 # No guides, but their code runs too.
 SHORT = [
     "../README.md",
