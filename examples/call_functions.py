@@ -32,7 +32,8 @@ async def forecast(town: str) -> str:
 
 async def main() -> None:
     """Ask once, and show what happens when."""
-    async with AsyncStretto(MODEL) as stretto, stretto.stream("Where do I need an umbrella?", tools=[forecast]) as events:
+    question = "Where do I need an umbrella?"
+    async with AsyncStretto(MODEL) as stretto, stretto.stream(question, tools=[forecast]) as events:
         began = time.perf_counter()
         async for event in events:
             seconds = time.perf_counter() - began
