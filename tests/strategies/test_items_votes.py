@@ -20,14 +20,14 @@ def saying(*told, name="scripted:model"):
     return ScriptedBackend(
         {re.escape(review): list(results) for review, results in zip(REVIEWS, told, strict=True)},
         name=name,
-        capabilities=Capabilities(concurrent_calls=1),
+        capabilities=Capabilities(concurrent_calls=16),
     )
 
 
 async def ask(backend, samples=3, *, fallback=(), **request):
     options = {"samples": samples}
     async with AsyncStretto(backend, fallback=list(fallback)) as stretto:
-        return await stretto.ask(TASK, strategy="items", strategy_options=options, concurrent_points=4, **request)
+        return await stretto.ask(TASK, strategy="items", strategy_options=options, **request)
 
 
 async def test_each_item_has_a_vote_of_its_own():
@@ -42,11 +42,11 @@ async def test_each_item_has_a_vote_of_its_own():
 
 async def test_what_is_certain_is_not_asked_for_again():
     told = saying(*[["positive"] * 5] * 3)
-    told.capabilities = Capabilities(concurrent_calls=2)
-    answer = await ask(told, samples=5)
-    dropped = [branch for branch in answer.branches if branch.kind == "vote" and branch.error]
-    assert len(told.calls) < 15
-    assert all("the vote was decided without it" in branch.error for branch in dropped)
+    answer = await ask(told, samples=5, concurrent_points=2)
+    assert len(told.calls) <= 12  # three that agree decide; a fourth may have begun beside the third
+    dropped = [branch for branch in answer.branches if branch.kind == "vote" and branch.status == "failed"]
+    assert len(dropped) >= 3
+    assert {branch.error for branch in dropped} == {"the vote was decided without it"}
     assert answer.usage.discarded_tokens > 0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from stretto.agreement import Decided
 from stretto.events import BranchStarted, VoteCounted
 from stretto.foundation.queue import Queue
 from stretto.strategies.branch import BranchSpec, RunningBranch
@@ -35,79 +35,90 @@ def start_vote(spec: BranchSpec, runner: Runner, reading: Reading, samples: int,
     return runner.start(replace(spec, work=vote.write, watch=None))
 
 
-@dataclass(eq=False)
 class _Vote:
     """The vote for one item."""
 
-    spec: BranchSpec
-    runner: Runner
-    reading: Reading
-    samples: int
-    certainty: float
-    votes: Counter[str] = field(default_factory=Counter)
+    def __init__(self, spec: BranchSpec, runner: Runner, reading: Reading, samples: int, certainty: float) -> None:
+        self._spec, self._runner, self._reading, self._certainty = spec, runner, reading, certainty
+        self._left = samples
+        self._votes: Counter[str] = Counter()
+        self._rule: Decided | None = None
+        self._samples: list[RunningBranch] = []
+        self._ended: list[tuple[RunningBranch, Ballot | None]] = []
+        self._news = Queue[VoteCounted]()
 
     async def write(self, running: RunningBranch) -> None:
-        """Count the votes until the outcome is certain, and write the winner into the branch of the item."""
-        runner, spec = self.runner, self.spec
+        """Ask for the samples, tell of their votes, and write the winner into the branch of the item."""
+        runner, spec = self._runner, self._spec
         running.started_s = runner.now_s()
         await runner.announce(BranchStarted(branch_id=running.spec.id, kind=spec.kind, title=spec.title))
-        ends = Queue[RunningBranch]()
-        started = [runner.start(self._sample(place, ends)) for place in range(self.samples)]
-        ended: list[tuple[RunningBranch, Ballot | None]] = []
         try:
-            while len(ended) < len(started):
-                sample = await anext(ends)
-                whole = sample.exception is None and sample.finish_reason == "stop"
-                ballot = self.reading.ballot(sample.text) if whole else None
-                ended.append((sample, ballot))
-                if ballot is not None and await self._is_decided(sample, ballot, len(started) - len(ended)):
-                    break
+            self._samples += [runner.start(self._sample(place)) for place in range(self._left)]
+            async for event in self._news:
+                await runner.announce(event)
         finally:
-            for each in started:
-                each.cancel(_NEEDLESS)
-        self._take(running, ended, started)
+            self._cancel()
+        self._take(running)
 
-    def _sample(self, place: int, ends: Queue[RunningBranch]) -> BranchSpec:
+    def _sample(self, place: int) -> BranchSpec:
         return replace(
-            self.spec,
-            id=f"{self.spec.id}-vote-{place + 1}",
+            self._spec,
+            id=f"{self._spec.id}-vote-{place + 1}",
             kind="vote",
-            options=sampled(self.spec.options, self.runner.capabilities, place),
+            options=sampled(self._spec.options, self._runner.capabilities, place),
             fallback_prompt=lambda _: None,  # the others decide
-            on_end=ends.add,
+            on_end=self._count,
         )
 
-    async def _is_decided(self, sample: RunningBranch, ballot: Ballot, left: int) -> bool:
-        self.votes[ballot.key] += 1
-        rule = decided(self.votes, left, self.certainty) if left else None
-        shown = {Ballot(key).shown: count for key, count in self.votes.most_common()}
-        await self.runner.announce(
-            VoteCounted(branch_id=sample.spec.id, vote=ballot.shown, votes=shown, left=left, decided_by=rule)
-        )
-        return rule is not None
-
-    def _take(
-        self,
-        running: RunningBranch,
-        ended: Sequence[tuple[RunningBranch, Ballot | None]],
-        started: Sequence[RunningBranch],
-    ) -> None:
-        """Write the winner into the branch of the item; without one, what the last sample failed with."""
-        most = max(self.votes.values(), default=0)
-        leaders = [key for key, count in self.votes.items() if count == most]
-        if len(leaders) > 1:
-            self.runner.warn(
-                f"The results for {self.spec.title!r} do not agree: {len(leaders)} have {most} votes each."
+    def _count(self, sample: RunningBranch) -> None:
+        """Count a sample that has ended, before any other call can begin; cancel the others if that decides."""
+        if self._rule is not None:  # it was cancelled
+            return
+        self._left -= 1
+        whole = sample.exception is None and sample.finish_reason == "stop"
+        ballot = self._reading.ballot(sample.text) if whole else None
+        self._ended.append((sample, ballot))
+        if ballot is not None:
+            self._votes[ballot.key] += 1
+        if self._left:
+            self._rule = decided(self._votes, self._left, self._certainty)
+        if ballot is not None:
+            shown = {Ballot(key).shown: count for key, count in self._votes.most_common()}
+            self._news.add(
+                VoteCounted(
+                    branch_id=sample.spec.id,
+                    vote=ballot.shown,
+                    votes=shown,
+                    left=self._left,
+                    decided_by=self._rule,
+                )
             )
-        voters = [sample for sample, ballot in ended if ballot is not None and ballot.key == leaders[0]]
-        with_text = voters or [sample for sample, _ in ended if sample.text.strip()]
+        if self._rule is not None:
+            self._cancel()
+        if self._rule is not None or not self._left:
+            self._news.end()
+
+    def _cancel(self) -> None:
+        for each in self._samples:
+            each.cancel(_NEEDLESS)
+
+    def _take(self, running: RunningBranch) -> None:
+        """Write the winner into the branch of the item; without one, what the last sample failed with."""
+        most = max(self._votes.values(), default=0)
+        leaders = [key for key, count in self._votes.items() if count == most]
+        if len(leaders) > 1:
+            self._runner.warn(
+                f"The results for {self._spec.title!r} do not agree: {len(leaders)} have {most} votes each."
+            )
+        voters = [sample for sample, ballot in self._ended if ballot is not None and ballot.key == leaders[0]]
+        with_text = voters or [sample for sample, _ in self._ended if sample.text.strip()]
         if not with_text:
-            failed = ended[-1][0]
+            failed = self._ended[-1][0]
             running.exception, running.finish_reason = failed.exception, failed.finish_reason
-        else:
-            winner = with_text[medoid([sample.text for sample in with_text])]
-            running.finish_reason = winner.finish_reason
-            running.write(winner.text, self.runner.now_s())
-            for each in started:
-                if each is not winner:
-                    each.drop("another result is shown")
+            return
+        winner = with_text[medoid([sample.text for sample in with_text])]
+        running.finish_reason = winner.finish_reason
+        running.write(winner.text, self._runner.now_s())
+        for each in self._samples:
+            if each is not winner:
+                each.drop("another result is shown")
