@@ -14,7 +14,7 @@ from stretto.strategies.direct import Direct, direct_spec
 from stretto.strategies.harm.watch import Watch
 from stretto.strategies.runner import Runner
 
-MOST_COST = 1.8  # of a second call beside a first one, in times of the first one alone; 2: one after the other
+MOST_COST = 1.3  # of a second call beside a first one, in times of the first one alone
 FEWEST_SLOTS = 4
 SHORT = 150  # characters of an answer that no points are worth asking for
 
