@@ -51,7 +51,7 @@ class DeadlineExceededError(StrettoError, TimeoutError):
 
 
 class BudgetExceededError(StrettoError):
-    """The budget of calls or tokens does not allow a call that the answer needs."""
+    """The budget does not allow a call that the answer needs, or is less than what any way is forecast to cost."""
 
 
 class IncompleteAnswerError(StrettoError):

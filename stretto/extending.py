@@ -18,9 +18,9 @@ if typing.TYPE_CHECKING:
         Measured,
         MeasuresItself,
         ModelRequest,
-        ReportsLimits,
         Stages,
     )
+    from stretto.backends.load import Load, ReportsLoad
     from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
     from stretto.local_engine.draft_tree import DraftTree
     from stretto.local_engine.drafting.catalogue import DraftEquipment
@@ -48,12 +48,13 @@ __all__ = [
     "DraftTree",
     "Drafter",
     "Endpoints",
+    "Load",
     "Measured",
     "MeasuresItself",
     "Merge",
     "ModelRequest",
     "Offer",
-    "ReportsLimits",
+    "ReportsLoad",
     "Resilience",
     "Runner",
     "RunningBranch",
@@ -73,9 +74,9 @@ _HOMES = {
         "Measured",
         "MeasuresItself",
         "ModelRequest",
-        "ReportsLimits",
         "Stages",
     ),
+    "stretto.backends.load": ("Load", "ReportsLoad"),
     "stretto.backends.resilience.resilient": ("Endpoints", "Resilience", "resilient"),
     "stretto.local_engine.draft_tree": ("DraftTree",),
     "stretto.local_engine.drafting.catalogue": ("DraftEquipment",),

@@ -66,6 +66,11 @@ class Budget(BaseModel):
         max_tokens_total: prompt and completion tokens together.
         max_tool_calls: calls of the functions in ``tools``; by default 64.
         max_tool_rounds: how often the model may ask for such calls before it has to answer; by default 8.
+        max_cost: US dollars, by the prices of the models. A way that is forecast to cost more is not taken; where even
+            the straight answer is, `BudgetExceededError` is raised before a call. Once it is spent, no further call is
+            made; those under way then are finished.
+        deadline_s: seconds, as ``deadline_s`` of a request; and a way that is forecast to take longer is not taken, as
+            with ``max_cost``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,8 +79,12 @@ class Budget(BaseModel):
     max_tokens_total: int | None = Field(default=None, ge=1)
     max_tool_calls: int | None = Field(default=None, ge=1)
     max_tool_rounds: int | None = Field(default=None, ge=1)
+    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
-    @field_validator("max_calls", "max_tokens_total", "max_tool_calls", "max_tool_rounds", mode="before")
+    @field_validator(
+        *("max_calls", "max_tokens_total", "max_tool_calls", "max_tool_rounds", "max_cost", "deadline_s"), mode="before"
+    )
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
@@ -98,7 +107,8 @@ class RequestOptions(TypedDict, total=False):
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
         on_loop: what becomes of a straight answer that repeats itself: "tell" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
-        budget: the most the answer may cost: a `Budget`, or a mapping with some of its names.
+        budget: the most the answer may cost: a `Budget`, or a mapping with some of its names. A way that is forecast to
+            be over its ``max_cost`` or ``deadline_s`` is not taken.
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
@@ -129,7 +139,7 @@ class RequestOptions(TypedDict, total=False):
     race: bool | None
     on_missing: OnMissing | None
     on_loop: OnLoop | None
-    budget: Budget | Mapping[str, int | None] | None
+    budget: Budget | Mapping[str, float | None] | None
     max_tokens: int | None
     part_tokens: int | None
     concurrent_points: int | None
@@ -231,6 +241,9 @@ class Request(BaseModel):
                 before["response_format"] = base.options.response_model
             changes["options"] = GenerationOptions(**(before | sampling))
             request = cls(**changes)
+            if (ends_s := request.budget.deadline_s) is not None:
+                ends_s = min(ends_s, request.deadline_s or ends_s)
+                request = request.model_copy(update={"deadline_s": ends_s})
         except ValidationError as error:
             raise InvalidRequestError(_explain(error)) from None
         _check(request)

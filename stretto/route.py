@@ -17,6 +17,8 @@ class Forecast(BaseModel):
         seconds: to the end of the answer.
         tokens: read and generated.
         calls: to the backend.
+        written: generated tokens among them; ``None`` where that is not told apart.
+        cost: in US dollars; ``None`` where the price of the model, or what is generated, is unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -24,6 +26,8 @@ class Forecast(BaseModel):
     seconds: float
     tokens: int
     calls: int
+    written: int | None = None
+    cost: float | None = None
 
 
 class DecodingForecast(BaseModel):

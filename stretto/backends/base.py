@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from stretto.answer import Usage
@@ -103,15 +103,6 @@ class Capabilities:
     beyond_window: bool = False
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
-
-
-def with_calls_bounded(able: Capabilities, at_once: int | None) -> Capabilities:
-    """The same with as many calls side by side as one answer makes: at least one, and no more than ``at_once``.
-
-    The only place that decides this number; the router, the strategies and the runner read what comes of it.
-    """
-    calls = max(1, able.concurrent_calls if at_once is None else min(able.concurrent_calls, at_once))
-    return able if calls == able.concurrent_calls else replace(able, concurrent_calls=calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +295,6 @@ class CountsText(Protocol):
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """A function that counts the tokens of a text, in any thread; ``None`` where it must be estimated."""
-        ...
-
-
-class ReportsLimits(Protocol):
-    """A backend that knows what the rate limits of its server leave."""
-
-    def limits_left(self) -> Mapping[str, float]:
-        """What is left now by kind: requests, tokens, input-tokens, output-tokens."""
         ...
 
 

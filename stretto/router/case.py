@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stretto.abilities import Abilities, abilities_of
-from stretto.backends.base import Backend, Measured, measured_by, with_calls_bounded
+from stretto.backends.base import Backend, Measured, measured_by
+from stretto.backends.load import Load, load_of, with_calls_bounded
 from stretto.foundation.token_estimates import typical_tokens
+from stretto.prices import Prices
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
@@ -17,7 +19,6 @@ from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, dir
 from stretto.router.lazy import lazy
 from stretto.router.parse import Parse
 from stretto.router.reason import deciding
-from stretto.router.seen_speed import rates
 from stretto.router.shape import Judgement
 
 LEAST_NAMED = 0.01
@@ -55,6 +56,7 @@ class Case:
         parse: the parsed question; each part is parsed once, when first needed.
         judgement: the probability of each shape of the answer, and that an outline suits it.
         threshold: the least probability at which an outline is written; depends on the request's preference.
+        prices: of models; ``None``: nothing is priced.
     """
 
     # Not frozen: a frozen dataclass takes longer to create, and one is created for every decision.
@@ -64,6 +66,7 @@ class Case:
     parse: Parse
     judgement: Judgement
     threshold: float
+    prices: Prices | None = None
 
     @property
     def text(self) -> str:
@@ -135,12 +138,18 @@ class Case:
         return None if not needs or self.abilities is None else self.abilities.against(*needs)
 
     @lazy
+    def load(self) -> Load:
+        """How busy the backend is with other answers."""
+        return load_of(self.backend)
+
+    @lazy
     def speed(self) -> Speed:
-        """The assumed or measured speed of the backend."""
-        kept = rates(self.backend, {} if self.abilities is None else self.abilities.tokens_per_s)
-        able = with_calls_bounded(self.backend.capabilities, self.request.concurrent_points)
+        """The assumed or measured speed of the backend, beside what runs there now."""
+        checked = {} if self.abilities is None else self.abilities.tokens_per_s
+        kept = {**checked, **self.load.tokens_per_s}
+        able = with_calls_bounded(self.backend.capabilities, self.request.concurrent_points, self.load)
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
-        return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)
+        return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape, load=self.load)
 
     @lazy
     def direct_forecast(self) -> Forecast:
@@ -171,7 +180,7 @@ class Case:
         if forecast is None:
             return None
         return obstacles.to_parallel(
-            self.request, self.backend, self.direct_forecast, forecast, measured=self.measured_how
+            self.request, self.backend, self.load, self.direct_forecast, forecast, measured=self.measured_how
         )
 
     def gain(self, forecast: Forecast) -> str:

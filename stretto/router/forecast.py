@@ -1,9 +1,10 @@
 """Expected cost of a call, by a simple model with explicit assumptions.
 
 A call takes the time to its first token plus its tokens divided by the rate. Each strategy computes the cost of its
-own calls, in the module of its offer. The figures are good for ranking strategies; they are no promises. Only a local
-backend is measured, once its model is loaded and has answered: the time of a step by its rows, which says how long a
+own calls, in the module of its offer. The figures are good for ranking strategies; they are no promises. A local
+backend is measured once its model is loaded and has answered: the time of a step by its rows, which says how long a
 short prompt takes to read and how much calls slow each other, and the tokens that the decoding method commits in one.
+Of a server, the first answers show both times, by the number of calls that were under way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
+from stretto.backends.load import Load, between
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.route import DecodingForecast, Forecast, Shape
 
@@ -38,6 +40,8 @@ class Speed(NamedTuple):
         alone: how many times as fast one call by itself is.
         read_per_s: prompt tokens per second of calls that have nothing in common for it.
         step_ms: milliseconds of a step by its rows, one for each call; ``None`` where calls do not slow each other.
+        busy: calls of other answers that run beside.
+        first_s: seconds to the first token by the number of calls, as the last ones took; empty: not seen.
     """
 
     first_token_s: float
@@ -46,6 +50,12 @@ class Speed(NamedTuple):
     alone: float = 1.0
     read_per_s: float = math.inf
     step_ms: Callable[[int], float] | None = None
+    busy: int = 0
+    first_s: Mapping[int, float] = {}
+
+    def first_of(self, calls: int) -> float:
+        """Seconds to the first token of a call among so many, those of other answers not counted."""
+        return between(self.first_s, calls + self.busy) if self.first_s else self.first_token_s
 
 
 def speed_of(
@@ -57,12 +67,33 @@ def speed_of(
     *,
     kept: Mapping[int, float] | None = None,
     shape: Shape | None = None,
+    load: Load | None = None,
 ) -> Speed:
     """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
     Uses the measured time per token of the decoding method and the times of steps, if they are known, else ``kept``:
-    tokens a second of a stream by the number of streams, as `stretto check` measured them.
+    tokens a second of a stream by the number of streams, as `stretto check` measured them. ``load``: of the backend,
+    for what runs beside and what first tokens took.
     """
+    speed = _speed_of(name, capabilities, role, decoding, measured, kept=kept, shape=shape)
+    if load is None:
+        return speed
+    timed = (
+        speed if speed.step_ms is not None and name.startswith("local:") else speed._replace(first_s=load.first_token_s)
+    )
+    return timed._replace(busy=load.calls)
+
+
+def _speed_of(
+    name: str,
+    capabilities: Capabilities,
+    role: str,
+    decoding: DecodingForecast | None,
+    measured: Measured | None,
+    *,
+    kept: Mapping[int, float] | None,
+    shape: Shape | None,
+) -> Speed:
     concurrent_calls = capabilities.concurrent_calls
     if decoding is not None and decoding.ms_per_token:
         step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None
@@ -127,13 +158,14 @@ def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | N
 def direct_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
     """Expected cost of one generation of ``answer`` tokens. ``Forecast.tokens`` counts prompt and answer."""
     total_s = seconds(speed, answer / speed.alone) + prompt_tokens / speed.read_per_s
-    return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1)
+    return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1, written=answer)
 
 
 def seconds(speed: Speed, tokens: float, *, calls: int = 1) -> float:
-    """Expected seconds of one call that generates this many tokens, while so many ``calls`` run.
+    """Expected seconds of one call that generates this many tokens, while so many ``calls`` of the answer run.
 
     Calls in one batch are not drafted for, so each commits a token a step.
     """
-    rate = speed.tokens_per_s if calls == 1 or speed.step_ms is None else 1000 / speed.step_ms(calls)
-    return round(speed.first_token_s + tokens / rate, 2)
+    together = calls + speed.busy
+    rate = speed.tokens_per_s if together == 1 or speed.step_ms is None else 1000 / speed.step_ms(together)
+    return round(speed.first_of(calls) + tokens / rate, 2)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stretto.backends.base import Backend, with_calls_bounded
+from stretto.backends.base import Backend
+from stretto.backends.load import Load, with_calls_bounded
 from stretto.request import Request
 from stretto.route import Forecast
 from stretto.router.demands import wants_brevity, wants_format
@@ -26,13 +27,13 @@ def to_any(request: Request, parse: Parse) -> str | None:
 
 
 def to_parallel(
-    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: str = ""
+    request: Request, backend: Backend, load: Load, direct: Forecast, parallel: Forecast, *, measured: str = ""
 ) -> str | None:
-    """Why backend, budget or forecast rule out a parallel strategy.
+    """Why backend, its load, budget or forecast rule out a parallel strategy.
 
     ``measured``: what was measured for the forecasts, as half a sentence.
     """
-    return next(_in_means(request, backend, direct, parallel, measured=measured), None)
+    return next(_in_means(request, backend, load, direct, parallel, measured=measured), None)
 
 
 def seconds_of(direct: Forecast, parallel: Forecast, measured: str) -> str:
@@ -89,15 +90,21 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
 
 
 def _in_means(
-    request: Request, backend: Backend, direct: Forecast, parallel: Forecast, *, measured: str
+    request: Request, backend: Backend, load: Load, direct: Forecast, parallel: Forecast, *, measured: str
 ) -> Iterator[str]:
-    at_once = with_calls_bounded(backend.capabilities, request.concurrent_points).concurrent_calls
+    most = backend.capabilities.concurrent_calls
+    at_once = most if request.concurrent_points is None else min(most, request.concurrent_points)
+    free = with_calls_bounded(backend.capabilities, request.concurrent_points, load).concurrent_calls
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)
     if at_once < MINIMUM_SLOTS:
         who = backend.name if request.concurrent_points is None else "the request"
         yield f"{who} runs only {at_once} call{'s' if at_once != 1 else ''} at once"
+    elif free < MINIMUM_SLOTS:
+        yield f"{backend.name} is busy: {load.why_little_room(most)}"
+    if (left := _tokens_left(load)) is not None and left < parallel.tokens:
+        yield f"the rate limit leaves {int(left)} tokens, and about {parallel.tokens} would be read and written"
     if calls is not None and calls < least:
         yield f"the budget of {calls} call{'s' if calls != 1 else ''} is too small, {least} are needed"
     if tokens is not None and tokens < parallel.tokens:
@@ -106,6 +113,11 @@ def _in_means(
         yield f"the prompt about fills the context window of {window} tokens"
     if parallel.seconds > direct.seconds * WORTH_FACTOR[request.preference]:
         yield f"it would take {seconds_of(direct, parallel, measured)}, too little gained"
+
+
+def _tokens_left(load: Load) -> float | None:
+    """What the rate limits leave for prompts and answers together; ``None`` where nothing is known."""
+    return load.limits_left.get("tokens")
 
 
 def _shown(words: str) -> str:

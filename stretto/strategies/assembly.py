@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from stretto.answer import Answer, Cost, FinishReason, Timeline, Usage
 from stretto.backends.base import Backend
+from stretto.backends.load import Share, answering
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.foundation.arguments import shown
@@ -60,7 +61,8 @@ async def answer(
     ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
-    with (watchers or Watchers()).watching():
+    # Counted before anything is waited for: requests that come at the same moment see each other.
+    with (watchers or Watchers()).watching(), answering(backend, _calls_planned(request, route, backend)) as share:
         return await _answer(
             request,
             route,
@@ -73,7 +75,15 @@ async def answer(
             prompt_family=prompt_family,
             fallback=Fallback.of(fallback, request),
             backends=backends or {route.role: backend},
+            share=share,
         )
+
+
+def _calls_planned(request: Request, route: Route, backend: Backend) -> int:
+    """The calls that the route has work for at a time."""
+    forecast = route.forecast.get(route.strategy)
+    most = backend.capabilities.concurrent_calls
+    return 1 if forecast is None else min(forecast.calls, most, request.concurrent_points or most)
 
 
 async def _answer(
@@ -89,6 +99,7 @@ async def _answer(
     prompt_family: PromptFamily,
     fallback: Fallback,
     backends: Mapping[str, Backend],
+    share: Share,
 ) -> Answer:
     await emit(RouteChosen(route=route))
     check_needs(request, backend)
@@ -108,8 +119,11 @@ async def _answer(
         prompt_family=prompt_family,
         concurrent_points=request.concurrent_points,
         fallback=fallback,
+        share=share,
     ) as runner:
         runner.backends = backends
+        if request.budget.max_cost is not None:
+            runner.ledger.spent = lambda: _spent(prices, backend, runner)
         runner.language = language_of(request.question)
         runner.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
@@ -235,6 +249,11 @@ def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
             return None
         costs.append(cost)
     return sum(costs[1:], costs[0])
+
+
+def _spent(prices: Prices, backend: Backend, runner: Runner) -> float | None:
+    cost = _cost(prices, backend, runner)
+    return None if cost is None else cost.usd
 
 
 def _finish_reason(visible: list[RunningBranch], strategy: FinishReason | None) -> FinishReason:

@@ -59,8 +59,7 @@ class Attempts:
         What is no `StrettoError` is a mistake in the caller's strategy or backend, which no second call mends: raised.
         """
         spec = running.spec
-        running.started_s = self._now_s()
-        await self._announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
+        await self._start(running)
         successors = () if spec.backend is not None and spec.successors is None else spec.successors
         succession = self._fallback.succession(spec.backend or self._backend, successors)
         first = succession.first()
@@ -109,6 +108,27 @@ class Attempts:
             begins_refused = refused and not again and self._leave_refusal(running)
             useless = refused or spoiled
             backend, again = self._next(running, succession, again=again, of_its_text=useless)
+
+    async def take_given(self, running: RunningBranch) -> bool:
+        """Take the text that another branch's call writes for this one; return whether nothing is left to ask for."""
+        given = running.spec.given
+        if given is None:
+            return False
+        await self._start(running)
+        running.writers.append(Writing(running.spec.backend or self._backend))
+        try:
+            await self._calls.take(running, given())
+        except SpoiledError as error:
+            return self._kept_so_far(running, error)
+        except StrettoError:
+            return False
+        return bool(running.text.strip())
+
+    async def _start(self, running: RunningBranch) -> None:
+        if running.started_s is None:
+            running.started_s = self._now_s()
+            spec = running.spec
+            await self._announce(BranchStarted(branch_id=spec.id, kind=spec.kind, title=spec.title))
 
     def _next(
         self, running: RunningBranch, succession: Succession, *, again: bool, of_its_text: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -15,11 +15,12 @@ from stretto.backends.base import Backend, ModelRequest, Stages
 from stretto.errors import StrettoError
 from stretto.foundation.surrogates import Mending, mend
 from stretto.request import GenerationOptions
+from stretto.strategies.ledger import Ledger
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCall, ToolCallFragment, ToolCallsSoFar
 
 NOT_TEXT: frozenset[str] = frozenset(
-    {"outline", "plan", "passage", "collapse", "proposal", "judgement", "tool", "vote"}
+    {"outline", "plan", "points", "passage", "collapse", "proposal", "judgement", "tool", "vote"}
 )
 """Kinds of branches whose text is not part of the answer."""
 
@@ -58,6 +59,9 @@ class BranchSpec:
             the route, and nobody for a ``backend`` of its own.
         on_call: takes each of its tool calls, with its place, as soon as it is whole; then no event tells its pieces.
         work: writes it, where no model does.
+        ledger: of its own budget, within that of the answer.
+        given: its text, as another branch's call writes it. Where that ends with a `StrettoError`, or is spoiled, the
+            rest is asked for by a call of its own.
     """
 
     id: str
@@ -77,6 +81,8 @@ class BranchSpec:
     watch: Callable[[], TextWatch] | None = None
     standalone: bool = False
     rival: int = 0
+    ledger: Ledger | None = None
+    given: Callable[[], AsyncGenerator[str]] | None = None
     backend: Backend | None = None
     successors: Sequence[Backend] | None = None
     on_call: Callable[[int, ToolCall], None] | None = None

@@ -15,13 +15,13 @@ from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Chunk, ModelRequest, Stages
 from stretto.backends.chunk_check import what_is_wrong
 from stretto.backends.ending import UntilWhole
+from stretto.backends.load import Timed, meter_of
 from stretto.content import mended
 from stretto.errors import BackendError, StreamBrokenError
 from stretto.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallDelta
 from stretto.foundation.surrogates import Mending, mend
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.generation_options import GenerationOptions
-from stretto.router.seen_speed import Timed, seen_speed
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.branch import NOT_TEXT, FurtherChoice, RunningBranch, TextWatch
 from stretto.strategies.call_record import CallRecord, recorded
@@ -88,15 +88,30 @@ class BranchCalls:
         """
         if self.accompanying:
             call = replace(call, prompt=replace(call.prompt, extra={**self.accompanying, **call.prompt.extra}))
-        counted = self._ledger.budget.max_tokens_total
+        counted = self._ledger_of(running).counts_tokens
         tokens = await running.writers[-1].backend.count_tokens(call.prompt) if counted else 0
         async with self.limit.room(running) as room:
             options = call.options.model_copy(update={"max_tokens": room})
             return await self._send_within(running, replace(call, options=options), tokens)
 
+    async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> None:
+        """Write text that the call of another branch writes for this one, as far as its watch lets it pass.
+
+        Raises `SpoiledError`, and what the pieces end with.
+        """
+        watch = running.spec.watch() if running.spec.watch is not None else None
+        async for piece in pieces:
+            if (text := _watched(watch, piece)) and not await self._take(running, text):
+                break
+            _check(watch)
+        if text := _watched(watch, "", whole=True):
+            await self._take(running, text)
+        _check(watch)
+
     async def _send_within(self, running: RunningBranch, call: Call, tokens: int) -> FinishReason:
         backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens
-        most, reservation = self._ledger.reserve(tokens, room)
+        ledger = self._ledger_of(running)
+        most, reservation = ledger.reserve(tokens, room)
         options = call.options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
@@ -109,14 +124,14 @@ class BranchCalls:
             with (
                 allowed(reservation, caller),
                 recorded(backend.name, spec, call.attempt, prompt) as record,
+                Timed(meter_of(backend), sum(len(message.content) for message in prompt.messages)) as timed,
             ):
                 async with backend.stream(prompt, options) as chunks:
                     try:
                         whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
-                        with Timed(seen_speed(backend)) as timed:
-                            record.finish_reason = await self._read(
-                                running, whole, reservation, record, timed=timed, joint=joint
-                            )
+                        record.finish_reason = await self._read(
+                            running, whole, reservation, record, timed=timed, joint=joint
+                        )
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:
@@ -129,7 +144,7 @@ class BranchCalls:
                     )
         finally:
             running.left_out += joint.left_out
-            self._ledger.settle(reservation)
+            ledger.settle(reservation)
         if record.finish_reason == "length" and most is not None and most != room:
             return "budget"  # the budget left less room than the call would have had
         return record.finish_reason
@@ -259,7 +274,10 @@ class BranchCalls:
                 usage += Usage(prompt_tokens=running.unreported, completion_tokens=self._unreported_text(running))
             running.unreported = 0
         running.writers[-1].usage += usage
-        self._ledger.add(usage, reservation)
+        self._ledger_of(running).add(usage, reservation)
+
+    def _ledger_of(self, running: RunningBranch) -> Ledger:
+        return running.spec.ledger or self._ledger
 
     def estimate(self, running: RunningBranch) -> None:
         """Count a call that was cut short, and so never reported, by what was sent and received."""

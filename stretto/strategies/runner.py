@@ -26,10 +26,9 @@ from stretto.backends.base import (
     Capabilities,
     CountsText,
     Measured,
-    ReportsLimits,
     measured_by,
-    with_calls_bounded,
 )
+from stretto.backends.load import Load, Share, load_of, with_calls_bounded
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import DeadlineExceededError
 from stretto.events import BranchFailed, BranchFinished, TextDelta
@@ -37,7 +36,6 @@ from stretto.foundation.surrogates import mend
 from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
 from stretto.request import Budget, Request
-from stretto.router.seen_speed import rates
 from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
@@ -107,6 +105,7 @@ class Runner:
         prompt_family: PromptFamily = lambda _: None,
         concurrent_points: int | None = None,
         fallback: Fallback | None = None,
+        share: Share | None = None,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
@@ -119,6 +118,8 @@ class Runner:
         self._deadline_s = deadline_s
         self._at_once = concurrent_points
         self._slots: dict[int, anyio.CapacityLimiter] = {}
+        self._share = share or Share(1, load_of(backend))
+        self._loads: dict[int, Load] = {id(backend): self._share.load}
         self.backends: Mapping[str, Backend] = {"main": backend}
         self.announce = emit
         self.ledger = Ledger(budget)
@@ -171,7 +172,7 @@ class Runner:
         While the prompt of a branch is made, it is the backend that the branch is asked of.
         """
         backend = self._addressed
-        able = with_calls_bounded(backend.capabilities, self._at_once)
+        able = with_calls_bounded(backend.capabilities, self._at_once, self._load_of(backend))
         if able.prompt_family == POCKET:  # trained on its own prompts
             return able
         if id(backend) not in self._families:
@@ -230,11 +231,14 @@ class Runner:
         found = getattr(self._backend, CountsText.text_counter.__name__, None)
         return None if found is None else await found()
 
+    @property
+    def load(self) -> Load:
+        """How busy the backend was with other answers when this one began, and what calls take there."""
+        return self._load_of(self._backend)
+
     def limits_left(self) -> Mapping[str, float]:
         """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
-        found: Callable[[], Mapping[str, float]] | None
-        found = getattr(self._backend, ReportsLimits.limits_left.__name__, None)
-        return {} if found is None else found()
+        return load_of(self._backend).limits_left
 
     def measured(self) -> Measured | None:
         """What the backend has measured of its speed, if it is a local one."""
@@ -245,7 +249,7 @@ class Runner:
         measured, kept = self.measured(), abilities_of(self._backend)
         table = measured.step_ms if measured is not None else {}
         if not table:
-            seen = rates(self._backend, {} if kept is None else kept.tokens_per_s)
+            seen = {**({} if kept is None else kept.tokens_per_s), **load_of(self._backend).tokens_per_s}
             table = {number: 1000 / rate for number, rate in seen.items()}
         if 1 not in table or max(table) < 2:
             return None
@@ -291,6 +295,7 @@ class Runner:
         spec = replace(spec, id=self._free_id(spec.id))
         running = RunningBranch(spec, needed_s=self.now_s())
         self.branches.append(running)
+        self._share.begin()
         self._tasks.start_soon(self._run, running, name=f"stretto branch {spec.id}")
         return running
 
@@ -318,10 +323,16 @@ class Runner:
         self._ids.add(free)
         return free
 
+    def _load_of(self, backend: Backend) -> Load:
+        """The load of a backend when this answer began there: its own calls take no place from themselves."""
+        if id(backend) not in self._loads:
+            self._loads[id(backend)] = load_of(backend)
+        return self._loads[id(backend)]
+
     def _slots_of(self, backend: Backend) -> anyio.CapacityLimiter:
         """What bounds the calls of one backend: a slow one takes no slots of another."""
         if id(backend) not in self._slots:
-            able = with_calls_bounded(backend.capabilities, self._at_once)
+            able = with_calls_bounded(backend.capabilities, self._at_once, self._load_of(backend))
             self._slots[id(backend)] = anyio.CapacityLimiter(able.concurrent_calls)
         return self._slots[id(backend)]
 
@@ -347,12 +358,13 @@ class Runner:
                 await checkpoint_if_cancelled()
                 if running.spec.work is not None:
                     await running.spec.work(running)
-                else:
+                elif not await self._attempts.take_given(running):
                     await self._write_in_slot(running)
             if scope.cancelled_caught and running.exception is None:
                 running.exception = self.too_late()
                 running.finish_reason = "deadline"
         finally:
+            self._share.end()
             self._calls.settle(running)
             branch = running.end(self.now_s())
             running.spec.on_end(running)
@@ -385,11 +397,13 @@ async def open_runner(
     prompt_family: PromptFamily = lambda _: None,
     concurrent_points: int | None = None,
     fallback: Fallback | None = None,
+    share: Share | None = None,
 ) -> AsyncIterator[Runner]:
     """Open a place to run branches in. Leaving it ends every branch that still runs.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``max_tokens``: of the whole answer. Raises what its
-    body raises, or the caller's code in a branch, never an exception group around it.
+    ``began``: `time.perf_counter` at the arrival of the request; ``max_tokens``: of the whole answer; ``share``: what
+    the answer takes of the backend, where it is counted already. Raises what its body raises, or the caller's code in a
+    branch, never an exception group around it.
     """
     deadline_s = math.inf if deadline_s is None else deadline_s
     until = anyio.current_time() + began + deadline_s - time.perf_counter()
@@ -408,6 +422,7 @@ async def open_runner(
             prompt_family=prompt_family,
             concurrent_points=concurrent_points,
             fallback=fallback,
+            share=share,
         )
         try:
             yield runner

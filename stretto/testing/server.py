@@ -11,12 +11,15 @@ things a test needs to be real: resets, silence, half an event.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
+
+import anyio
 
 from stretto.testing.dialects import AnthropicDialect, OpenAIDialect
 from stretto.testing.protocols import (
@@ -75,6 +78,8 @@ class ScriptedServer:
             callable that is given the `ReceivedRequest`.
         time_to_first_token_s: seconds between a request and its first token.
         tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
+        slots: answers that are written at a time; further requests wait for their turn, as on a server of fixed
+            capacity.
         key: the only key that is let in; ``None``: every key.
         rejects: parameters answered with 400, in the words of the real APIs; or a callable that is given the
             `ReceivedRequest`, and says with which status and body it is refused, if it is.
@@ -89,6 +94,7 @@ class ScriptedServer:
         inquiries: every other request, likewise.
         open_connections: connections that clients hold now.
         active_streams: answers being sent now.
+        slots: answers that are written at a time; may be changed while it runs.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class ScriptedServer:
         *,
         time_to_first_token_s: float = 0.0,
         tokens_per_second: float | None = None,
+        slots: int | None = None,
         key: str | None = None,
         rejects: Iterable[str] | Refusing = (),
         headers: Mapping[str, str] | Callable[[ReceivedRequest], Mapping[str, str]] | None = None,
@@ -112,6 +119,8 @@ class ScriptedServer:
         self._replies = replies
         self._first_s = time_to_first_token_s
         self._rate = tokens_per_second
+        self._most = slots or math.inf
+        self._limiter: anyio.CapacityLimiter | None = None  # made in the event loop
         self._key = key
         self._rejects = rejects if callable(rejects) else tuple(rejects)
         self._headers = headers or {}
@@ -131,6 +140,17 @@ class ScriptedServer:
         """The base URL of OpenAI clients."""
         return f"{self.url}/v1"
 
+    @property
+    def slots(self) -> float:
+        """Answers that are written at a time."""
+        return self._most
+
+    @slots.setter
+    def slots(self, most: int) -> None:
+        self._most = most
+        if self._limiter is not None:
+            self._limiter.total_tokens = most
+
     def script(self, *faults: Fault | None) -> None:
         """Give the next requests these faults, one each, in order; ``None`` lets one pass."""
         self._faults.extend(faults)
@@ -141,6 +161,7 @@ class ScriptedServer:
             await self._changed.wait_for(lambda: condition(self))
 
     async def __aenter__(self) -> Self:
+        self._limiter = anyio.CapacityLimiter(self._most)
         self._server = await asyncio.start_server(self._converse, "127.0.0.1", self.port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -239,15 +260,31 @@ class ScriptedServer:
             await self._fail(connection, received, dialect, fault)
             return
         turn = turn_of(reply, received.body, len(self.requests))
-        self.active_streams += 1
+        async with self._turn(received):
+            self.active_streams += 1
+            try:
+                if received.body.get("stream"):
+                    await self._stream(connection, received, dialect, turn, fault)
+                else:
+                    await self._pace(connection, received, turn, len(turn.tokens))
+                    await connection.send_json(200, dialect.whole(turn))
+            finally:
+                self.active_streams -= 1
+
+    @asynccontextmanager
+    async def _turn(self, received: ReceivedRequest) -> AsyncIterator[None]:
+        """Wait until one more answer may be written."""
+        assert self._limiter is not None  # noqa: S101 - it serves; for the type checker
+        borrower = object()
         try:
-            if received.body.get("stream"):
-                await self._stream(connection, received, dialect, turn, fault)
-            else:
-                await self._pace(connection, received, turn, len(turn.tokens))
-                await connection.send_json(200, dialect.whole(turn))
+            self._limiter.acquire_on_behalf_of_nowait(borrower)
+        except anyio.WouldBlock:
+            await self._limiter.acquire_on_behalf_of(borrower)
+            received.started_s = asyncio.get_running_loop().time()
+        try:
+            yield
         finally:
-            self.active_streams -= 1
+            self._limiter.release_on_behalf_of(borrower)
 
     async def _stream(
         self, connection: Connection, received: ReceivedRequest, dialect: Dialect, turn: Turn, fault: Fault | None
@@ -309,7 +346,8 @@ class ScriptedServer:
         """Wait until the token with this index is due."""
         first_s = self._first_s if turn.reply.time_to_first_token_s is None else turn.reply.time_to_first_token_s
         loop = asyncio.get_running_loop()
-        due = received.arrived_s + first_s + (index / self._rate if self._rate else 0.0)
+        began = received.arrived_s if received.started_s is None else received.started_s
+        due = began + first_s + (index / self._rate if self._rate else 0.0)
         # A kernel may be late by a thousandth of what it waits for: the end of a long wait is one by itself.
         await connection.pause(due - loop.time() - _LAST_WAIT_S)
         await connection.pause(due - loop.time())

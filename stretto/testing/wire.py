@@ -25,6 +25,7 @@ class ReceivedRequest:
         headers: by their names in small letters.
         body: the JSON that was sent.
         arrived_s: when it arrived.
+        started_s: when its turn came, where it had to wait for one.
         first_token_s: when the first token was handed to the connection; ``None``: not yet.
         tokens_s: when each token was.
         ended_s: when it was answered or given up; ``None``: not yet.
@@ -37,6 +38,7 @@ class ReceivedRequest:
     headers: Mapping[str, str]
     body: Mapping[str, Any]
     arrived_s: float
+    started_s: float | None = None
     first_token_s: float | None = None
     tokens_s: list[float] = field(default_factory=list)
     ended_s: float | None = None

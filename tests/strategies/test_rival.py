@@ -7,8 +7,8 @@ import pytest
 
 from stretto import AsyncStretto, Budget
 from stretto.backends.base import Capabilities, Measured
+from stretto.backends.load import LoadMeter
 from stretto.errors import ServerFailedError
-from stretto.router.seen_speed import SeenSpeed
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -165,7 +165,7 @@ async def test_there_is_none_where_a_budget_is_set():
 
 def test_streams_tell_their_speed_by_how_many_ran():
     now = 0.0
-    seen = SeenSpeed(clock=lambda: now)
+    seen = LoadMeter(clock=lambda: now)
     alone = seen.begun()
     now = 2.0
     seen.ended(alone, 101)
@@ -180,7 +180,7 @@ def test_streams_tell_their_speed_by_how_many_ran():
 @pytest.mark.parametrize(("tokens", "after_s"), [(None, 2.0), (15, 2.0), (100, 0.2)])
 def test_streams_that_are_short_or_were_cut_off_tell_nothing(tokens, after_s):
     now = 0.0
-    seen = SeenSpeed(clock=lambda: now)
+    seen = LoadMeter(clock=lambda: now)
     begun = seen.begun()
     now = after_s
     seen.ended(begun, tokens)

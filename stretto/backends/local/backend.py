@@ -15,6 +15,7 @@ import anyio
 
 from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, ModelRequest, Stages
+from stretto.backends.load import Load
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions, compiled_by_default
@@ -148,6 +149,15 @@ class LocalBackend:
         if engine is None:
             return None
         return Measured(engine.step_ms, {name: decoding_of(seen) for name, seen in self._record.by_method().items()})
+
+    def load_now(self) -> Load:
+        """The sequences in its batch and those that wait, and what a step of it costs."""
+        engine = self._loader.engine
+        if engine is None:
+            return Load()
+        held = engine.occupancy
+        calls = held.running + held.waiting
+        return Load(calls, held.waiting, rows=held.running, step_ms=engine.step_ms)
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from weakref import WeakKeyDictionary
@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
+from stretto.backends.load import Load
 from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_wait_s, reports
 from stretto.backends.resilience.shared import News, Room, SharedLimits
 from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
@@ -62,9 +63,14 @@ class Pace(Wrapper):
             return inner
         return replace(inner, concurrent_calls=self._max)
 
-    def limits_left(self) -> Mapping[str, float]:
-        """What the rate limits leave now by kind, as far as the server has said."""
-        return self.limits.left()
+    def load_now(self) -> Load:
+        """Calls under way and waiting here, what the rate limits leave, and what a refusal said of the load."""
+        calls = waiting = 0
+        for limiter in self._limiters.values():
+            calls += limiter.borrowed_tokens
+            waiting += limiter.statistics().tasks_waiting
+        refused, held = self.limits.refusals()
+        return Load(calls + waiting, waiting + self.limits.waiting, self.limits.left(), refused, held)
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
@@ -77,7 +83,7 @@ class Pace(Wrapper):
         except anyio.WouldBlock:
             await limiter.acquire_on_behalf_of(borrower)
         try:
-            sent = await self._admit(_cost(prompt, options))
+            sent = await self._admit(_cost(prompt, options), limiter)
             try:
                 async with tapped(self.inner.stream(prompt, options), sent.read, sent.fail) as chunks:
                     yield chunks
@@ -86,12 +92,12 @@ class Pace(Wrapper):
         finally:
             limiter.release_on_behalf_of(borrower)
 
-    async def _admit(self, cost: Mapping[str, int]) -> _Sent:
+    async def _admit(self, cost: Mapping[str, int], limiter: anyio.CapacityLimiter) -> _Sent:
         while True:
             wait_s = self.limits.wait_s(cost)
             if wait_s <= 0:
                 # Counted here before the store is asked: meanwhile, other tasks look at the same limits.
-                sent = _Sent(Call(self.limits, cost), self.limits, self._shared)
+                sent = _Sent(Call(self.limits, cost), self.limits, self._shared, lambda: int(limiter.borrowed_tokens))
                 wait_s = await sent.wait_s(cost)
                 if wait_s <= 0:
                     return sent
@@ -109,8 +115,11 @@ class Pace(Wrapper):
 class _Sent:
     """A call that was counted here, and what the replicas are told of it."""
 
-    def __init__(self, call: Call, limits: RateLimits, shared: SharedLimits | None) -> None:
+    def __init__(
+        self, call: Call, limits: RateLimits, shared: SharedLimits | None, under_way: Callable[[], int]
+    ) -> None:
         self._call = call
+        self._under_way = under_way
         self._limits = limits
         self._shared = shared
 
@@ -138,6 +147,8 @@ class _Sent:
         """Take in what an error says of the limits."""
         returned = self._call.cost if self._call.never_arrived(error) else {}
         self._call.fail(error)
+        if isinstance(error, RateLimitedError):
+            self._limits.refuse(self._under_way())
         if self._shared is None:
             return
         news = News(self._limits.flying, returned, reports(error.headers), asked_to_wait_s(error))

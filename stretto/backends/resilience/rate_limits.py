@@ -26,6 +26,9 @@ _HEADER = re.compile(
 _LONGEST_GAP_S = 0.25
 _LONGEST_SPACING_S = 30.0
 _DOUBLED_S = 5.0  # the pace doubles in this time, so that it soon ends where the server took more all along
+REFUSED_S = 30.0
+"""For how long a refusal says how many calls at a time are too many."""
+
 _LOOK_AGAIN_S = 1.0  # at a trial that others wait for
 _REMEMBERED = 1_000
 
@@ -109,6 +112,10 @@ class RateLimits:
 
     Args:
         clock: seconds, monotonic.
+
+    Attributes:
+        waiting: calls that wait for them.
+        trial: the call that tries whether an old report still holds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -119,7 +126,8 @@ class RateLimits:
         self._accepted: deque[float] = deque(maxlen=_REMEMBERED)
         self._next_s = self._spaced_until_s = -math.inf
         self._gap_s = 0.0
-        self._waiting = 0
+        self.waiting = 0
+        self._refused: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
         self.trial: Trial | None = None
 
     def wait_s(self, cost: Mapping[str, int]) -> float:
@@ -149,11 +157,11 @@ class RateLimits:
 
     async def wait(self, seconds: float) -> None:
         """Wait this many seconds, or until the outcome of a trial is known."""
-        self._waiting += 1
+        self.waiting += 1
         try:
             await (anyio.sleep(seconds) if self.trial is None else self.trial.wait(seconds))
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def send(self, cost: Mapping[str, int]) -> Trial | None:
         """Count a call that no report includes yet; it may be the one that tries whether old reports still hold."""
@@ -166,7 +174,7 @@ class RateLimits:
         self._unreported.update(cost)
         if now_s < self._spaced_until_s:
             self._next_s = max(self._next_s, now_s) + self._gap_s
-        elif self._waiting or now_s < self._next_s + self._gap_s:  # the rest of the queue must not go all at once
+        elif self.waiting or now_s < self._next_s + self._gap_s:  # the rest of the queue must not go all at once
             self._gap_s *= 2 ** (-self._gap_s / _DOUBLED_S)
             self._next_s = max(self._next_s, now_s) + self._gap_s
         return trial
@@ -200,6 +208,17 @@ class RateLimits:
         if now_s + seconds >= self._held_until_s or self._hold_believed_s <= now_s:
             self._held_until_s, self._hold_believed_s = now_s + seconds, now_s + BELIEVED_S
         self._space(seconds)
+
+    def refuse(self, calls: int) -> None:
+        """The server refused a call as one too many, while so many were under way with it."""
+        self._refused.append((self._clock(), calls))
+
+    def refusals(self) -> tuple[int, int | None]:
+        """How many calls were refused lately, and half of the calls that were under way then: that many may be."""
+        oldest = self._clock() - REFUSED_S
+        while self._refused and self._refused[0][0] < oldest:
+            self._refused.popleft()
+        return len(self._refused), min((max(1, calls // 2) for _, calls in self._refused), default=None)
 
     def read(self, headers: Mapping[str, str]) -> None:
         """Take in the limits that response headers report."""

@@ -79,7 +79,7 @@ class ChatStretto(Connection, BaseChatModel):
     on_missing: OnMissing | None = None
     on_loop: OnLoop | None = None
     race: bool | None = None
-    budget: dict[str, int | None] | None = None
+    budget: dict[str, float | None] | None = None
     decoding: str | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Other fields of the body that goes to the model's server."""

@@ -1,0 +1,311 @@
+"""How busy a backend is: what it says itself, and what the answers of this process have shown.
+
+`load_of` gives one frozen snapshot. The router reads it for its forecasts, and an answer reads it once, before its own
+calls begin: as many of them run side by side as the other answers leave room for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self
+from weakref import ref
+
+from stretto.backends.base import Backend, Capabilities, Chunk
+
+FEWEST_TOKENS = 16
+SHORTEST_S = 0.25  # of a stream that tells anything; scripted and cached answers come at once
+FRESH_S = 60.0  # for how long what calls took says how many the server holds now
+_NEW = 0.5  # weight of the last call
+_LATE = 2.0  # times the soonest first token: that call waited for its turn
+_LEAST_WAIT_S = 0.1  # beyond that; less is chance
+_ENOUGH = 3  # calls that waited: then it was no accident
+_USUAL = 100  # first tokens, the soonest of which tells what is usual
+_LAST = 12  # such calls; a server whose capacity shrinks is found out by them
+_LONG_PROMPT = 8_000  # characters; its first token takes long because of the prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load of one backend at one moment. What is not known is empty.
+
+    Attributes:
+        calls: under way or about to begin, for all answers of this process.
+        waiting: of these, how many are held back here, by the own bound or by rate limits.
+        limits_left: what the rate limits of the server leave, by kind: requests, tokens, input-tokens, output-tokens.
+        refused: calls that the server refused lately because there were too many (429).
+        holds: calls that the server writes at a time, as calls that had to wait for their turn or a refusal showed.
+        first_token_s: seconds to the first token, by the calls under way when the call was sent, itself included.
+        tokens_per_s: tokens a second of one stream, by the number of streams.
+        rows: sequences in the batch of a local engine.
+        step_ms: milliseconds of a step of that batch, by its rows.
+    """
+
+    calls: int = 0
+    waiting: int = 0
+    limits_left: Mapping[str, float] = field(default_factory=dict)
+    refused: int = 0
+    holds: int | None = None
+    first_token_s: Mapping[int, float] = field(default_factory=dict)
+    tokens_per_s: Mapping[int, float] = field(default_factory=dict)
+    rows: int = 0
+    step_ms: Mapping[int, float] = field(default_factory=dict)
+
+    def room(self, most: int) -> int:
+        """How many calls of one answer may run at a time, on a backend that takes ``most``; at least one."""
+        held = most if self.holds is None else min(most, self.holds)
+        requests = self.limits_left.get("requests", most)
+        return max(1, min(held - self.calls, int(min(requests, most))))
+
+    def why_little_room(self, most: int) -> str:
+        """What leaves less room than ``most``, as half a sentence."""
+        held = most if self.holds is None else min(most, self.holds)
+        requests = self.limits_left.get("requests", most)
+        if requests < held - self.calls:
+            return f"its rate limit leaves {int(requests)} request{'s' if int(requests) != 1 else ''}"
+        others = f"calls of other answers under way: {self.calls}"
+        if self.refused:
+            return f"it refused calls moments ago; {others}"
+        takes = "as the last calls showed, it writes" if held < most else "it takes"
+        return f"{others}, and {takes} {held} at a time"
+
+    def first_s(self, calls: int) -> float | None:
+        """Seconds to the first token of a call among so many; ``None`` while none was seen."""
+        return between(self.first_token_s, calls) if self.first_token_s else None
+
+    def rate(self, calls: int) -> float | None:
+        """Tokens a second of a stream among so many; ``None`` while none was seen."""
+        return between(self.tokens_per_s, calls) if self.tokens_per_s else None
+
+
+class ReportsLoad(Protocol):
+    """A backend that knows more of its load than what answers show: its rate limits, refusals, its batch."""
+
+    def load_now(self) -> Load:
+        """What it knows now."""
+        ...
+
+
+def with_calls_bounded(able: Capabilities, at_once: int | None, load: Load) -> Capabilities:
+    """The same with as many calls side by side as one answer makes: at least one, and no more than ``at_once``.
+
+    The only place that decides this number; the router, the strategies and the runner read what comes of it. ``load``
+    is that of the other answers: no place is taken from them.
+    """
+    room = load.room(able.concurrent_calls)
+    calls = max(1, room if at_once is None else min(room, at_once))
+    return able if calls == able.concurrent_calls else replace(able, concurrent_calls=calls)
+
+
+def between(table: Mapping[int, float], at: int) -> float:
+    """A value of a table, in between on a straight line, beyond its ends the last one."""
+    low = max((known for known in table if known <= at), default=None)
+    high = min((known for known in table if known >= at), default=None)
+    if low is None or high is None:
+        return table[min(table) if low is None else max(table)]
+    if low == high:
+        return table[low]
+    return table[low] + (table[high] - table[low]) * (at - low) / (high - low)
+
+
+class LoadMeter:
+    """What the answers of this process show of one backend.
+
+    Args:
+        clock: seconds, monotonic.
+
+    Attributes:
+        first_token_s: seconds to the first token, by the calls that were under way; the last ones count most.
+        tokens_per_s: tokens a second of one stream, by the number of streams that ran beside it, itself included.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self._shares: set[Share] = set()
+        self.first_token_s: dict[int, float] = {}
+        self.tokens_per_s: dict[int, float] = {}
+        self._firsts: deque[float] = deque(maxlen=_USUAL)
+        self._waited: deque[tuple[float, int]] = deque(maxlen=_LAST)
+        self._calls = 0
+        self._running = 0
+        self._stream_s = 0.0  # of all streams together
+        self._at = 0.0
+
+    def load(self) -> Load:
+        """What is known from here."""
+        return Load(
+            calls=max(self._calls, sum(share.calls for share in self._shares)),
+            holds=self._holds(),
+            first_token_s=dict(self.first_token_s),
+            tokens_per_s=dict(self.tokens_per_s),
+        )
+
+    @contextmanager
+    def counting(self, share: Share) -> Iterator[None]:
+        """Count what an answer takes, for as long as it is written."""
+        self._shares.add(share)
+        try:
+            yield
+        finally:
+            self._shares.discard(share)
+
+    def sent(self) -> int:
+        """A call is sent. Returns how many are under way with it."""
+        self._calls += 1
+        return self._calls
+
+    def left(self) -> None:
+        """A call has ended."""
+        self._calls -= 1
+
+    def first(self, calls: int, took_s: float) -> None:
+        """The first token came after so many seconds, of a call that was sent as one of so many.
+
+        One that came much later than usual, while fewer streams ran than calls were under way, had waited for its turn.
+        """
+        _note(self.first_token_s, calls, took_s)
+        self._firsts.append(took_s)
+        if took_s > _LATE * min(self._firsts) + _LEAST_WAIT_S and self._running < calls:
+            self._waited.append((self.clock(), self._running))
+
+    def begun(self) -> tuple[float, float]:
+        """A stream has its first text. Returns the time, and the seconds that all streams have run so far."""
+        self._advance()
+        self._running += 1
+        return self._at, self._stream_s
+
+    def ended(self, begun: tuple[float, float], tokens: int | None) -> None:
+        """A stream has ended with so many tokens; ``None`` where it was cut off, or did not tell them."""
+        self._advance()
+        self._running -= 1
+        taken_s = self._at - begun[0]
+        if tokens is None or tokens < FEWEST_TOKENS or taken_s < SHORTEST_S:
+            return
+        streams = max(1, round((self._stream_s - begun[1]) / taken_s))
+        _note(self.tokens_per_s, streams, (tokens - 1) / taken_s)
+
+    def _holds(self) -> int | None:
+        """The streams that ran when calls that had waited for their turn got it; ``None`` where none waited lately."""
+        oldest = self.clock() - FRESH_S
+        lately = [streams for at_s, streams in self._waited if at_s >= oldest]
+        return max(lately) if len(lately) >= _ENOUGH else None
+
+    def _advance(self) -> None:
+        now = self.clock()
+        self._stream_s += self._running * (now - self._at)
+        self._at = now
+
+
+class Share:
+    """What one answer takes of a backend.
+
+    Args:
+        planned: the calls that it will have under way at a time; all of them count until its parts have begun.
+        load: of the backend by the other answers, when this one began.
+    """
+
+    def __init__(self, planned: int, load: Load) -> None:
+        self.load = load
+        self._planned = planned
+        self._begun = self._open = 0
+
+    @property
+    def calls(self) -> int:
+        """Under way or about to begin."""
+        return self._planned if self._begun <= 1 else min(self._open, self._planned)
+
+    def begin(self) -> None:
+        """A branch of the answer has started."""
+        self._begun += 1
+        self._open += 1
+
+    def end(self) -> None:
+        """A branch of the answer has ended."""
+        self._open -= 1
+
+
+class Timed:
+    """Times one call: from its sending to its first text, and from there to its end.
+
+    Args:
+        meter: of its backend.
+        prompt: characters of its prompt.
+    """
+
+    def __init__(self, meter: LoadMeter, prompt: int = 0) -> None:
+        self._meter = meter
+        self._is_long = prompt > _LONG_PROMPT
+        self._calls, self._sent_s = 0, 0.0
+        self._begun: tuple[float, float] | None = None
+        self._tokens: int | None = None
+
+    def __enter__(self) -> Self:
+        """The call is sent."""
+        self._calls, self._sent_s = self._meter.sent(), self._meter.clock()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It has ended, in any way."""
+        self._meter.left()
+        if self._begun is not None:
+            self._meter.ended(self._begun, self._tokens)
+
+    def heard(self, chunk: Chunk) -> None:
+        """Take a chunk of the stream."""
+        if (chunk.is_answer or chunk.thinking) and self._begun is None:
+            self._begun = self._meter.begun()
+            if not self._is_long:
+                self._meter.first(self._calls, self._begun[0] - self._sent_s)
+        if chunk.usage is not None and chunk.usage.completion_tokens:
+            self._tokens = (self._tokens or 0) + chunk.usage.completion_tokens
+
+
+def _note(seen: dict[int, float], number: int, value: float) -> None:
+    before = seen.get(number, value)
+    seen[number] = before + _NEW * (value - before)
+
+
+_meters: dict[int, tuple[ref[Backend], LoadMeter]] = {}
+
+
+def meter_of(backend: Backend) -> LoadMeter:
+    """The meter of a backend, one for all clients that use it."""
+    key = id(backend)  # a backend of a caller may be no key itself
+    found = _meters.get(key)
+    if found is None or found[0]() is not backend:
+        try:
+            found = (ref(backend, lambda _: _meters.pop(key, None)), LoadMeter())
+        except TypeError:  # it takes no weak references
+            return LoadMeter()
+        _meters[key] = found
+    return found[1]
+
+
+@contextmanager
+def answering(backend: Backend, planned: int) -> Iterator[Share]:
+    """Count an answer that has work for so many calls at a time, as far as there is room for them; gives its share."""
+    load = load_of(backend)
+    share = Share(min(planned, load.room(backend.capabilities.concurrent_calls)), load)
+    with meter_of(backend).counting(share):
+        yield share
+
+
+def load_of(backend: Backend) -> Load:
+    """The load of a backend now."""
+    shown = meter_of(backend).load()
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    found: Callable[[], Load] | None = getattr(backend, ReportsLoad.load_now.__name__, None)
+    if found is None:
+        return shown
+    told = found()
+    bounds = [each for each in (shown.holds, told.holds) if each is not None]
+    return replace(
+        told,
+        calls=max(shown.calls, told.calls),
+        holds=min(bounds, default=None),
+        first_token_s=shown.first_token_s,
+        tokens_per_s=shown.tokens_per_s,
+    )

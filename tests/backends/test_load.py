@@ -1,0 +1,157 @@
+"""How busy a backend is, and what follows for the number of calls and for the route."""
+
+import anyio
+import pytest
+
+from stretto import AsyncStretto, Settings
+from stretto.backends.load import Load, LoadMeter, Share, load_of, with_calls_bounded
+from stretto.extending import Capabilities
+from stretto.testing import ScriptedBackend
+from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+POINTS = "What are the main benefits of regular exercise? Give me six tips."
+TITLES = ("Heart", "Sleep", "Mood", "Bones", "Weight", "Memory")
+OUTLINE = "\n".join(f"{number}. {title}" for number, title in enumerate(TITLES, 1))
+SCRIPT = {"Write only the outline": OUTLINE} | {
+    f"text of point {number},": f"Words {number} about {title}, all of its own{number}."
+    for number, title in enumerate(TITLES, 1)
+}
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def waited(meter, clock, calls, *, running, took_s):
+    """A call among so many gets its first token after a while, as one of so many streams."""
+    begun = [meter.begun() for _ in range(running)]
+    meter.first(calls, took_s)
+    clock.now += 1
+    for each in begun:
+        meter.ended(each, 100)
+
+
+def test_a_server_is_known_by_the_streams_that_ran_when_calls_had_waited():
+    clock = Clock()
+    meter = LoadMeter(clock)
+    waited(meter, clock, 1, running=1, took_s=0.2)
+    assert meter.load().holds is None
+    for _ in range(3):
+        waited(meter, clock, 9, running=4, took_s=2.0)
+    assert meter.load().holds == 4
+
+
+def test_late_first_tokens_that_no_other_call_explains_say_nothing():
+    clock = Clock()
+    meter = LoadMeter(clock)
+    waited(meter, clock, 1, running=1, took_s=0.2)
+    for _ in range(5):
+        waited(meter, clock, 2, running=2, took_s=5.0)
+    assert meter.load().holds is None
+
+
+def test_a_capacity_that_shrinks_is_found_out_and_one_that_grows_is_after_a_minute():
+    clock = Clock()
+    meter = LoadMeter(clock)
+    waited(meter, clock, 1, running=1, took_s=0.2)
+    for _ in range(12):
+        waited(meter, clock, 9, running=8, took_s=2.0)
+    for _ in range(12):
+        waited(meter, clock, 9, running=2, took_s=2.0)
+    assert meter.load().holds == 2
+    clock.now += 61
+    assert meter.load().holds is None
+
+
+@pytest.mark.parametrize(
+    ("load", "room"),
+    [
+        (Load(), 8),
+        (Load(calls=6), 2),
+        (Load(calls=80), 1),
+        (Load(calls=1, holds=4), 3),
+        (Load(limits_left={"requests": 2.9}), 2),
+        (Load(limits_left={"requests": float("inf")}), 8),
+    ],
+)
+def test_an_answer_takes_the_room_that_others_leave(load, room):
+    assert with_calls_bounded(Capabilities(concurrent_calls=8), None, load).concurrent_calls == room
+    assert with_calls_bounded(Capabilities(concurrent_calls=8), 1, load).concurrent_calls == 1
+
+
+def test_an_answer_counts_with_what_it_plans_until_its_parts_have_begun():
+    share = Share(6, Load())
+    share.begin()
+    assert share.calls == 6  # its outline
+    for _ in range(3):
+        share.begin()
+    share.end()
+    assert share.calls == 3
+
+
+async def test_of_requests_that_come_at_the_same_moment_only_the_first_fans_out():
+    backend = ScriptedBackend(SCRIPT | {"": "A straight answer."}, capabilities=Capabilities(concurrent_calls=8))
+    answers = []
+    async with AsyncStretto(backend) as stretto:
+
+        async def ask():
+            answers.append(await stretto.ask(POINTS))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(ask)
+        alone = await stretto.ask(POINTS)
+    assert sorted(answer.strategy for answer in answers) == ["direct"] * 5 + ["skeleton"]
+    busy = next(answer for answer in answers if answer.strategy == "direct")
+    assert "is busy: calls of other answers under way: 7, and it takes 8 at a time" in busy.route.reason
+    assert alone.strategy == "skeleton"
+    assert load_of(backend).calls == 0
+
+
+async def test_a_cancelled_answer_leaves_its_room():
+    backend = ScriptedBackend(SCRIPT)
+    async with AsyncStretto(backend) as stretto:
+        async with stretto.stream(POINTS) as stream:
+            async for event in stream:
+                if event.type == "branch_started":
+                    break
+            assert load_of(backend).calls == 7
+        assert load_of(backend).calls == 0
+
+
+async def test_after_a_refusal_in_the_middle_answers_are_written_straight_and_nothing_is_lost():
+    rules = [ReplyRule(pattern, HttpReply(text)) for pattern, text in SCRIPT.items()]
+    async with ScriptedServer(rules) as server:
+        settings = Settings(concurrent_calls=4)
+        async with AsyncStretto(
+            "openai:scripted", base_url=server.openai_url, api_key="k", settings=settings
+        ) as stretto:
+            full = Fault("status", status=429, headers={"retry-after-ms": "1"})
+            server.script(None, None, full)
+            first = await stretto.ask(POINTS)
+            assert (first.strategy, first.warnings, first.usage.retries) == ("skeleton", (), 1)
+            load = load_of(stretto.backends["main"])
+            assert (load.calls, load.refused) == (0, 1)
+            assert load.holds in (1, 2)
+            route = await stretto.route(POINTS)
+    assert route.strategy == "direct"
+    assert "is busy: it refused calls moments ago; calls of other answers under way: 0" in route.reason
+
+
+async def test_what_the_rate_limit_leaves_bounds_the_calls():
+    limits = {"x-ratelimit-limit-requests": "100", "x-ratelimit-remaining-requests": "2"}
+    limits |= {"x-ratelimit-reset-requests": "1000s"}
+    async with (
+        ScriptedServer("Yes.", headers=limits) as server,
+        AsyncStretto("openai:scripted", base_url=server.openai_url, api_key="k") as stretto,
+    ):
+        await stretto.ask("Is water wet?")
+        route = await stretto.route(POINTS)
+    assert route.strategy == "direct"
+    assert "is busy: its rate limit leaves 2 requests" in route.reason
