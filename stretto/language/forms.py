@@ -15,6 +15,7 @@ from stretto.language.folding import fold
 FormName = Literal["paragraphs", "bulleted", "numbered", "sections"]
 FORMS: tuple[FormName, ...] = ("paragraphs", "bulleted", "numbered", "sections")
 """Forms of an answer in points. If a question names several, the first one here counts."""
+NEAR_BEFORE, NEAR_AFTER = 60, 40  # characters around a length in which words say that it is that of each part
 CHARACTERS_A_WORD = 2  # of Chinese, Japanese or Korean
 
 
@@ -90,6 +91,12 @@ def words_wanted(text: str) -> int | None:
         if found["characters"] and number > 9 * CHARACTERS_A_WORD:
             return number // CHARACTERS_A_WORD
     return None
+
+
+def is_of_each(text: str) -> bool:
+    """Whether a length that a folded text names is that of each part: "in 20 words each"."""
+    spans = ((max(0, found.start() - NEAR_BEFORE), found.end() + NEAR_AFTER) for found in forms().length.finditer(text))
+    return any(forms().each.search(text[start:end]) for start, end in spans)
 
 
 def _either(tables: Iterable[Mapping[str, Any]], key: str) -> str:

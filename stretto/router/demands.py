@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stretto.language.counting import numbers_in
 from stretto.language.folding import fold
-from stretto.language.forms import forms
+from stretto.language.forms import NEAR_AFTER, NEAR_BEFORE, forms
 from stretto.router.excerpt import excerpt
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def wants_brevity(text: str) -> str | None:
 
 def _per_part(text: str, found: re.Match[str]) -> bool:
     """Whether the match is about each part of the answer rather than the whole."""
-    return forms().each.search(text[max(0, found.start() - 60) : found.end() + 40]) is not None
+    return forms().each.search(text[max(0, found.start() - NEAR_BEFORE) : found.end() + NEAR_AFTER]) is not None
 
 
 def wants_format(text: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stretto.language.counting import Points, points_in
 from stretto.language.folding import fold
-from stretto.language.forms import FormName, depth_wanted, form_named, words_wanted
+from stretto.language.forms import FormName, depth_wanted, form_named, is_of_each, words_wanted
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router.demands import items_wanted, wants_brevity, wants_format
@@ -17,6 +17,9 @@ from stretto.router.tails import wants_finished_list
 
 if TYPE_CHECKING:
     from stretto.strategies.items.splitting import NotSplit, Split
+
+
+USUAL_POINTS = 6  # of an answer whose question names no number; the mean in the paper on skeletons is 6.8
 
 
 @dataclass
@@ -63,8 +66,11 @@ class Parse:
 
     @lazy
     def words(self) -> int | None:
-        """Length in words that the question asks for, if it names one."""
-        return words_wanted(self.folded)
+        """Length in words of the whole answer that the question asks for, if it names one."""
+        words = words_wanted(self.folded)
+        if words is None or not is_of_each(self.folded):
+            return words
+        return words * (self.points.asked or USUAL_POINTS)
 
     @lazy
     def depth(self) -> float:

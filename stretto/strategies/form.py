@@ -10,7 +10,7 @@ from stretto.answer import Branch
 from stretto.language.echoes import echoes
 from stretto.language.forms import FormName
 from stretto.request import Preference, Request
-from stretto.router.parse import Parse
+from stretto.router.parse import USUAL_POINTS, Parse
 from stretto.strategies.flow import Flow
 from stretto.strategies.harm.openings import Openings
 from stretto.strategies.harm.words import words_of
@@ -30,7 +30,7 @@ WORDS: dict[Preference, int] = {
     "balanced": 60,
     "careful": 90,
 }  # per point, if the question names no length
-EXPECTED_POINTS = 6  # while the outline is incomplete; the mean in the paper is 6.8
+EXPECTED_POINTS = USUAL_POINTS  # while the outline is incomplete
 LABEL_MARKUP = 60  # characters of a repeated label besides its title
 LONGEST_LEAD = 12  # words before a colon that may only name what follows
 LONGEST_QUESTION = 300  # letters of a question that is found when it is repeated

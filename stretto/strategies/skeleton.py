@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import ModelRequest
@@ -24,6 +25,7 @@ from stretto.router.standing import Kind
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.direct import Direct, direct_spec, rest_of
 from stretto.strategies.form import Form, PointText, form_of
+from stretto.strategies.grouped import Group
 from stretto.strategies.harm.phrases import Phrases
 from stretto.strategies.harm.titles import Titles
 from stretto.strategies.harm.watch import SpoiledError
@@ -83,6 +85,9 @@ class _Skeleton:
         self.left_out = 0
         self.placed = False  # a point has its place in the answer
         self.written: dict[int, RunningBranch] = {}
+        self.together = self.calls.together()  # points in one call
+        self.gathered: list[Point] = []  # of the next such call
+        self.groups: dict[int, Group] = {}  # by the points whose texts they write
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
@@ -139,6 +144,7 @@ class _Skeleton:
         if self.waits and not self.small:
             for point in self.points:
                 await self._expand(point)
+        await self._expand_gathered()
         await self._show_held()
         tell_limits(self.request, self.runner)
         outline.reported = True
@@ -208,12 +214,32 @@ class _Skeleton:
             if self.waits:
                 continue
             if self.rival is None:
-                await self._expand(point)
+                await self._gather(point)
             elif len(self.points) >= FEWEST_POINTS:  # a race is decided by the second point
                 self.rival.running.cancel("the outline was there first")
                 for known in self.points:
                     if known.index not in self.written:
                         await self._expand(known)
+
+    async def _gather(self, point: Point) -> None:
+        """Start a point, or keep it until there are as many as one call is worth."""
+        if self.together == 1 or point.needs:
+            await self._expand_gathered()
+            await self._expand(point)
+            return
+        self.gathered.append(point)
+        if len(self.gathered) == self.together:
+            await self._expand_gathered()
+
+    async def _expand_gathered(self) -> None:
+        """Start the points that were kept, by one call if there are several."""
+        points, self.gathered = self.gathered, []
+        if len(points) > 1:
+            group = Group([point.index for point in points])
+            self.groups |= {point.index: group for point in points}
+            self.runner.start(self.calls.group(points, self.points, self.wanted, group))
+        for point in points:
+            await self._expand(point)
 
     def _kept(self, found: Point) -> Point | None:
         """A point with its number among those that are kept; ``None`` if its title is no good."""
@@ -320,7 +346,10 @@ class _Skeleton:
     def _start(self, point: Point) -> RunningBranch:
         parents = [self.written[index] for index in point.needs if index in self.written]
         count = len(self.points) if self.waits else self.wanted
-        return self.runner.start(self.calls.point(point, self.points, count, parents))
+        spec = self.calls.point(point, self.points, count, parents)
+        if (group := self.groups.get(point.index)) is not None:
+            spec = replace(spec, given=partial(group.text, point.index))
+        return self.runner.start(spec)
 
     async def _show_title(self, point: Point) -> None:
         if point.index == 1 and self.parser.opening:

@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
-from stretto.prompts import SMALL, Template
+from stretto.prompts import GENERAL, SMALL, Template
 from stretto.request import Request
+from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 from stretto.router.parse import Parse
 from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.direct import asked, shared_by_all
 from stretto.strategies.form import EXPECTED_POINTS, Form, words_for
+from stretto.strategies.grouped import Group
 from stretto.strategies.harm.watch import Watch
 from stretto.strategies.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.outline import CANCEL_LINE, Point
 from stretto.strategies.runner import Runner
-from stretto.strategies.skeleton_offer import SMALL_POINT
+from stretto.strategies.skeleton_offer import SMALL_POINT, points_together
 
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
@@ -116,6 +118,49 @@ class SkeletonCalls:
             after=parents,
             fallback_prompt=fallback_prompt,
             watch=watch,
+        )
+
+    def together(self) -> int:
+        """How many points one call writes: more than one where a point takes less time than a first token."""
+        request, load = self._request, self._runner.load
+        if self.small or self.careful or request.race or self._runner.capabilities.prompt_family != GENERAL:
+            return 1
+        if request.options.max_tokens is not None or request.options.logprobs is not None:  # they count by the point
+            return 1
+        count = self._parse.points.asked or EXPECTED_POINTS
+        words = words_for(request, self._parse, self._parse.points.asked)
+        return points_together(load, words * TYPICAL_TOKENS_PER_WORD, count)
+
+    def group(self, points: Sequence[Point], known: Sequence[Point], count: int | None, group: Group) -> BranchSpec:
+        """The branch that writes several points in one call, for the branches of these points."""
+        points, known = tuple(points), tuple(known)
+        words = max(words_for(self._request, self._parse, count, point.words) for point in points)
+        room = min(int(words * TOKENS_PER_WORD * ROOM), self._request.part_tokens or sys.maxsize)
+        inside = {point.index for point in points}
+
+        def prompt() -> ModelRequest:
+            others = [other.full_title for other in known if other.index not in inside]
+            return self._asked(
+                "points",
+                outline="\n".join(f"{each.index}. {each.full_title}" for each in known),
+                points="\n".join(f"{each.index}. {each.full_title}" for each in points),
+                first=str(points[0].index),
+                words=str(words),
+                others="Leave out what belongs to the other points: " + "; ".join(others) + "." if others else "",
+                form=self._form.instruction,
+            )
+
+        numbers = f"{points[0].index}-{points[-1].index}"
+        return BranchSpec(
+            id=f"points-{numbers}",
+            kind="points",
+            title=f"Points {numbers}",
+            prompt=prompt,
+            options=self._request.options.model_copy(
+                update={"max_tokens": room * len(points) + self._thinking, "stop": ()}
+            ),
+            watch=group.reader,
+            on_end=lambda _: group.end(),
         )
 
     def _point_prompt(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 
 from stretto.abilities import IN_LANGUAGE
+from stretto.backends.load import Load
 from stretto.language.telling import language_of
-from stretto.prompts import SMALL
+from stretto.prompts import GENERAL, SMALL
 from stretto.route import Forecast
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
+from stretto.router.parse import USUAL_POINTS
 from stretto.router.standing import Kind, standing_of
 
 PRIORITY = 10
-POINTS = 6
+POINTS = USUAL_POINTS
 OUTLINE_TOKENS = 70
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
+MOST_TOGETHER = 4  # points in one call
 SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
 SMALL_POINT = 90  # tokens that a point of a weak model may have: it is asked for two sentences
 SMALL_POINTS, SMALL_TEXT = 4, 50  # points of a weak model's answer, and tokens of one, as SmolLM2 writes them
@@ -27,7 +30,12 @@ def offer_skeleton(case: Case) -> Offer:
     """Offer an outline with parallel points if the shape model is confident enough that they suit."""
     sure, needed = case.judgement.skeleton, case.threshold
     small = case.backend.capabilities.prompt_family == SMALL
-    forecast = skeleton_forecast(case.speed, case.prompt_tokens, case.answer_tokens, small=small)
+    points, together = max(POINTS, case.parse.points.asked or 0), 1
+    if case.backend.capabilities.prompt_family == GENERAL:
+        together = points_together(case.load, case.answer_tokens * LENGTH / points, points)
+    forecast = skeleton_forecast(
+        case.speed, case.prompt_tokens, case.answer_tokens, small=small, points=points, together=together
+    )
     suits = sure >= needed and not case.judgement.unsure
     doubted = case.judgement.shape == "points" and not suits
     doubt = (
@@ -38,7 +46,9 @@ def offer_skeleton(case: Case) -> Offer:
     stands = "Outline first, then its points in parallel: they stand on their own"
     return Offer(
         confidence=sure,
-        reason=f"{stands} ({sure:.0%} sure{case.shape_evidence}).{case.gain(forecast)}" if suits else "",
+        reason=f"{stands} ({sure:.0%} sure{case.shape_evidence}).{_grouped(together)}{case.gain(forecast)}"
+        if suits
+        else "",
         forecast=forecast,
         eligible=suits,
         priority=PRIORITY,
@@ -65,18 +75,45 @@ def _seen_against(case: Case) -> str | None:
     return standing.against
 
 
-def skeleton_forecast(speed: Speed, prompt_tokens: int, answer: int, *, small: bool = False) -> Forecast:
+def points_together(load: Load, tokens: float, count: int) -> int:
+    """How many points of so many ``tokens`` one call is worth, of ``count`` in all.
+
+    A call should write for as long as its first token takes, by what the last calls took: points of twenty words are
+    written in less, so two or more of them share a call. At least two calls remain. Without measurements, each point
+    has a call of its own.
+    """
+    calls = load.calls + count
+    first_s, rate = load.first_s(calls), load.rate(calls)
+    if first_s is None or rate is None:
+        return 1
+    worth = math.ceil(first_s * rate / max(1.0, tokens))
+    return max(1, min(worth, MOST_TOGETHER, math.ceil(count / 2)))
+
+
+def _grouped(together: int) -> str:
+    if together == 1:
+        return ""
+    return f" Its points are so short that a first token takes longer: {together} are written in a call."
+
+
+def skeleton_forecast(
+    speed: Speed, prompt_tokens: int, answer: int, *, small: bool = False, points: int = POINTS, together: int = 1
+) -> Forecast:
     """Expected cost: an outline, then waves of as many points as the backend takes; ``small``: short ones.
+
+    ``points``: of a model that is not weak; ``together``: of them in one call.
 
     A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
     what it has read, each of these calls reads the prompt anew.
     """
-    points = SMALL_POINTS if small else POINTS
+    points = SMALL_POINTS if small else points
     written = min(answer * LENGTH, SMALL_TEXT * points) if small else answer * LENGTH
-    slowest = written / points * SLOWEST_PART
-    side_by_side = min(points, speed.concurrent_calls)
+    slowest = written / points * (SLOWEST_PART + together - 1)  # of points in one call, not all are slow
+    calls = math.ceil(points / together)
+    side_by_side = min(calls, speed.concurrent_calls)
     total_s = seconds(speed, OUTLINE_TOKENS / speed.alone)
-    total_s += math.ceil(points / speed.concurrent_calls) * seconds(speed, slowest, calls=side_by_side)
-    total_s += (points + 1) * prompt_tokens / speed.read_per_s
-    read = (points + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + points * OUTLINE_TOKENS
-    return Forecast(seconds=round(total_s, 2), tokens=round(read + OUTLINE_TOKENS + written), calls=points + 1)
+    total_s += math.ceil(calls / speed.concurrent_calls) * seconds(speed, slowest, calls=side_by_side)
+    total_s += (calls + 1) * prompt_tokens / speed.read_per_s
+    read = (calls + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + calls * OUTLINE_TOKENS
+    written += OUTLINE_TOKENS
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + written), calls=calls + 1, written=round(written))
