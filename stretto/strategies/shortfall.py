@@ -46,7 +46,10 @@ def _cut(running: RunningBranch, request: Request) -> str | None:
     if running.exception is not None:
         return None
     if running.finish_reason == "budget":
-        return f"by the budget of max_tokens_total={request.budget.max_tokens_total}. Allow more."
+        name, most = "max_tokens_total", request.budget.max_tokens_total
+        if (own := running.spec.ledger) is not None and own.budget.max_tokens_total is not None:
+            name, most = own.names[1], own.budget.max_tokens_total
+        return f"by the budget of {name}={most}. Allow more."
     return _limit(running, request) if running.finish_reason == "length" else None
 
 

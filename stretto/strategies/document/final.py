@@ -14,7 +14,7 @@ from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.run import Reading
 from stretto.strategies.in_form import held_to_format, write_in_form
 
-__all__ = ["NO_FINDINGS", "answer_from", "answer_in_form", "answer_whole", "whole"]
+__all__ = ["NO_FINDINGS", "answer_from", "answer_in_form", "answer_whole", "as_found", "whole"]
 
 _PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
 _CITING = "Behind each statement put what it rests on in square brackets, like {one}, or {one}{two} for two of them."
@@ -122,7 +122,18 @@ def _spec(reading: Reading, prompt: ModelRequest, fallback_prompt: Callable[[str
         options=reading.request.options,
         fallback_prompt=fallback_prompt,
         allow_refusal=True,
+        ledger=reading.puts_together,
     )
+
+
+def as_found(findings: Findings) -> tuple[str, tuple[Citation, ...]]:
+    """What the passages hold, as a list in the order of the documents, and the citations in it; no call is made."""
+    lines, cited = list[str](), dict[int, Citation]()
+    for finding in findings.found:
+        cited |= {number: findings.citation(number) for number in finding.evidence}
+        said = " ".join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote
+        lines.append(f"- {said} {''.join(cited[number].label for number in finding.evidence)}".rstrip())
+    return "\n".join(lines), tuple(cited.values())
 
 
 def _listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:

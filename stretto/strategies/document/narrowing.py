@@ -73,10 +73,8 @@ def _room(reading: Reading, places: Sequence[Place]) -> int:
         most = min(most, MOST_IN_ORDER - calls)
     # Half is kept for what is read again and put together; in rounds, most passages are read twice.
     share = 4 if reading.task.hops and not in_order else 2
-    left, budget = runner.limits_left(), request.budget
-    requests = min(left.get("requests", math.inf), budget.max_calls or math.inf)
-    kinds = (left.get("tokens"), left.get("input-tokens"), budget.max_tokens_total)
-    tokens = min((kind for kind in kinds if kind is not None), default=math.inf)
+    left = reading.left
+    requests, tokens = left.get("requests", math.inf), left.get("tokens", math.inf)
     texts = sum(place.chunk.tokens for place in places)
     return int(min(most, requests / share - calls, (tokens / share - texts) / reading.sizes.beside - calls))
 

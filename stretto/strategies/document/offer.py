@@ -129,7 +129,10 @@ def _forecast(case: Case, task: Task, window: int) -> tuple[str, Forecast]:
     elif task.hops:
         waves, calls, way = _ROUNDS * waves, _ROUNDS * calls, "rounds"
     record_s = seconds(case.speed, RECORD_TOKENS * SLOWEST_PART, calls=min(calls, case.speed.concurrent_calls))
-    total_s = waves * record_s + seconds(case.speed, case.answer_tokens)
+    stops = case.request.strategy_options.get("stop_after") == "reading"
+    answer = 0 if stops else case.answer_tokens
+    total_s = waves * record_s + (0.0 if stops else seconds(case.speed, answer))
     read = case.prompt_tokens + calls * INSTRUCTION_TOKENS
-    tokens = round(read + calls * RECORD_TOKENS + case.answer_tokens)
-    return way, Forecast(seconds=round(total_s, 2), tokens=tokens, calls=calls + 1)
+    written = calls * RECORD_TOKENS + answer
+    calls += not stops
+    return way, Forecast(seconds=round(total_s, 2), tokens=round(read + written), calls=calls, written=written)

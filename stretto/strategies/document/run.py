@@ -26,10 +26,13 @@ from stretto.strategies.document.counting import Counter, estimate, total_tokens
 from stretto.strategies.document.density import share_of
 from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.library import Library, Place
+from stretto.strategies.document.options import DocumentOptions
 from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.fencing import unfenced
+from stretto.strategies.ledger import Ledger
 from stretto.strategies.runner import Runner
+from stretto.strategies.strategy_options import options_of
 
 __all__ = ["Reading", "reading_of"]
 
@@ -50,6 +53,9 @@ class Reading:
         sizes: tokens for each kind of call.
         count: tokens of a text.
         cache: keeps how documents were cut.
+        options: budgets of its own, and where it stops.
+        reads: counts the calls that read.
+        puts_together: counts the calls that put together what was found, the answer among them.
         mark: the word of the marks that the model is asked for; empty for one that was trained on bare numbers.
         failures: why passages could not be read; ``None`` for each whose record makes no sense.
     """
@@ -61,6 +67,9 @@ class Reading:
     sizes: Sizes
     count: Counter
     cache: DocumentCache
+    options: DocumentOptions
+    reads: Ledger
+    puts_together: Ledger
     mark: str = ""
     failures: list[StrettoError | None] = field(default_factory=list)
 
@@ -82,6 +91,11 @@ class Reading:
             for document in self.library.documents
         )
         return replace(self, library=self.library.cut(chunks))
+
+    @property
+    def left(self) -> Mapping[str, float]:
+        """What rate limits, the budget of the request and that of the reading leave for the reading, by kind."""
+        return _left(self.request, self.runner, self.options)
 
     def halves(self, place: Place) -> list[Place]:
         """A passage in two parts of about the same length; as it is, if it cannot be cut.
@@ -190,6 +204,7 @@ class Reading:
                 fallback_prompt=lambda received: rest(received) if received.strip() else prompt(),
                 on_end=on_end,
                 deadline_s=self._until_s(),
+                ledger=self.puts_together if kind == "collapse" else self.reads,
             )
         )
 
@@ -235,6 +250,7 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
     empty |= {"number": "0", "total": "0"}
     mapping = _passage_messages(bare, runner, library, "document_map", task=task, shown=empty)
     closing = asked(bare, runner, "document_answer", fence=library.fence, records="", form="")
+    options = options_of(request, DocumentOptions) if request.strategy == "document" else DocumentOptions()
     purpose = (runner.model, "tokens")
     tokens = (cache.keep(each, purpose, partial(total_tokens, each.text, count)) for each in library.documents)
     sizes = sizes_of(
@@ -245,13 +261,29 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
         overhead=_counted(mapping, count) + 160,
         closing=_counted(closing, count),
         total=sum(tokens),
-        left=runner.limits_left(),
+        left=_left(request, runner, options),
         measured=runner.measured(),
+        noted=options.record_tokens,
     )
     texts = (*(each.text for each in library.documents), *(each.content for each in request.messages))
     mark = "" if _trained(runner) else mark_for(texts)
-    reading = Reading(bare, runner, library, task, sizes, count, cache, mark)
+    reads = Ledger(options.reading, runner.ledger, ("reading_calls", "reading_tokens"))
+    puts_together = Ledger(options.answer, runner.ledger, ("answer_calls", "answer_tokens"))
+    reading = Reading(bare, runner, library, task, sizes, count, cache, options, reads, puts_together, mark)
     return reading.cut(sizes.chunk, None if task.kind == "rewrite" else share_of)
+
+
+def _left(request: Request, runner: Runner, options: DocumentOptions) -> Mapping[str, float]:
+    limits = runner.limits_left()
+    bounds = {
+        "requests": (limits.get("requests"), request.budget.max_calls, options.reading_calls),
+        "tokens": (
+            *(limits.get("tokens"), limits.get("input-tokens")),
+            *(request.budget.max_tokens_total, options.reading_tokens),
+        ),
+    }
+    known = {kind: [each for each in values if each is not None] for kind, values in bounds.items()}
+    return {kind: min(values) for kind, values in known.items() if values}
 
 
 def _trained(runner: Runner) -> bool:

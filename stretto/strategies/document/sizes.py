@@ -74,6 +74,7 @@ def sizes_of(
     total: int,
     left: Mapping[str, float],
     measured: Measured | None = None,
+    noted: int | None = None,
 ) -> Sizes:
     """Fit the sizes to a backend.
 
@@ -87,6 +88,7 @@ def sizes_of(
         total: tokens of all documents.
         left: what the rate limits leave now, by kind.
         measured: what a local backend has measured of its speed.
+        noted: tokens that the caller allows a record.
 
     Raises `ContextOverflowError` if not even a short passage fits beside the question.
     """
@@ -97,7 +99,7 @@ def sizes_of(
     most = EXTRACT_TOKENS if task.kind == "extract" else MAP_TOKENS
     if able.prompt_family == SMALL and task.kind in ("answer", "compare"):
         most = _SMALL_RECORD
-    record = min(most, max(48, window // 6)) + thinking
+    record = min(noted or most, max(48, window // 6)) + thinking
     room = int((window - record - overhead) * (1 - MARGIN))
     if room < LEAST_CHUNK:
         raise ContextOverflowError(

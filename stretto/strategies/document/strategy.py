@@ -19,13 +19,14 @@ from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
 from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.extract import extracted
-from stretto.strategies.document.final import NO_FINDINGS, answer_from, answer_in_form, answer_whole, whole
+from stretto.strategies.document.final import NO_FINDINGS, answer_from, answer_in_form, answer_whole, as_found, whole
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.mapping import read_passages
 from stretto.strategies.document.narrowing import narrowed
 from stretto.strategies.document.nothing import all_failed, ends_as, in_words, unable, warning_of
 from stretto.strategies.document.offer import offer_document
+from stretto.strategies.document.options import DocumentOptions
 from stretto.strategies.document.passage_filter import relevant
 from stretto.strategies.document.pieces import write_pieces
 from stretto.strategies.document.plainly import quoted_answer, read_plainly
@@ -42,6 +43,8 @@ class LongDocument:
     """Sends documents whole if they fit; else reads passages in parallel or in a chain, and combines the results."""
 
     name = "document"
+    options = DocumentOptions
+    """What ``strategy_options`` may hold."""
 
     def __init__(self) -> None:
         self._cache = DocumentCache()
@@ -64,9 +67,16 @@ class _Run:
         self.reading = reading
         self.runner = reading.runner
         self.in_form = reading.request.options.response_format is not None
+        self.stops = reading.options.stop_after == "reading"
 
     async def run(self) -> None:
         reading = self.reading
+        if self.stops and (self.in_form or reading.task.kind == "rewrite"):
+            what = "response_format holds an answer" if self.in_form else "a document is rewritten piece by piece"
+            raise InvalidRequestError(
+                f"strategy_options= holds stop_after='reading', which cannot be used: {what}, and the reading alone "
+                "gives none. Leave out one of the two."
+            )
         if self.in_form:
             held_to_format(ModelRequest(()), reading.request, self.runner)  # before a call is made in vain
         if reading.task.kind == "rewrite":
@@ -78,7 +88,7 @@ class _Run:
             await write_pieces(reading)
             await self.runner.merge.finish()
             return
-        in_passages = reading.task.kind == "extract" or reading.plain
+        in_passages = reading.task.kind == "extract" or reading.plain or self.stops
         fitting = None if in_passages else await reading.in_thread(whole)
         if fitting is not None and self.in_form:
             await answer_in_form(replace(fitting[0], count=reading.count), "document_whole", fitting[1])
@@ -111,6 +121,10 @@ class _Run:
         findings = Findings(reading, records)
         if reading.plain and not self.in_form:
             await self._quote(findings)
+            return
+        if self.stops:
+            text, self.runner.citations = as_found(findings)
+            await self._write(text)
             return
         kept = await collapsed(reading, findings)
         if not self.in_form:
