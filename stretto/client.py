@@ -318,7 +318,8 @@ class AsyncStretto:
         if self._router is None:
             from stretto.router import Router, SecondOpinion  # noqa: PLC0415 - keeps `import stretto` light
 
-            self._router = Router(second_opinion=SecondOpinion() if self.settings.second_opinion else None)
+            second = SecondOpinion() if self.settings.second_opinion else None
+            self._router = Router(second_opinion=second, prices=self._prices)
         with route_span() as span:
             route = await self._router.route(request, self.backends, self._strategies())
             note_route(span, route)

@@ -103,14 +103,22 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
         lines += [Text(), Text(f"An outline first would serve: {route.probabilities['skeleton']:.0%} sure.")]
     if route.forecast and not overflow:
         heading: list[Cell] = [("Forecast", "bold"), ("seconds", "dim"), ("tokens", "dim"), ("calls", "dim")]
+        is_priced = any(cost.cost for cost in route.forecast.values())
         costs = [
             (
                 f"{name} (chosen)" if name == route.strategy else name,
                 f"{cost.seconds:.1f}",
                 f"{cost.tokens:,}",
                 f"{cost.calls:,}",
+                *((_dollars(cost.cost),) if is_priced else ()),
             )
             for name, cost in route.forecast.items()
         ]
-        lines += [Text(), *columns([heading, *costs], right=(1, 2, 3))]
+        if is_priced:
+            heading.append(("US dollars", "dim"))
+        lines += [Text(), *columns([heading, *costs], right=(1, 2, 3, 4) if is_priced else (1, 2, 3))]
     return lines
+
+
+def _dollars(cost: float | None) -> str:
+    return "unknown" if cost is None else f"{cost:.5f}"

@@ -97,6 +97,7 @@ class Prices:
 
     def __init__(self, own: Path | None = None) -> None:
         self._own = None if own is None else _read(own)
+        self._rates: dict[tuple[str, bool, int], tuple[float, float] | None] = {}
 
     def cost(self, model: str, usages: Iterable[Usage], *, listed: bool = True) -> Cost | None:
         """What generations cost; ``None`` where the price of the model is unknown.
@@ -114,6 +115,23 @@ class Prices:
             plain = [name.partition(":")[2] for name in names]
             cost = cost_by_package(model, plain, usages) or _by_table(_list_prices(), names, usages)
         return cost
+
+    def expected(self, model: str, usage: Usage, *, listed: bool = True) -> float | None:
+        """About what calls of this size would cost, in US dollars; ``None`` where the price of the model is unknown.
+
+        As `cost`, but fast: what a token costs is looked up once for each model and order of size of a prompt.
+        """
+        size = 1 << (usage.prompt_tokens // max(1, usage.calls)).bit_length()
+        key = model, listed, size
+        if key not in self._rates:
+            read = self.cost(model, [Usage(prompt_tokens=size, calls=1)], listed=listed)
+            both = self.cost(model, [Usage(prompt_tokens=size, completion_tokens=size, calls=1)], listed=listed)
+            self._rates[key] = None
+            if read is not None and both is not None:
+                self._rates[key] = read.usd / size, (both.usd - read.usd) / size
+        if (rates := self._rates[key]) is None:
+            return None
+        return usage.prompt_tokens * rates[0] + usage.completion_tokens * rates[1]
 
 
 def _by_table(table: _Listed, names: Sequence[str], usages: Sequence[Usage]) -> Cost | None:

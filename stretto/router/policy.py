@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from stretto.backends.base import Backend
-from stretto.errors import InvalidRequestError
+from stretto.errors import BudgetExceededError, InvalidRequestError
 from stretto.foundation.bounds import LONG, LONG_TEXT
+from stretto.prices import Prices
 from stretto.request import Request
 from stretto.route import Route
 from stretto.router import obstacles
+from stretto.router.affordable import ALLOW_MORE, over_budget, priced, unknown_price
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
@@ -53,10 +55,18 @@ class Router:
 
     Attributes:
         second_opinion: asks the backend with the role "small" when the shape model is in doubt; ``None``: never asks.
+        prices: of models, for what each way would cost; by default, list prices.
     """
 
-    def __init__(self, *, second_opinion: SecondOpinion | None = None, model: ShapeModel | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        second_opinion: SecondOpinion | None = None,
+        model: ShapeModel | None = None,
+        prices: Prices | None = None,
+    ) -> None:
         self.second_opinion = second_opinion
+        self.prices = prices or Prices()
         self._model = model
 
     @property
@@ -72,10 +82,11 @@ class Router:
         backends: Mapping[str, Backend],
         strategies: Mapping[str, Strategy] | None = None,
     ) -> Route:
-        """Choose without a call. Only the name and the capabilities of a backend are read.
+        """Choose without a call. Only the name, the capabilities and the load of a backend are read.
 
         ``strategies`` are the strategies to choose from, by name, including "direct"; by default those of the library.
-        Raises `InvalidRequestError` if no backend has the role "main".
+        Raises `InvalidRequestError` if no backend has the role "main", and `BudgetExceededError` where the budget does
+        not even allow a straight answer.
         """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
@@ -127,6 +138,7 @@ class Router:
             parse=parse,
             judgement=self.model.judge(parse.text),
             threshold=self.model.thresholds[request.preference],
+            prices=self.prices,
         )
 
 
@@ -160,13 +172,44 @@ def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[s
     if case.request.preference != "fastest" or asks_several:
         return _weigh(case, strategies)
     others = [role for role in ("small", "local") if role in backends]
-    cases = [case, *(replace(case, role=role, backend=backends[role]) for role in others)]
-    return min((_weigh(each, strategies) for each in cases), key=lambda decision: decision.seconds)
+    decisions: list[_Decision] = []
+    refused: BudgetExceededError | None = None
+    for each in (case, *(replace(case, role=role, backend=backends[role]) for role in others)):
+        try:
+            decisions.append(_weigh(each, strategies))
+        except BudgetExceededError as error:  # another model may be cheaper, or faster
+            refused = refused or error
+    if refused is not None and not decisions:
+        raise refused
+    return min(decisions, key=lambda decision: decision.seconds)
 
 
 def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
-    """Choose the strategy asked for, else the best suitable one without an obstacle."""
+    """Choose the strategy asked for, else the best suitable one; a straight answer where that is over the budget.
+
+    Raises `BudgetExceededError` where the straight answer is, too.
+    """
     offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
+    decision = _chosen(case, offers)
+    budget = case.request.budget
+    if budget.max_cost is None and budget.deadline_s is None:
+        return decision
+    chosen, direct = offers.get(decision.strategy), offers.get(DIRECT)
+    straight = direct.forecast if direct is not None else None
+    if (error := unknown_price(case, straight)) is not None:
+        raise error
+    if (against := over_budget(case, chosen.forecast if chosen is not None else None)) is None:
+        return decision
+    if (why := over_budget(case, straight)) is not None:
+        raise BudgetExceededError(f"The budget does not allow even a straight answer: {why}. {ALLOW_MORE}")
+    named = case.request.strategy
+    though = f"strategy={named!r} was asked for" if named != "auto" or chosen is None else chosen.when_blocked
+    return replace(
+        decision, strategy=DIRECT, confidence=1.0, reason=f"Written straight through although {though}: {against}."
+    )
+
+
+def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
     named = case.request.strategy
     if (whole := case.request.whole_reason) and named != DIRECT and _is_ours(case.request, named):
         asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
@@ -206,7 +249,9 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
     except Exception:  # noqa: BLE001 - a caller's strategy failed; the others still count
         _log.exception("the strategy %s could not make an offer and is ignored", strategy.name)
         return None
-    return offer
+    if offer is None or offer.forecast is None:
+        return offer
+    return replace(offer, forecast=priced(case, offer.forecast))
 
 
 def _route(decision: _Decision, started: float) -> Route:

@@ -19,5 +19,6 @@ def offer_collaborate(case: Case) -> Offer:
     answer = case.answer_tokens
     total_s = seconds(case.speed, answer, calls=min(number, case.speed.concurrent_calls)) + seconds(case.speed, answer)
     read = (number + 1) * case.prompt_tokens + number * answer
-    forecast = Forecast(seconds=round(total_s, 2), tokens=read + (number + 1) * answer, calls=number + 1)
+    written = (number + 1) * answer
+    forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=number + 1, written=written)
     return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)

@@ -106,4 +106,4 @@ def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) ->
     call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
     total_s = math.ceil(calls / speed.concurrent_calls) * call_s
     read = prompt_tokens + calls * INSTRUCTION_TOKENS
-    return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls)
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls, written=answer)

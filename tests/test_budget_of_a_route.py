@@ -1,0 +1,126 @@
+"""``Budget(max_cost=..., deadline_s=...)``: a way that is forecast to be over it is not taken."""
+
+import pytest
+
+from stretto import AsyncStretto, Budget, BudgetExceededError, InvalidRequestError, Settings
+from stretto.answer import Usage
+from stretto.extending import Chunk
+from stretto.prices import Prices
+from stretto.testing import ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+POINTS = "What are the main benefits of regular exercise? Give me six tips."
+MINE = """
+as_of = 2026-11-26
+source = "a test"
+[models]
+"scripted:model" = { input = 1.0, output = 10.0 }
+"""
+
+
+@pytest.fixture
+def priced(tmp_path):
+    file = tmp_path / "prices.toml"
+    file.write_text(MINE)
+    return Settings(prices=file)
+
+
+def backend():
+    return ScriptedBackend({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": "Some words about it."})
+
+
+async def test_forecasts_say_what_each_way_would_cost(priced):
+    async with AsyncStretto(backend(), settings=priced) as stretto:
+        route = await stretto.route(POINTS)
+    direct, skeleton = route.forecast["direct"], route.forecast["skeleton"]
+    assert direct.cost == pytest.approx((direct.tokens - direct.written) * 1e-6 + direct.written * 1e-5, abs=1e-6)
+    assert skeleton.cost > direct.cost
+    assert route.strategy == "skeleton"
+
+
+async def test_a_way_that_is_over_the_budget_is_not_taken_and_the_route_says_so(priced):
+    async with AsyncStretto(backend(), settings=priced) as stretto:
+        free = await stretto.route(POINTS)
+        between = (free.forecast["direct"].cost + free.forecast["skeleton"].cost) / 2
+        for named in ("auto", "skeleton"):
+            answer = await stretto.ask(POINTS, budget=Budget(max_cost=between), strategy=named)
+            assert answer.strategy == "direct"
+            assert f"it would cost about {free.forecast['skeleton'].cost:.3g} US dollars" in answer.route.reason
+            assert f"max_cost={between:g}" in answer.route.reason
+        assert (await stretto.route(POINTS, budget={"max_cost": 1})).strategy == "skeleton"
+
+
+@pytest.mark.parametrize(
+    ("budget", "says"),
+    [
+        ({"max_cost": 0.0001}, "it would cost about 0.00552 US dollars, and the budget has max_cost=0.0001"),
+        ({"deadline_s": 2}, "it would take about 8.5 s, and the budget has deadline_s=2"),
+    ],
+)
+async def test_if_even_the_straight_answer_is_over_it_one_error_comes_before_a_call(priced, budget, says):
+    asked = backend()
+    async with AsyncStretto(asked, settings=priced) as stretto:
+        with pytest.raises(BudgetExceededError, match="does not allow even a straight answer: ") as error:
+            await stretto.ask(POINTS, budget=budget)
+    assert says in str(error.value)
+    assert asked.calls == []
+
+
+async def test_with_fastest_a_quicker_model_is_taken_where_the_main_one_is_over_the_budget(priced):
+    async with AsyncStretto(backend(), small=ScriptedBackend({"": "Short."}, name="local:any"), settings=priced) as two:
+        route = await two.route("Tell me a story.", budget={"max_cost": 0.0001}, preference="fastest")
+    assert route.role == "small"
+
+
+async def test_money_without_a_known_price_is_refused_before_a_call():
+    asked = backend()
+    async with AsyncStretto(asked) as stretto:
+        with pytest.raises(BudgetExceededError, match="the price of scripted:model is unknown"):
+            await stretto.ask(POINTS, budget={"max_cost": 1})
+    assert asked.calls == []
+
+
+async def test_local_models_cost_nothing():
+    async with AsyncStretto(ScriptedBackend({"": "Yes."}, name="local:any")) as stretto:
+        answer = await stretto.ask("Is water wet?", budget={"max_cost": 0.01})
+    assert answer.text == "Yes."
+
+
+async def test_once_the_money_is_spent_no_further_call_is_made(priced):
+    class Dear(ScriptedBackend):
+        """Its calls report a hundred times the tokens that were expected of them."""
+
+        async def _chunks(self, prompt, options, reply):
+            async for chunk in super()._chunks(prompt, options, reply):
+                dear = Usage(completion_tokens=2_000, calls=1)
+                yield chunk if chunk.usage is None else Chunk(usage=dear, finish_reason="stop")
+
+    dear = Dear({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": "Some words about it."})
+    async with AsyncStretto(dear, settings=priced) as stretto:
+        answer = await stretto.ask(POINTS, budget={"max_cost": 0.05}, strategy="skeleton", concurrent_points=1)
+    assert len(dear.calls) == 3
+    assert answer.finish_reason == "budget"
+    assert any("max_cost=0.05 US dollars is used up: 0.06 are spent" in warning for warning in answer.warnings)
+
+
+async def test_the_deadline_of_a_budget_ends_the_answer_too():
+    async with AsyncStretto(backend()) as stretto:
+        request = stretto._request("Why?", {"budget": {"deadline_s": 20}})
+        assert request.deadline_s == 20
+        assert stretto._request("Why?", {"budget": {"deadline_s": 20}, "deadline_s": 5}).deadline_s == 5
+
+
+@pytest.mark.parametrize("given", [{"max_cost": 0}, {"max_cost": True}, {"deadline_s": -1}, {"max_cost": float("nan")}])
+async def test_budgets_are_numbers_above_zero(given):
+    async with AsyncStretto(backend()) as stretto:
+        with pytest.raises(InvalidRequestError, match="budget"):
+            await stretto.route("Why?", budget=given)
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "anthropic:claude-haiku-4-5"])
+@pytest.mark.parametrize("usage", [Usage(prompt_tokens=90, completion_tokens=500, calls=1)])
+def test_the_quick_price_is_that_of_the_bill(model, usage):
+    prices = Prices()
+    assert prices.expected(model, usage) == pytest.approx(prices.cost(model, [usage]).usd, rel=0.001)
+    assert prices.expected("openai:nobody-knows-it", usage) is None
