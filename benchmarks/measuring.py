@@ -44,11 +44,12 @@ def scripted_server(
     *,
     time_to_first_token_s: float,
     tokens_per_second: float,
+    slots: float | None = None,
     record: Path | None = None,
 ) -> Iterator[str]:
     """A server in a separate process, so that it does not share the client's event loop; gives its base URL.
 
-    ``record``: where it writes the times of each request.
+    ``slots``: answers that it writes at a time, others wait; ``record``: where it writes the times of each request.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "replies.json"
@@ -56,6 +57,7 @@ def scripted_server(
         command = [
             *(sys.executable, "-m", "stretto.testing", "--replies", str(file)),
             *("--time-to-first-token", str(time_to_first_token_s), "--tokens-per-second", str(tokens_per_second)),
+            *(("--slots", str(slots)) if slots else ()),
             *("--exact", *(("--record", str(record)) if record else ())),
         ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

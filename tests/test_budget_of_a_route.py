@@ -4,7 +4,7 @@ import pytest
 
 from stretto import AsyncStretto, Budget, BudgetExceededError, InvalidRequestError, Settings
 from stretto.answer import Usage
-from stretto.extending import Chunk
+from stretto.extending import Capabilities, Chunk
 from stretto.prices import Prices
 from stretto.testing import ScriptedBackend
 
@@ -71,6 +71,14 @@ async def test_with_fastest_a_quicker_model_is_taken_where_the_main_one_is_over_
     async with AsyncStretto(backend(), small=ScriptedBackend({"": "Short."}, name="local:any"), settings=priced) as two:
         route = await two.route("Tell me a story.", budget={"max_cost": 0.0001}, preference="fastest")
     assert route.role == "small"
+
+
+async def test_documents_that_only_fit_in_passages_are_not_sent_straight_for_the_budget(priced):
+    long = ScriptedBackend({"": "x"}, capabilities=Capabilities(context_window=2_000))
+    async with AsyncStretto(long, settings=priced) as stretto:
+        with pytest.raises(BudgetExceededError, match="a straight answer has no room for the prompt: it would cost"):
+            await stretto.ask("Who signed?", documents="Some words. " * 5_000, budget={"max_cost": 0.01})
+    assert long.calls == []
 
 
 async def test_money_without_a_known_price_is_refused_before_a_call():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 from weakref import ref
 
-from stretto.backends.base import Backend, Capabilities, Chunk
+from stretto.backends.base import Backend, Capabilities, Chunk, measured_by
 
 FEWEST_TOKENS = 16
 SHORTEST_S = 0.25  # of a stream that tells anything; scripted and cached answers come at once
@@ -40,8 +40,7 @@ class Load:
         holds: calls that the server writes at a time, as calls that had to wait for their turn or a refusal showed.
         first_token_s: seconds to the first token, by the calls under way when the call was sent, itself included.
         tokens_per_s: tokens a second of one stream, by the number of streams.
-        rows: sequences in the batch of a local engine.
-        step_ms: milliseconds of a step of that batch, by its rows.
+        step_ms: milliseconds of a step of a local engine's batch, by its rows.
     """
 
     calls: int = 0
@@ -51,7 +50,6 @@ class Load:
     holds: int | None = None
     first_token_s: Mapping[int, float] = field(default_factory=dict)
     tokens_per_s: Mapping[int, float] = field(default_factory=dict)
-    rows: int = 0
     step_ms: Mapping[int, float] = field(default_factory=dict)
 
     def room(self, most: int) -> int:
@@ -85,7 +83,7 @@ class ReportsLoad(Protocol):
     """A backend that knows more of its load than what answers show: its rate limits, refusals, its batch."""
 
     def load_now(self) -> Load:
-        """What it knows now."""
+        """The calls that it has and that wait there, what limits leave, refusals; times are measured by answers."""
         ...
 
 
@@ -295,7 +293,9 @@ def answering(backend: Backend, planned: int) -> Iterator[Share]:
 
 def load_of(backend: Backend) -> Load:
     """The load of a backend now."""
-    shown = meter_of(backend).load()
+    shown, measured = meter_of(backend).load(), measured_by(backend)
+    if measured is not None:
+        shown = replace(shown, step_ms=measured.step_ms)
     # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
     found: Callable[[], Load] | None = getattr(backend, ReportsLoad.load_now.__name__, None)
     if found is None:
@@ -308,4 +308,5 @@ def load_of(backend: Backend) -> Load:
         holds=min(bounds, default=None),
         first_token_s=shown.first_token_s,
         tokens_per_s=shown.tokens_per_s,
+        step_ms=shown.step_ms,
     )

@@ -200,6 +200,12 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
         raise error
     if (against := over_budget(case, chosen.forecast if chosen is not None else None)) is None:
         return decision
+    window = case.backend.capabilities.context_window
+    if window is not None and case.prompt_tokens > window:
+        raise BudgetExceededError(
+            f"The budget does not allow strategy={decision.strategy!r}, and a straight answer has no room for the "
+            f"prompt: {against}. {ALLOW_MORE}"
+        )
     if (why := over_budget(case, straight)) is not None:
         raise BudgetExceededError(f"The budget does not allow even a straight answer: {why}. {ALLOW_MORE}")
     named = case.request.strategy

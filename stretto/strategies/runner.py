@@ -246,10 +246,10 @@ class Runner:
 
     def cost_of(self, streams: int) -> float | None:
         """How many times as long a token takes while so many calls run; ``None`` where that was not measured."""
-        measured, kept = self.measured(), abilities_of(self._backend)
-        table = measured.step_ms if measured is not None else {}
+        load, kept = load_of(self._backend), abilities_of(self._backend)
+        table = load.step_ms
         if not table:
-            seen = {**({} if kept is None else kept.tokens_per_s), **load_of(self._backend).tokens_per_s}
+            seen = {**({} if kept is None else kept.tokens_per_s), **load.tokens_per_s}
             table = {number: 1000 / rate for number, rate in seen.items()}
         if 1 not in table or max(table) < 2:
             return None

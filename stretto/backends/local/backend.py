@@ -151,13 +151,12 @@ class LocalBackend:
         return Measured(engine.step_ms, {name: decoding_of(seen) for name, seen in self._record.by_method().items()})
 
     def load_now(self) -> Load:
-        """The sequences in its batch and those that wait, and what a step of it costs."""
+        """The sequences in its batch, and those that wait for a place there."""
         engine = self._loader.engine
         if engine is None:
             return Load()
         held = engine.occupancy
-        calls = held.running + held.waiting
-        return Load(calls, held.waiting, rows=held.running, step_ms=engine.step_ms)
+        return Load(held.running + held.waiting, held.waiting)
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncIterator[AsyncIterator[Chunk]]:
