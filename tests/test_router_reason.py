@@ -5,9 +5,9 @@ import re
 import pytest
 
 from stretto.backends.base import Capabilities, Measured
+from stretto.backends.load import meter_of
 from stretto.request import Request
 from stretto.router import Router, ShapeModel
-from stretto.router.seen_speed import seen_speed
 from stretto.testing import ScriptedBackend
 
 STEPS = {1: 4.0, 8: 5.0, 64: 12.0}
@@ -103,7 +103,7 @@ def test_what_the_calls_of_a_server_showed_decides_whether_parts_pay():
     prompt = "What are the pros and cons of remote work?"
     server = ScriptedBackend({}, name="llamacpp:any")
     assert "measured" not in cause(prompt, server)
-    seen_speed(server).tokens_per_s.update({1: 50.0, 8: 45.0})
+    meter_of(server).tokens_per_s.update({1: 50.0, 8: 45.0})
     assert cause(prompt, server).endswith(" s, by the speed of its earlier calls.")
-    seen_speed(server).tokens_per_s.update({8: 50.0 / 8})  # one machine computes all of them
+    meter_of(server).tokens_per_s.update({8: 50.0 / 8})  # one machine computes all of them
     assert ", by the speed of its earlier calls, too little gained." in cause(prompt, server)
