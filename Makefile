@@ -101,6 +101,7 @@ bench: export STRETTO_COMPILED := 1
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/skeleton.py
 	$(BIN)/python benchmarks/router.py
+	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/decoding.py --update-docs
 	$(BIN)/python benchmarks/batching.py --update-docs
 	$(BIN)/python benchmarks/soak.py --update-docs

@@ -19,7 +19,6 @@ which begins after a warm-up of the same load; the time of an answer counts from
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import time
@@ -28,7 +27,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import anyio
-from measuring import IMAGES, RESULTS, machine, save, scripted_server
+from measuring import IMAGES, machine, save, scripted_server
 from plots import plot, recorded
 from rich.console import Console
 from rich.progress import Progress
@@ -148,7 +147,7 @@ async def level(way: str, load: float, options: argparse.Namespace, progress: Pr
 
 
 def told(levels: Sequence[Level]) -> Table:
-    """All levels, with each way's throughput in that of straight answers."""
+    """All levels, with each way's throughput as a share of that of straight answers."""
     table = Table(box=None, header_style="dim")
     for name in (
         "load",
@@ -193,7 +192,7 @@ def draw(levels: Sequence[dict[str, Any]]) -> None:
         return made
 
     plot(IMAGES / "load", figure)
-    recorded("python benchmarks/load.py", ["load"], "benchmarks/results/load.json")
+    recorded("python benchmarks/redraw.py", ["load.png"], "benchmarks/results/load.json")
 
 
 def main() -> None:
@@ -205,11 +204,7 @@ def main() -> None:
     parser.add_argument("--loads", type=float, nargs="+", default=[0.1, 0.3, 0.6, 0.9, 1.2, 1.5])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--draw", action="store_true", help="only draw what was kept")
     options = parser.parse_args()
-    if options.draw:
-        draw(json.loads((RESULTS / "load.json").read_text(encoding="utf-8"))["levels"])
-        return
     with Progress(console=console, transient=True) as progress:
         levels = [anyio.run(level, way, load, options, progress) for load in options.loads for way in options.ways]
     console.print(machine())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import document_chart
+import load
 import server_report
 import skeleton
 from batching_report import draw_batching, draw_soak
@@ -27,6 +28,7 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "decoding-float32": (lambda result: report.draw(result, IMAGES / "decoding-float32"), ["decoding-float32"]),
     "document": (document_chart.draw, ["document-figures"]),
     "lexical": (lambda result: draw_lexical(result["rows"]), ["lexical"]),
+    "load": (lambda result: load.draw(result["levels"]), ["load"]),
     "long_context": (
         lambda result: draw_long_context(result["passkey"], result["times"], result["perplexity"]),
         ["long-context"],
