@@ -6,7 +6,7 @@ Repeating the same call is the backends' business.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from itertools import count
 
@@ -117,7 +117,8 @@ class Attempts:
         await self._start(running)
         running.writers.append(Writing(running.spec.backend or self._backend))
         try:
-            await self._calls.take(running, given())
+            async with aclosing(given()) as pieces:
+                await self._calls.take(running, pieces)
         except SpoiledError as error:
             return self._kept_so_far(running, error)
         except StrettoError:

@@ -8,7 +8,7 @@ own.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from stretto.errors import StrettoError
 from stretto.foundation.queue import Queue
@@ -35,8 +35,9 @@ class Group:
         self._texts = {number: Queue[str]() for number in numbers}
         self._begun: set[int] = set()
         self._whole: set[int] = set()
+        self._last: int | None = None  # whose text is being written
 
-    async def text(self, number: int) -> AsyncIterator[str]:
+    async def text(self, number: int) -> AsyncGenerator[str]:
         """The text of a point, in pieces as they come. Raises `NotWrittenError` at the end of one that is not whole."""
         async for piece in self._texts[number]:
             yield piece
@@ -45,33 +46,35 @@ class Group:
 
     def reader(self) -> Reader:
         """What reads the text of one try. Of a second one, only points count that the first one had not begun."""
+        self._last = None
         for number in self._begun:
             self._texts[number].end()
         return Reader(self)
 
-    def end(self) -> None:
-        """The call has ended, in any way."""
+    def end(self, *, whole: bool) -> None:
+        """The call has ended; ``whole``: its last text is complete."""
+        if whole:
+            self._complete()
         for text in self._texts.values():
             text.end()
 
-    def begin(self, number: int, before: int | None) -> bool:
-        """A mark: the text before it is whole. Returns whether the text of a point that was asked for begins."""
-        if before is not None:
-            self.complete(before)
-        if number not in self._texts or number in self._begun:
-            return False
-        self._begun.add(number)
-        return True
+    def begin(self, number: int) -> None:
+        """A mark: the text before it is whole, and that of this point begins, if it was asked for."""
+        self._complete()
+        if number in self._texts and number not in self._begun:
+            self._begun.add(number)
+            self._last = number
 
-    def write(self, number: int, text: str) -> None:
-        """More text of a point."""
-        self._texts[number].add(text)
+    def write(self, text: str) -> None:
+        """More text of the point that is being written."""
+        if self._last is not None:
+            self._texts[self._last].add(text)
 
-    def complete(self, number: int) -> None:
-        """The text of a point is whole."""
-        if not self._texts[number].ended:
-            self._whole.add(number)
-            self._texts[number].end()
+    def _complete(self) -> None:
+        if self._last is not None:
+            self._whole.add(self._last)
+            self._texts[self._last].end()
+            self._last = None
 
 
 class Reader:
@@ -84,7 +87,6 @@ class Reader:
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        self._point: int | None = None
         self._line = ""  # that may be a mark
         self._is_inside = False  # of a line that is none
         self._space: str | None = None  # behind the text so far, shown once more text follows; None: there is none yet
@@ -96,10 +98,8 @@ class Reader:
         return text
 
     def finish(self) -> str:
-        """The stream has ended in good order: its last text is whole."""
+        """The stream has ended; `Group.end` says whether its last text is whole."""
         self._close_line()
-        if self._point is not None:
-            self._group.complete(self._point)
         return ""
 
     def _take(self, piece: str) -> None:
@@ -120,17 +120,14 @@ class Reader:
         found = _MARK.match(line.rstrip()) if len(line) <= _LONGEST else None
         if found is None:
             self._write(line)
-        elif self._group.begin(int(found[1]), self._point):
-            self._point, self._space = int(found[1]), None
         else:
-            self._point = None  # nobody asked for what stands below this mark
+            self._group.begin(int(found[1]))
+            self._space = None
 
     def _write(self, text: str) -> None:
-        if self._point is None:
-            return
         text = text.lstrip() if self._space is None else self._space + text
         body = text.rstrip()
         if body:
-            self._group.write(self._point, body)
+            self._group.write(body)
         if body or self._space is not None:
             self._space = text[len(body) :]

@@ -160,7 +160,7 @@ class SkeletonCalls:
                 update={"max_tokens": room * len(points) + self._thinking, "stop": ()}
             ),
             watch=group.reader,
-            on_end=lambda _: group.end(),
+            on_end=lambda running: group.end(whole=running.exception is None and running.finish_reason == "stop"),
         )
 
     def _point_prompt(

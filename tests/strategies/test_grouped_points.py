@@ -111,8 +111,9 @@ async def test_a_point_streams_before_the_next_one_of_its_call_has_begun():
             10,
         ),
         (lambda _: Reply("", fault=ServerFailedError("Down.", backend="x")), 10),
+        (lambda prompt: Reply(grouped(prompt)[:-8], finish_reason="length"), 7),
     ],
-    ids=["no marks", "one missing", "odd mark", "breaks off", "fails at once"],
+    ids=["no marks", "one missing", "odd mark", "breaks off", "fails at once", "cut at its limit"],
 )
 async def test_what_the_shared_call_does_not_write_is_asked_for_alone(reply, calls):
     rest = {r"text of point (\d)": lambda prompt: TEXTS[int(re.search(r"point (\d),", prompt.messages[-1].content)[1])]}
@@ -171,6 +172,7 @@ async def test_texts_do_not_depend_on_how_the_stream_was_cut(size):
     for at in range(0, len(text), size):
         reader.feed(text[at : at + size])
     reader.finish()
+    group.end(whole=True)
     texts = [await read(group, number) for number in (1, 2, 3)]
     assert texts == [TEXTS[1], TEXTS[2], "A == b\n= c"]
 
@@ -181,6 +183,7 @@ async def test_of_a_second_try_only_points_count_that_the_first_had_not_begun():
     second = group.reader()
     second.feed(marked(1, 2))
     second.finish()
+    group.end(whole=True)
     assert (await read(group, 2)).strip() == TEXTS[2]
     with pytest.raises(NotWrittenError):
         await read(group, 1)
