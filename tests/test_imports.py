@@ -20,6 +20,7 @@ ROOMS = (
     "documents",
     "prompts",
     "prices",
+    "markup",  # what models write between marks: thoughts, calls of tools
     "display",  # answers in notebooks and as timelines
     "local_engine",  # what is asked for and handed back
     *(f"local_engine.{room}" for room in ENGINE),

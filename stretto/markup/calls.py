@@ -1,0 +1,169 @@
+"""The calls in what a model has written between its marks. A text that is no call gives none, whatever it holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Call", "JsonSpan", "Tools"]
+
+_MOST = 128  # calls of one answer
+_NAMED = re.compile(r"[\w.-]{1,128}")
+_CALL_ID = re.compile(r"\[CALL_ID\][\w-]{1,64}")
+_BETWEEN = re.compile(r"[\s;,]*")
+_MARK = re.compile(r'["\\{}\[\]]')
+_FUNCTION, _PARAMETER, _ENDS = "<function=", "<parameter=", ("</parameter>", "</function>")
+
+
+class Call(NamedTuple):
+    """A call: the name of the tool, and its arguments as JSON."""
+
+    name: str
+    arguments: str
+
+
+class JsonSpan:
+    """Finds the end of a JSON object or list in a text that comes in pieces; each character is looked at once."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._at, self._depth = start, 0
+        self._in_text = False
+        self._end: int | None = None
+
+    def end(self, text: str) -> int | None:
+        """The place behind the value that begins at ``start``; ``None``: not yet. ``text`` is all that has come."""
+        at = len(text) if self._end is not None else self._at
+        while (found := _MARK.search(text, at)) is not None:
+            at, mark = found.end(), found[0]
+            if self._in_text:
+                if mark == "\\":
+                    if at == len(text):  # what it escapes has not come
+                        self._at = found.start()
+                        return None
+                    at += 1
+                elif mark == '"':
+                    self._in_text = False
+            elif mark == '"':
+                self._in_text = True
+            elif mark in "{[":
+                self._depth += 1
+            elif mark in "}]":
+                self._depth -= 1
+                if self._depth <= 0:
+                    self._end = at
+                    break
+        self._at = len(text)
+        return self._end
+
+
+class Tools:
+    """The tools of one request, and the calls of them that a text holds."""
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        functions = [tool.get("function") or {} for tool in tools]
+        self._parameters: dict[str, Mapping[str, Any]] = {
+            str(each.get("name")): each.get("parameters") or {} for each in functions
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._parameters)
+
+    def of_object(self, text: str) -> Call | None:
+        """Read ``{"name": ..., "arguments": {...}}``; Llama calls the arguments parameters."""
+        return self._of_value(_value(text))
+
+    def of_objects(self, text: str) -> list[Call]:
+        """Read objects behind each other, or a list of them; none if anything else is among them."""
+        text, calls, at = text.strip(), list[Call](), 0
+        while at < len(text):
+            end = JsonSpan(at).end(text) if text[at] in "{[" else None
+            if end is None or len(calls) >= _MOST:
+                return []
+            value = _value(text[at:end])
+            for each in value if isinstance(value, list) and value else [value]:
+                if (call := self._of_value(each)) is None:
+                    return []
+                calls.append(call)
+            at = _end_of(_BETWEEN, text, end)
+        return calls if len(calls) <= _MOST else []
+
+    def of_mistral(self, text: str) -> list[Call]:
+        """Read what stands behind Mistral's mark: a list of objects, or names with their arguments behind them."""
+        calls: list[Call] = []
+        for part in map(str.strip, text.split("[TOOL_CALLS]", _MOST)):
+            name = _NAMED.match(part)
+            if name is None:
+                if not (found := self.of_objects(part)):
+                    return []
+                calls += found
+                continue
+            at = _end_of(_CALL_ID, part, name.end())
+            if (call := self.of_arguments(name[0], part[at:].removeprefix("[ARGS]"))) is None:
+                return []
+            calls.append(call)
+        return calls
+
+    def of_arguments(self, name: str, text: str) -> Call | None:
+        """Read arguments that stand behind the name of their tool."""
+        value = _value(text)
+        return self._of_value({"name": name, "arguments": value}) if isinstance(value, dict) else None
+
+    def of_elements(self, text: str) -> Call | None:
+        """Read ``<function=name>``, ``<parameter=name>`` and their ends. Values are JSON unless a text is asked for."""
+        body = text.strip()
+        if not (body.startswith(_FUNCTION) and body.endswith(_ENDS[1])):
+            return None
+        name, found, body = body[len(_FUNCTION) : -len(_ENDS[1])].partition(">")
+        name, kinds = name.strip(), self._parameters.get(name.strip(), {}).get("properties")
+        if not found or name not in self._parameters:
+            return None
+        before, *parameters = body.split(_PARAMETER)
+        arguments: dict[str, Any] = {}
+        for each in parameters:
+            key, found, value = each.partition(">")
+            value, ended, beyond = value.rpartition(_ENDS[0])
+            if not (found and ended) or beyond.strip():
+                return None
+            kind = kinds.get(key.strip()) if isinstance(kinds, Mapping) else None
+            arguments[key.strip()] = _typed(value.removeprefix("\n").removesuffix("\n"), kind)
+        return None if before.strip() else self._of_value({"name": name, "arguments": arguments})
+
+    def _of_value(self, value: Any) -> Call | None:
+        if not isinstance(value, dict) or not isinstance(name := value.get("name"), str):
+            return None
+        given = value.get("arguments", value.get("parameters")) or {}
+        if isinstance(given, str):  # some models write the object as a text
+            given = _value(given)
+        if name not in self._parameters or not isinstance(given, dict):
+            return None
+        try:
+            written = json.dumps(given, ensure_ascii=False, allow_nan=False)
+        except (ValueError, RecursionError):  # a number without an end, or nesting without one
+            return None
+        return Call(name, written)
+
+
+def _typed(text: str, kind: Any) -> Any:
+    """The value of an argument that was written as text."""
+    wanted = kind.get("type") if isinstance(kind, Mapping) else None
+    if wanted == "string" or (isinstance(wanted, list) and "string" in wanted):
+        return text
+    value = _value(text)
+    return text if value is _NO_VALUE else value
+
+
+_NO_VALUE = object()
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a model wrote it
+        return _NO_VALUE
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()

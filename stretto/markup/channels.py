@@ -1,0 +1,105 @@
+"""The messages of gpt-oss: thoughts, calls and answer, each in a channel that its head names.
+
+``<|channel|>analysis<|message|>...<|end|><|start|>assistant<|channel|>final<|message|>...``; a call has its tool in the
+head, ``to=functions.name``. The form is OpenAI's "harmony".
+"""
+
+from __future__ import annotations
+
+import re
+
+from stretto.markup.calls import Call, Tools
+from stretto.markup.forms import CHANNEL_MARKS
+from stretto.markup.parts import Parts, held_back
+
+__all__ = ["Channels"]
+
+_MARK = re.compile("|".join(map(re.escape, CHANNEL_MARKS)))
+_TOOL = re.compile(r"\bto=(?:functions\.)?([\w.-]{1,128})")
+_HEAD_BEGINS = frozenset({"<|channel|>", "<|start|>"})
+
+
+class Channels:
+    """Reads an answer in channels. A call that cannot be read stays text; so does what stands in no channel."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._held = ""
+        self._head: list[str] | None = None  # of the message that begins, while it is read
+        self._channel, self._tool = "final", ""
+        self._body: list[str] = []  # of a thought or a call
+
+    @property
+    def is_thinking(self) -> bool:
+        """See `stretto.markup.reading.Reader`."""
+        return self._head is None and self._channel == "analysis" and not self._tool
+
+    def feed(self, text: str) -> Parts:
+        """See `stretto.markup.reading.Reader`."""
+        return self._read(text, final=False)
+
+    def finish(self) -> Parts:
+        """See `stretto.markup.reading.Reader`."""
+        return self._read("", final=True)
+
+    def _read(self, text: str, *, final: bool) -> Parts:
+        self._held += text
+        thinking = self.is_thinking
+        said, thoughts, calls = list[str](), list[str](), list[Call]()
+        at = 0
+        for mark in _MARK.finditer(self._held):
+            self._take(self._held[at : mark.start()], said)
+            at = mark.end()
+            self._at_mark(mark[0], said, thoughts, calls)
+        keep = 0 if final else held_back(self._held[at:], CHANNEL_MARKS)
+        self._take(self._held[at : len(self._held) - keep], said)
+        self._held = self._held[len(self._held) - keep :]
+        if final:
+            self._end(said, thoughts, calls)
+        return Parts(
+            "".join(said),
+            thought="\n\n".join(thoughts),
+            thinking=bool(text) and (thinking or self.is_thinking),
+            calls=tuple(calls),
+        )
+
+    def _take(self, text: str, said: list[str]) -> None:
+        if not text:
+            return
+        if self._head is not None:
+            self._head.append(text)
+        elif self._tool or self._channel == "analysis":
+            self._body.append(text)
+        else:
+            said.append(text)
+
+    def _at_mark(self, mark: str, said: list[str], thoughts: list[str], calls: list[Call]) -> None:
+        if mark == "<|message|>":
+            head = "".join(self._head or ())
+            tool = _TOOL.search(head)
+            self._tool = "" if tool is None else tool[1]
+            self._channel = "analysis" if "analysis" in head else "final"
+            self._head = None
+        elif mark in _HEAD_BEGINS:
+            if self._head is None:
+                self._end(said, thoughts, calls)
+                self._head = []
+            else:
+                self._head.append(" ")
+        elif mark != "<|constrain|>":
+            self._end(said, thoughts, calls)
+        elif self._head is not None:
+            self._head.append(" ")
+
+    def _end(self, said: list[str], thoughts: list[str], calls: list[Call]) -> None:
+        """The message ends: what it was is certain now."""
+        body, self._body = "".join(self._body), []
+        if self._tool:
+            call = self._tools.of_arguments(self._tool, body or "{}")
+            if call is None:
+                said.append(body)
+            else:
+                calls.append(call)
+        elif body.strip():
+            thoughts.append(body.strip())
+        self._channel, self._tool, self._head = "final", "", None

@@ -1,0 +1,286 @@
+"""Takes thoughts and calls out of the text of one answer, while it comes.
+
+What is read does not depend on the pieces that the text comes in. Marks that lead to nothing readable stay text, as the
+model wrote them. Each character is looked at a few times at most, whatever a model writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from stretto.markup.calls import Call, JsonSpan, Tools
+from stretto.markup.channels import Channels
+from stretto.markup.forms import PLAIN, CallForm, Form
+from stretto.markup.parts import Parts, held_back
+
+__all__ = ["Reader", "Reading", "reader_of"]
+
+_RESPONSE = ("<response>", "</response>")  # Granite's, around the answer behind a thought
+
+
+class Reader(Protocol):
+    """Reads the text of one answer."""
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether what comes next is thought, as far as it is known."""
+        ...
+
+    def feed(self, text: str) -> Parts:
+        """Take more of the text; give what is certain now."""
+        ...
+
+    def finish(self) -> Parts:
+        """Give the rest, at the end of the text."""
+        ...
+
+
+def reader_of(
+    form: Form,
+    tools: Sequence[Mapping[str, Any]] = (),
+    *,
+    opened: bool = False,
+    held: bool = False,
+    whole: bool = False,
+) -> Reader | None:
+    """The reader of an answer; ``None`` where it has nothing to look for.
+
+    Args:
+        form: the marks of the model.
+        tools: that it may call.
+        opened: the answer begins within a thought.
+        held: the answer is held to a format, and holds neither thoughts nor marks.
+        whole: the answer is one call, and held to its schema.
+    """
+    if held or whole:
+        return Reading(PLAIN, tools, whole=True) if whole else None
+    if form.channels:
+        return Channels(Tools(tools))
+    return Reading(form, tools, opened=opened) if tools or form.thought else None
+
+
+@dataclass(slots=True)
+class _Found:
+    text: str = ""
+    thought: str = ""
+    calls: list[Call] = field(default_factory=list)
+
+
+class Reading:
+    """Reads thoughts between two marks at the beginning of an answer, and calls behind a mark.
+
+    With ``whole``, the answer is one JSON object. See `reader_of` for the other arguments.
+    """
+
+    def __init__(
+        self, form: Form, tools: Sequence[Mapping[str, Any]] = (), *, opened: bool = False, whole: bool = False
+    ) -> None:
+        self._thought = form.thought
+        self._form = (form.calls or CallForm()) if tools else None
+        self._tools = Tools(tools)
+        self._state = self._objects if whole else self._think if opened else self._begin
+        self._held = ""
+        self._space = ""  # white space before a mark, which means nothing before a call
+        self._pieces: list[str] = []  # of a thought that goes on
+        self._span: JsonSpan | None = None  # of the object of a call
+        self._searched = 0  # characters of the held text that need no second look
+        self._ended = self._wrapped = False
+        self._found = _Found()
+
+    @property
+    def is_thinking(self) -> bool:
+        """See `Reader`."""
+        return self._state == self._think
+
+    def feed(self, text: str) -> Parts:
+        """See `Reader`."""
+        return self._read(text, final=False)
+
+    def finish(self) -> Parts:
+        """See `Reader`."""
+        return self._read("", final=True)
+
+    def _read(self, text: str, *, final: bool) -> Parts:
+        self._held += text
+        self._ended = final
+        thinking = self.is_thinking
+        while self._state():
+            pass
+        found, self._found = self._found, _Found()
+        return Parts(
+            found.text,
+            thought=found.thought.strip(),
+            thinking=bool(text) and (thinking or self.is_thinking),
+            calls=tuple(found.calls),
+        )
+
+    # Each state takes what it can of the held text, and returns whether another one goes on with the rest.
+
+    def _begin(self) -> bool:
+        """At the beginning, where a thought may stand."""
+        if self._thought is None:
+            return self._begin_answer()
+        begun, mark = self._held.lstrip(), self._thought[0]
+        if begun.startswith(mark):
+            self._held, self._state = begun[len(mark) :], self._think
+            return True
+        return self._begin_answer() if self._ended or not mark.startswith(begun) else False
+
+    def _begin_answer(self) -> bool:
+        """Behind a thought, if there was one: the answer may be one call."""
+        begun = self._held.lstrip()
+        python = "<|python_tag|>" if self._form is not None and self._form.begin == "<|python_tag|>" else ""
+        if not self._ended and (not begun or (python and python.startswith(begun))):
+            return False
+        if self._form is not None and (begun.startswith("{") or (python and begun.startswith(python))):
+            self._state = self._objects
+        else:
+            self._state = self._say
+        return True
+
+    def _think(self) -> bool:
+        assert self._thought is not None  # noqa: S101 - for the type checker: only a form with thoughts comes here
+        end = self._thought[1]
+        at = self._held.find(end)
+        if at < 0:
+            keep = 0 if self._ended else held_back(self._held, (end,))
+            self._pieces.append(self._held[: len(self._held) - keep])
+            self._held = self._held[len(self._held) - keep :]
+            if self._ended:
+                self._tell_thought()
+            return False
+        self._pieces.append(self._held[:at])
+        self._held, self._state = self._held[at + len(end) :], self._behind_thought
+        self._tell_thought()
+        return True
+
+    def _tell_thought(self) -> None:
+        self._found.thought = "".join(self._pieces)
+        self._pieces.clear()
+
+    def _behind_thought(self) -> bool:
+        """Before the answer, which Granite puts between two marks."""
+        self._held = self._held.lstrip()
+        if not self._wrapped and self._held.startswith(_RESPONSE[0]):
+            self._held, self._wrapped = self._held[len(_RESPONSE[0]) :], True
+            return True
+        if not self._ended and (not self._held or (not self._wrapped and _RESPONSE[0].startswith(self._held))):
+            return False
+        self._state = self._begin_answer
+        return True
+
+    def _say(self) -> bool:
+        """Text, up to the mark of a call."""
+        mark = self._form.begin if self._form is not None else ""
+        at = self._held.find(mark) if mark else -1
+        if at < 0:
+            self._tell(self._certain(mark))
+            return False
+        said = self._held[:at].rstrip()
+        self._space = self._held[len(said) : at]
+        self._held = self._held[at:]
+        self._tell(said)
+        body = self._form.body if self._form is not None else "rest"
+        self._state = {"object": self._object, "elements": self._elements, "rest": self._rest}[body]
+        self._span, self._searched = None, len(mark)
+        return True
+
+    def _certain(self, mark: str) -> str:
+        """Take what is certain to be text: it may end with a part of a mark, or with white space before one."""
+        end = _RESPONSE[1] if self._wrapped else ""
+        if self._ended:
+            said, self._held = self._held, ""
+            return said.rstrip().removesuffix(end).rstrip() if end else said
+        keep = held_back(self._held, tuple(filter(None, (mark, end))))
+        if end and self._held.rstrip().endswith(end):
+            keep = len(self._held) - self._held.rfind(end)
+        if mark or end:  # white space before a mark means nothing
+            sure = self._held[: len(self._held) - keep]
+            keep += len(sure) - len(sure.rstrip())
+        said, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+        return said
+
+    def _object(self) -> bool:
+        """A call that is one JSON object between two marks."""
+        assert self._form is not None  # noqa: S101 - for the type checker: there are calls only with tools
+        if self._span is None:
+            begun = self._held[self._searched :].lstrip()
+            if begun and begun[0] != "{":
+                return self._is_text(self._searched)
+            if begun:
+                self._searched = len(self._held) - len(begun)
+                self._span = JsonSpan(self._searched)
+        end = None if self._span is None else self._span.end(self._held)
+        if end is None:
+            return self._is_text(len(self._held)) if self._ended else False
+        behind = self._held[end:].lstrip()
+        if not behind.startswith(self._form.end):
+            if not self._ended and self._form.end.startswith(behind):
+                return False
+            if behind:
+                return self._is_text(end)
+        call = self._tools.of_object(self._held[self._searched : end])
+        after = len(self._held) - len(behind) + (len(self._form.end) if behind else 0)
+        return self._is_text(after) if call is None else self._is_call(call, after)
+
+    def _elements(self) -> bool:
+        """A call whose arguments are elements; the values may hold anything, the mark behind it too."""
+        assert self._form is not None  # noqa: S101 - as above
+        begin, end = self._form.begin, self._form.end
+        while (at := self._held.find(end, self._searched)) >= 0:
+            body = self._held[len(begin) : at]
+            if body.rstrip().endswith("</function>"):
+                call = self._tools.of_elements(body)
+                after = at + len(end)
+                return self._is_text(after) if call is None else self._is_call(call, after)
+            self._searched = at + len(end)
+        self._searched = max(self._searched, len(self._held) - len(end) + 1)
+        return self._is_text(len(self._held)) if self._ended else False
+
+    def _rest(self) -> bool:
+        """Calls up to the end of the answer."""
+        assert self._form is not None  # noqa: S101 - as above
+        if not self._ended:
+            return False
+        body = self._held[len(self._form.begin) :]
+        if self._form.begin == "[TOOL_CALLS]":
+            calls = self._tools.of_mistral(body)
+        else:
+            calls = self._tools.of_objects(body.strip().removesuffix("<|/tool_call|>"))
+        return self._are_all(calls)
+
+    def _objects(self) -> bool:
+        """An answer that is nothing but calls, as JSON objects."""
+        if not self._ended:
+            return False
+        return self._are_all(self._tools.of_objects(self._held.strip().removeprefix("<|python_tag|>")))
+
+    def _are_all(self, calls: Sequence[Call]) -> bool:
+        if not calls:
+            return self._is_text(len(self._held))
+        self._held, self._space = "", ""
+        self._found.calls += calls
+        return False
+
+    def _is_text(self, length: int) -> bool:
+        """Pass so much of the held text on: it is no call."""
+        self._tell(self._space + self._held[:length])
+        self._space, self._held, self._state = "", self._held[length:], self._say
+        return bool(self._held)
+
+    def _is_call(self, call: Call, length: int) -> bool:
+        self._found.calls.append(call)
+        self._space, self._held, self._state = "", self._held[length:], self._behind_call
+        return True
+
+    def _behind_call(self) -> bool:
+        self._held = self._held.lstrip()
+        if not self._held:
+            return False
+        self._state = self._say
+        return True
+
+    def _tell(self, text: str) -> None:
+        self._found.text += text

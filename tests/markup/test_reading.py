@@ -1,0 +1,212 @@
+"""Thoughts and calls in what models write: every form, in any pieces, and whatever is broken in it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stretto.markup.forms import form_of
+from stretto.markup.reading import reader_of
+
+PARAMETERS = {"type": "object", "properties": {"a": {"type": "boolean"}, "text": {"type": "string"}}}
+TOOLS = (
+    {"type": "function", "function": {"name": "not", "parameters": PARAMETERS}},
+    {"type": "function", "function": {"name": "now"}},
+)
+CALL = '{"name": "not", "arguments": {"a": true}}'
+QWEN = form_of("{% if tools %}<tool_call></tool_call>{% endif %}<think></think>{% if enable_thinking %}")
+CODER = form_of("{% if tools %}<tool_call><function=a></tool_call>{% endif %}")
+MISTRAL = form_of("{% if tools %}[TOOL_CALLS]{% endif %}[THINK][/THINK] alphanumerics of length 9")
+LLAMA = form_of("{% if tools %}parameters{% endif %}{{ message.tool_calls }}")
+GRANITE = form_of("{% if tools %}<|tool_call|>{% endif %}<think></think><response></response>")
+GRANITE_3_2 = form_of("Here is my thought process: ... Here is my response: ...")
+GPT_OSS = form_of("<|start|>assistant<|channel|>analysis<|message|>")
+FORMS = (QWEN, CODER, MISTRAL, LLAMA, GRANITE, GPT_OSS)
+YES, NOW = ("not", '{"a": true}'), ("now", "{}")
+
+
+def heard(form, pieces, **options):
+    """Text, thoughts and calls of an answer that comes in these pieces."""
+    reader = reader_of(form, TOOLS, **options)
+    parts = [*map(reader.feed, pieces), reader.finish()]
+    calls = [tuple(call) for part in parts for call in part.calls]
+    return "".join(part.text for part in parts), "|".join(part.thought for part in parts if part.thought), calls
+
+
+def cut(text, size):
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        (
+            QWEN,
+            f'Let me see.\n<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{{"name": "now"}}</tool_call>\n',
+            ("Let me see.", "", [YES, NOW]),
+        ),
+        (QWEN, "<think>\nA bike.\n</think>\n\nOil the chain.", ("Oil the chain.", "A bike.", [])),
+        (QWEN, f"<think>\n\n</think>\n\n{CALL}", ("", "", [YES])),
+        (QWEN, "<think>\nIt never en", ("", "It never en", [])),
+        (QWEN, f"<tool_call>{CALL}", ("", "", [YES])),
+        (
+            QWEN,
+            '<tool_call>{"name": "not", "arguments": {"text": "</tool_call>"}}</tool_call> Done.',
+            ("Done.", "", [("not", '{"text": "</tool_call>"}')]),
+        ),
+        (
+            CODER,
+            "<tool_call>\n<function=not>\n<parameter=a>\ntrue\n</parameter>\n<parameter=text>\n1 </tool_call>\n"
+            "</parameter>\n</function>\n</tool_call>",
+            ("", "", [("not", '{"a": true, "text": "1 </tool_call>"}')]),
+        ),
+        (MISTRAL, f"[THINK]Hm.[/THINK]Wait. [TOOL_CALLS][{CALL}]", ("Wait.", "Hm.", [YES])),
+        (MISTRAL, '[TOOL_CALLS]not[CALL_ID]abc[ARGS]{"a": true}[TOOL_CALLS]now[ARGS]{}', ("", "", [YES, NOW])),
+        (LLAMA, '\n{"name": "not", "parameters": {"a": true}}', ("", "", [YES])),
+        (LLAMA, f'<|python_tag|>{CALL}; {{"name": "now"}}', ("", "", [YES, NOW])),
+        (GRANITE, f"<|tool_call|>[{CALL}]", ("", "", [YES])),
+        (GRANITE, "<think>Hm.</think>\n<response>\nOil it.\n</response>", ("Oil it.", "Hm.", [])),
+        (GRANITE_3_2, "Here is my thought process: Hm.\nHere is my response: Oil it.", ("Oil it.", "Hm.", [])),
+        (
+            GPT_OSS,
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Oil it.",
+            ("Oil it.", "Hm.", []),
+        ),
+        (
+            GPT_OSS,
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.not "
+            '<|constrain|>json<|message|>{"a": true}',
+            ("", "Hm.", [YES]),
+        ),
+    ],
+)
+def test_every_form_is_read_however_the_text_is_cut(form, text, expected, size):
+    assert heard(form, cut(text, size)) == expected
+
+
+def test_an_answer_may_begin_within_a_thought():
+    assert QWEN.opened_by("<|im_start|>assistant\n<think>\n")
+    assert heard(QWEN, ["So.\n</thi", "nk>\n\nOil it."], opened=True) == ("Oil it.", "So.", [])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1} is JSON.',
+        "<tool_call>no JSON</tool_call>",
+        "<tool_call> never ends",
+        "a < b\n",
+        '{"name": "x"}',
+        '<tool_call>{"name": "not", "arguments": {"a": NaN}}</tool_call>',
+        '<tool_call>{"name": "not", "arguments": 3}</tool_call>',
+        "<tool_call><function=not><parameter=a>true</function></tool_call>",
+        "[TOOL_CALLS]not[ARGS]{",
+        "<|tool_call|>[1]",
+        "<|python_tag|>print(1)",
+        "The tag <think> begins a thought.",
+    ],
+)
+def test_what_is_no_call_and_no_thought_stays_text(form, text):
+    assert heard(form, list(text)) == (text, "", [])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_deep_nesting_stays_text(form):
+    text = '<tool_call>{"name": "not", "arguments": ' + '{"a": ' * 3000 + "1" + "}" * 3001 + "</tool_call>"
+    assert heard(form, cut(text, 500)) == (text, "", [])
+    assert heard(form, ["[TOOL_CALLS]" + "[" * 3000])[1:] == ("", [])
+
+
+def test_a_call_of_gpt_oss_that_is_broken_stays_text():
+    assert heard(GPT_OSS, ["<|channel|>commentary to=functions.no<|message|>{}"]) == ("{}", "", [])
+
+
+def test_text_streams_although_there_are_tools_and_thoughts():
+    reader = reader_of(QWEN, TOOLS)
+    assert [reader.feed(piece).text for piece in ("One ", "two ", "three.")] == ["One", " two", " three."]
+
+
+def test_calls_stream_one_after_the_other():
+    reader = reader_of(QWEN, TOOLS)
+    assert reader.feed(f"<tool_call>{CALL}</tool_call><tool_").calls == (YES,)
+
+
+def test_a_thought_is_told_while_it_goes_on():
+    reader = reader_of(QWEN)
+    parts = [reader.feed(piece) for piece in ("<think>", "Hm.", "</think>", "Oil it.")]
+    assert [part.thinking for part in parts] == [True, True, True, False]
+    assert not any(part.thought for part in parts[:2])
+
+
+def test_without_marks_there_is_nothing_to_read():
+    assert reader_of(form_of("{{ messages }}")) is None
+    assert reader_of(QWEN, TOOLS, held=True) is None
+
+
+def test_an_answer_that_is_held_to_a_call_has_no_thoughts():
+    assert heard(QWEN, [CALL], held=True, whole=True) == ("", "", [YES])
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ tools }}<tool_call><arg_key>", "{{ tools }}<｜tool▁calls▁begin｜>parameters tool_call", "{{ messages }}"],
+)
+def test_templates_whose_calls_are_not_read_are_known(template):
+    assert form_of(template).calls is None
+
+
+@pytest.mark.parametrize(
+    ("template", "always"),
+    [
+        ("<think>{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}", True),
+        ("{% if add_generation_prompt %}{% if enable_thinking is false %}<think>\n\n</think>{% endif %}", False),
+        ("{% if add_generation_prompt %}{% endif %}", False),
+        ("<|channel|>", True),
+    ],
+)
+def test_models_that_always_think_are_told_by_their_template(template, always):
+    assert form_of(template).always is always
+
+
+WORDS = st.sampled_from(
+    [
+        *(
+            "<think>",
+            "</think>",
+            "<tool_call>",
+            "</tool_call>",
+            "{",
+            "}",
+            '"',
+            "\\",
+            CALL,
+            " ",
+            "\n",
+            "é",
+            "<",
+            "|",
+            "[",
+        ),
+        *("<function=not>", "<parameter=a>", "</parameter>", "</function>", "<response>", "</response>", "now", "{}"),
+        *("[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", ";", "[THINK]", "[/THINK]", "<|tool_call|>", "<|channel|>"),
+        *("analysis", "<|message|>", "<|end|>", "<|start|>", " to=functions.now", "<|constrain|>"),
+    ]
+)
+
+
+@given(st.sampled_from(FORMS), st.lists(WORDS, max_size=14), st.lists(st.integers(1, 9), min_size=1), st.booleans())
+def test_what_is_read_does_not_depend_on_the_pieces(form, words, sizes, opened):
+    text, pieces, at = "".join(words), [], 0
+    opened = opened and form.thought is not None
+    while at < len(text):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[at : at + size])
+        at += size
+    whole = heard(form, [text], opened=opened)
+    assert heard(form, pieces, opened=opened) == whole
+    for name, arguments in whole[2]:
+        assert name in ("not", "now")
+        assert isinstance(json.loads(arguments), dict)
