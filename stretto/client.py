@@ -276,6 +276,8 @@ class AsyncStretto:
                 options["deadline_s"] = self.settings.deadline_s
             if options.get("on_missing") is None:
                 options["on_missing"] = self.settings.on_missing
+            if "chat_template_kwargs" not in {**options, **(options.get("extra") or {})}:
+                options["chat_template_kwargs"] = self.settings.chat_template_kwargs
         if options.get("documents") is not None and allowance is None:
             allowance = self._allowance(prompt, options)
         request = Request._of(prompt, options, allowance)

@@ -39,6 +39,7 @@ class GenerationOptions(BaseModel):
         stop: texts that end the answer; they are not part of it.
         seed: sample the same way again, where the backend can.
         decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
+        adapter: the name of an adapter that a local backend holds beside its model; without one, the model as it is.
         response_format: a JSON schema (a dict, also in OpenAI's forms around one), a pydantic model class, of which all
             fields are written, or on a local model a regular expression (a string). The answer comes in one piece and
             is checked. One that does not fit is asked for once more. ``Answer.parsed`` holds its value.
@@ -54,6 +55,7 @@ class GenerationOptions(BaseModel):
     stop: tuple[str, ...] = ()
     seed: int | None = None
     decoding: str | None = None
+    adapter: str | None = None
     response_format: dict[str, Any] | str | None = None
     logprobs: int | None = Field(default=None, ge=0, le=20)
     _response_model: _ResponseModel = PrivateAttr(default=_ResponseModel())

@@ -30,6 +30,7 @@ ACCOMPANYING = frozenset(
     {
         *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
         *("prompt_cache_retention", "inference_geo", "reasoning_effort", "verbosity", "parallel_tool_calls", "top_k"),
+        "chat_template_kwargs",
     }
 )
 """Fields of a body that mean the same for a part of an answer as for the whole."""
@@ -48,13 +49,16 @@ _NOT_EXTRA = {
         "is a separate argument",
     ),
 }
-_READ = {"documents", "strategy", "tools", "tool_choice", "extra"}
+_READ = {"documents", "strategy", "tools", "tool_choice", "extra", "chat_template_kwargs"}
 """Options that are read before they are fields of a request."""
 _INSTEAD = {
     "stream": "Use the method stream() instead of ask().",
     "timeout": "The seconds that an answer may take are deadline_s=.",
     "model": "The model is the client's: Stretto(model).",
 }
+_THINKING = ("enable_thinking", "thinking")
+"""Arguments of chat templates that let a model think before it answers."""
+
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
 
 
@@ -119,6 +123,7 @@ class RequestOptions(TypedDict, total=False):
         seed: sample the same way again, where supported.
         deadline_s: seconds that the whole answer may take, retries and waits included.
         decoding: the decoding method of a local model.
+        adapter: the name of an adapter that a local model has beside it: ``LocalBackend(adapters=...)``.
         response_format: a JSON schema, also in OpenAI's forms around one, a pydantic model class, or on local models a
             regular expression.
         logprobs: report log-probabilities, and so many of the likeliest tokens beside each (0 to 20).
@@ -127,6 +132,8 @@ class RequestOptions(TypedDict, total=False):
             Anthropic's are ``Answer.tool_calls``.
         tool_choice: "auto", "none", "required", or the one tool to call, in OpenAI's form or Anthropic's.
         n: how many answers to write; all of them are ``Answer.choices``.
+        chat_template_kwargs: arguments for the chat template of an open model, such as ``{"enable_thinking": True}``;
+            for local models, and for servers that take this field, as vLLM, SGLang and llama.cpp do.
         extra: other fields of the body that goes to the model's server (logit_bias, metadata, ...), passed on as
             they are.
     """
@@ -149,11 +156,13 @@ class RequestOptions(TypedDict, total=False):
     seed: int | None
     deadline_s: float | None
     decoding: str | None
+    adapter: str | None
     response_format: Mapping[str, Any] | type[BaseModel] | str | None
     logprobs: int | None
     tools: Sequence[Mapping[str, Any] | Callable[..., Any] | Tool] | None
     tool_choice: str | Mapping[str, Any] | None
     n: int | None
+    chat_template_kwargs: Mapping[str, Any] | None
     extra: Mapping[str, Any] | None
 
 
@@ -322,6 +331,9 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
         extra |= given["extra"]
         if own := [name for name in given["extra"] if name in _NOT_EXTRA]:
             raise InvalidRequestError(f"extra= holds {shown(own[0])}, which {_NOT_EXTRA[own[0]]}.")
+    if "chat_template_kwargs" in given:
+        extra["chat_template_kwargs"] = given["chat_template_kwargs"]
+    _check_template_arguments(extra.get("chat_template_kwargs"))
     if "tools" in given:
         if not isinstance(given["tools"], Sequence) or isinstance(given["tools"], str):
             raise InvalidRequestError(f"tools={shown(given['tools'])} cannot be used: it is a list of tools.")
@@ -344,6 +356,14 @@ def _tools(given: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], tuple[T
     ), functions
 
 
+def _check_template_arguments(given: Any) -> None:
+    if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        raise InvalidRequestError(
+            f"chat_template_kwargs={shown(given)} cannot be used: it is a mapping from names to values, such as "
+            '{"enable_thinking": true}.'
+        )
+
+
 def _what_is_whole(request: Request) -> Iterator[str]:
     if request.tools:
         yield "tools come with the request, and the model decides when to call them"
@@ -357,6 +377,9 @@ def _what_is_whole(request: Request) -> Iterator[str]:
         yield "the last turn is the assistant's, and the answer goes on with it"
     if steering := [name for name in request.extra if name not in ACCOMPANYING]:
         yield f"{shown(steering[0])} steers the answer as a whole"
+    given = request.extra.get("chat_template_kwargs") or {}
+    if thinking := [name for name in _THINKING if given.get(name)]:
+        yield f"{thinking[0]} lets the model think before it answers"
     if not any(message.role == "user" for message in request.messages):
         yield "no turn of the conversation is the user's"
     elif not request.question.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import os
 import re
@@ -20,7 +21,7 @@ from stretto.foundation.arguments import MOST_THREADS, reason, shown
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
-_LOCAL = ("dtype", "device", "decoding", "threads", "compiled", "long_context")
+_LOCAL = ("dtype", "device", "decoding", "threads", "compiled", "long_context", "adapters")
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY")
 """Variables that other modules read, without the prefix."""
 
@@ -41,18 +42,20 @@ class Settings(BaseModel):
         preference: what matters more, speed or care.
         deadline_s: seconds a whole answer may take.
         on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
+        chat_template_kwargs: arguments for the chat templates of open models; in a variable, as JSON.
         concurrent_calls: calls to one backend at a time.
         attempts: calls for one generation at most, the first included; after a failure that may pass.
         stall_s: seconds without text, after the first one, after which a stream counts as broken.
         first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
-        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next five.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next six.
         device: where local models run, as ``cpu``.
         decoding: how local models find their tokens.
         threads: for one forward of a local model at most.
         compiled: whether local models run in code compiled for this processor.
         long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``star``, ``refuse``.
+        adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
         prompt_family: family of prompts that the models get, instead of the one that suits their size.
         templates: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
@@ -73,6 +76,7 @@ class Settings(BaseModel):
     preference: Preference = "balanced"
     deadline_s: float | None = Field(default=None, gt=0)
     on_missing: OnMissing = "note"
+    chat_template_kwargs: dict[str, Any] | None = None
     concurrent_calls: int = Field(default=16, ge=1, le=500)
     attempts: int = Field(default=4, ge=1, le=11)
     stall_s: float = Field(default=30.0, gt=0)
@@ -85,6 +89,7 @@ class Settings(BaseModel):
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
     compiled: bool | None = None
     long_context: str | None = None
+    adapters: dict[str, Path] | None = None
     prompt_family: str | None = None
     templates: Path | None = None
     log_text: bool = False
@@ -101,6 +106,21 @@ class Settings(BaseModel):
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+    @field_validator("chat_template_kwargs", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+    @field_validator("adapters", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = [each.partition("=") for each in value.split(",") if each.strip()]
+        if not all(name.strip() and between and folder.strip() for name, between, folder in pairs):
+            raise ValueError("each adapter is name=folder, with commas between them")
+        return {name.strip(): folder.strip() for name, _, folder in pairs}
 
     @property
     def local(self) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class Capabilities:
         beyond_window: it answers prompts that are longer than its window; the question has to stand at their end.
         decodings: decoding methods of a local engine, best first.
         decoding: the one that was chosen when the backend was made; ``None`` leaves it to the router.
+        adapters: names of the adapters that a local engine has beside its model, for ``GenerationOptions.adapter``.
     """
 
     context_window: int | None = None
@@ -103,6 +104,7 @@ class Capabilities:
     beyond_window: bool = False
     decodings: tuple[str, ...] = ()
     decoding: str | None = None
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,6 +101,14 @@ def _path(text: str) -> Path:
     if not text.strip():
         raise typer.BadParameter("it names no file")
     return Path(text)
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    """The name and the value of an argument of a chat template, which is JSON or a text."""
+    name, value = _pair(text, "NAME=VALUE, such as enable_thinking=true")
+    with suppress(ValueError, RecursionError):
+        return name, json.loads(value)
+    return name, value
 
 
 def _pair(text: str, form: str = "NAME=VALUE, such as samples=9") -> tuple[str, str]:
@@ -276,6 +286,23 @@ Logprobs = Annotated[
         help="How probable each token was, and the N most probable in its place; 0 to 20.",
     ),
 ]
+Adapter = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        metavar="NAME",
+        help="An adapter beside a local model. STRETTO_ADAPTERS says where it is: NAME=FOLDER.",
+    ),
+]
+ChatTemplateKwargs = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "--chat-template-kwargs",
+        metavar="NAME=VALUE",
+        help="An argument of an open model's chat template, such as enable_thinking=true. May be repeated.",
+        parser=_argument,
+    ),
+]
 PromptFamily = Annotated[
     str | None,
     typer.Option(
@@ -303,13 +330,18 @@ OF_A_REQUEST: dict[str, Any] = {
     "stop": Stop,
     "seed": Seed,
     "decoding": Decoding,
+    "adapter": Adapter,
     "deadline_s": Deadline,
     "on_missing": Missing,
     "on_loop": Looping,
     "race": Race,
     "logprobs": Logprobs,
+    "chat_template_kwargs": ChatTemplateKwargs,
 }
 """The options of a request that the command line has, by their names in `RequestOptions`, in the order of the help."""
+
+
+_OF_PAIRS = {"strategy_options", "chat_template_kwargs"}
 
 
 def with_request(command: Callable[..., None]) -> Callable[..., None]:
@@ -319,8 +351,8 @@ def with_request(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **given: Any) -> None:
         values = {name: given.pop(name, None) for name in OF_A_REQUEST}
         request = {name: _plain(value) for name, value in values.items() if value not in (None, [])}
-        if "strategy_options" in request:
-            request["strategy_options"] = dict(request["strategy_options"])
+        for name in _OF_PAIRS & request.keys():
+            request[name] = dict(request[name])
         command(*arguments, **given, request=request)
 
     parameters: list[inspect.Parameter] = []

@@ -189,8 +189,9 @@ def _options(asked: MessagesBody, served: Served, extension: Extension) -> Reque
     if not _is_anthropic(served):
         # Others have no thinking budgets and cache controls; that a user's number is known to all.
         who = (extra.get("metadata") or {}).get("user_id") if isinstance(extra.get("metadata"), dict) else None
-        top_k = {"top_k": extra["top_k"]} if _samples_here(served) and "top_k" in extra else {}
-        extra = ({"user": who} if isinstance(who, str) else {}) | top_k
+        known = ("top_k", "chat_template_kwargs") if _samples_here(served) else ("chat_template_kwargs",)
+        kept = {name: extra[name] for name in known if name in extra}
+        extra = ({"user": who} if isinstance(who, str) else {}) | kept
     if extra:
         options["extra"] = extra
     return options

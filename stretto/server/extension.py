@@ -33,7 +33,7 @@ class _Document(BaseModel):
 IN_EVERY_API = frozenset(
     {
         *("system", "max_tokens", "temperature", "top_p", "stop", "seed"),
-        *("tools", "tool_choice", "n", "extra", "response_format", "logprobs"),
+        *("tools", "tool_choice", "n", "extra", "response_format", "logprobs", "chat_template_kwargs"),
     }
 )
 """Options of a request that the APIs have themselves, each in its own form. The field ``stretto`` holds all others."""

@@ -104,7 +104,9 @@ async def _answer(
     await emit(RouteChosen(route=route))
     check_needs(request, backend)
     unused = request.options.decoding if route.decoding is None else None
-    options = request.options.model_copy(update={"decoding": route.decoding})
+    adapter = request.options.adapter if backend.capabilities.adapters else None
+    options = request.options.model_copy(update={"decoding": route.decoding, "adapter": adapter})
+    without = request.options.adapter if adapter is None else None
     unread = () if backend.capabilities.reads_history else request.history
     messages = _alone(request) if unread else request.messages
     request = request.model_copy(update={"options": options, "messages": messages})
@@ -130,6 +132,8 @@ async def _answer(
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."
             )
+        if without is not None:
+            runner.warn(f"adapter={shown(without)} was left out: {backend.name} has no adapters.")
         runner.send_along(request.accompanying)
         if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.")

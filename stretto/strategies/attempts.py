@@ -188,9 +188,10 @@ class Attempts:
             )
 
     def _options(self, running: RunningBranch) -> GenerationOptions:
-        """The options of the branch, without a decoding method that was chosen for another model."""
+        """The options of the branch, without the decoding method and the adapter that are another model's."""
         options, other = running.spec.options, running.writers[-1].backend is not self._backend
-        return options.model_copy(update={"decoding": None}) if other and options.decoding is not None else options
+        own = options.decoding is not None or options.adapter is not None
+        return options.model_copy(update={"decoding": None, "adapter": None}) if other and own else options
 
     def _leave_refusal(self, running: RunningBranch) -> bool:
         """Discard a refusal; where it had been shown already, leave it and go on below it, and return True."""

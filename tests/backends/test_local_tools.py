@@ -6,8 +6,7 @@ import pytest
 from small_models import collect, opened, save, text_of
 
 from stretto import AsyncStretto, InvalidRequestError, Message, RequestRejectedError
-from stretto.backends.local.tools import Calling
-from stretto.extending import Chunk, ModelRequest
+from stretto.extending import ModelRequest
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
@@ -22,56 +21,11 @@ TEMPLATE = (
     "{% if not loop.last or add_generation_prompt %}|{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
-CALL = '{"name": "not", "arguments": {"a": true}}'
 
 
 @pytest.fixture(scope="session")
 def with_tools(tmp_path_factory):
     return save(tmp_path_factory.mktemp("model"), template=TEMPLATE, window=2048)
-
-
-async def heard(pieces, *, whole=False):
-    """Text and calls of a generation that came in these pieces, and how it ended."""
-
-    async def chunks():
-        for piece in pieces:
-            yield Chunk(piece)
-        yield Chunk(finish_reason="stop")
-
-    prompt = ModelRequest((Message(role="user", content="?"),), tools=(NOT, NOW))
-    found = [chunk async for chunk in Calling(chunks(), prompt, whole=whole)]
-    calls = [(call.index, call.name, call.arguments) for chunk in found for call in chunk.tool_calls]
-    return text_of(found), calls, found[-1].finish_reason
-
-
-@pytest.mark.parametrize("size", [1, 3, 1000])
-async def test_calls_between_tags_are_found_however_the_text_is_cut(size):
-    text = f'Let me see.\n<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{{"name": "now"}}</tool_call>\n'
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    said, calls, reason = await heard(pieces)
-    assert (said.strip(), reason) == ("Let me see.", "tool_calls")
-    assert calls == [(0, "not", '{"a": true}'), (1, "now", "{}")]
-
-
-@pytest.mark.parametrize("text", [CALL, '\n{"name": "not", "parameters": {"a": true}}'])
-async def test_an_answer_that_is_one_object_is_a_call(text):
-    assert await heard(list(text)) == ("", [(0, "not", '{"a": true}')], "tool_calls")
-
-
-@pytest.mark.parametrize(
-    "text", ['{"a": 1} is JSON.', "<tool_call>no JSON</tool_call>", "<tool_call> never ends", "a < b", '{"name": "x"}']
-)
-async def test_what_is_no_call_stays_text(text):
-    assert await heard(list(text)) == (text, [], "stop")
-
-
-async def test_text_streams_although_there_are_tools():
-    async def chunks():
-        for piece in ("One ", "two ", "three."):
-            yield Chunk(piece)
-
-    found = [chunk.text async for chunk in Calling(chunks(), ModelRequest((), tools=(NOT,)), whole=False)]
-    assert found == ["One", " two", " three."]
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "not"}}])

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,7 +20,14 @@ from stretto.backends.load import Load
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions, compiled_by_default
-from stretto.backends.local.tools import Calling, check_template, forced_schema, tools_shown, turns_of
+from stretto.backends.local.tools import (
+    check_template,
+    forced_schema,
+    left_out,
+    template_arguments,
+    tools_shown,
+    turns_of,
+)
 from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import shown
 from stretto.local_engine.generation import Generation
@@ -27,7 +35,8 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.record import Record
-from stretto.request import ACCOMPANYING, GenerationOptions
+from stretto.markup.reading import reader_of
+from stretto.request import GenerationOptions
 from stretto.telemetry import is_traced
 
 if TYPE_CHECKING:
@@ -41,10 +50,9 @@ __all__ = ["LocalBackend"]
 
 _log = logging.getLogger(__package__)
 
-_HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias"})
-_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for accounts and logs, not for the model
 _DEFAULT_NEW_TOKENS = 1024
 _LET_GO_S = 2.0  # a deadline may pass while a drafter hangs or a forward takes long; the engine ends the request later
+_MARK_TOKENS = 24  # at the end of a prompt, which hold the mark of a thought that begins there
 _LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
 
 
@@ -79,6 +87,9 @@ class LocalBackend:
             ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
             ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
             stand at the end of the prompt. One such prompt is read at a time, token by token.
+        adapter: the folder of a LoRA or DoRA adapter that peft saved, which is added to the weights.
+        adapters: folders of such adapters by names, which stay beside the weights. A request names one of them,
+            ``adapter="name"``. Each has an engine of its own, which starts with the first such request.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
 
@@ -101,6 +112,8 @@ class LocalBackend:
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
         long_context: str | FocusOptions | StarOptions | None = "auto",
+        adapter: str | Path | None = None,
+        adapters: Mapping[str, str | Path] | None = None,
         special_tokens_in_text: bool = False,
     ) -> None:
         options = LoadingOptions(
@@ -116,6 +129,8 @@ class LocalBackend:
             method_options=method_options or {},
             prefix_cache_bytes=prefix_cache_bytes,
             remember_answers=remember_answers,
+            adapter=None if adapter is None else Path(adapter).expanduser(),
+            adapters={name: Path(folder).expanduser() for name, folder in (adapters or {}).items()},
         )
         self._name = options.source.name
         self._decoding = decoding or DEFAULT_DECODING
@@ -123,6 +138,7 @@ class LocalBackend:
         self._loader = EngineLoader(self._name, options.load)
         reading = replace(options, reading=True)
         self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
+        self._beside = {name: self._loader_beside(name, options) for name in options.adapters}
         window = self._capabilities.context_window
         self._long_context = chosen_method(long_context, options.source.folder, self._name, window)
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
@@ -171,21 +187,32 @@ class LocalBackend:
             raise InvalidRequestError(
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
+        if options.adapter is not None and options.adapter not in self._beside:
+            there = ", ".join(self._beside) or "none was given to LocalBackend(adapters=...)"
+            raise InvalidRequestError(
+                f"adapter={shown(options.adapter)} cannot be used with {self.name}. Its adapters: {there}."
+            )
         began = time.perf_counter()
-        reading = self._reading if prompt.reads else None
+        reading = self._reading if prompt.reads and options.adapter is None else None
         engine = await (reading or self._loader).ready()
-        check_template(engine.model.chat.template, prompt, self.name)
+        if options.adapter is not None:
+            engine = await self._beside[options.adapter].ready()
+        model = engine.model
+        check_template(model.form, prompt, self.name)
         forced = forced_schema(prompt, self.name)
         if forced is not None:
             prompt = replace(prompt, response_schema=forced)
-        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, engine.model, _left_out(self.name, prompt))
+        unread = left_out(model.chat.template, prompt, self.name)
+        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, model, unread)
         chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding)
         chunks.unheld = constraint.unheld if constraint is not None else ()
-        handle = await self._submitted(engine, chunks, prompt, options, decoding=decoding, constraint=constraint)
+        handle = await self._submitted(
+            engine, chunks, prompt, options, decoding=decoding, constraint=constraint, whole=forced is not None
+        )
         _log_submitted(self.name, handle.number, began, chunks.stages)
         try:
-            yield Calling(chunks, prompt, whole=forced is not None) if tools_shown(prompt) else chunks
+            yield chunks
         finally:
             handle.cancel()
             with anyio.move_on_after(_LET_GO_S, shield=True):  # mostly one forward long
@@ -204,18 +231,28 @@ class LocalBackend:
         *,
         decoding: str,
         constraint: Constraint | None,
+        whole: bool,
     ) -> Handle:
         """Make the prompt into tokens and queue the request, or hand it to the reader of long prompts.
 
         A batch that is about to start waits for a request that is announced. Short texts are announced while they are
         made into tokens. Long ones, for which that takes a thread, are not: no other request should wait for them.
+        ``whole``: the answer is one tool call.
         """
         model = engine.model
         is_short = _is_short(prompt)
         with engine.announced() if is_short else nullcontext():
-            encode = partial(self._tokens, model, prompt, None if self._long_context else model.context_window)
+            beyond = self._long_context is not None and options.adapter is None
+            encode = partial(self._tokens, model, prompt, None if beyond else model.context_window)
             ids = encode() if is_short else await self._loader.in_worker(encode)
-            if self._long_context is None or len(ids) < model.context_window:
+            chunks.reader = reader_of(
+                model.form,
+                tools_shown(prompt),
+                opened=model.form.opened_by(model.tokenizer.decode(ids[-_MARK_TOKENS:])),
+                held=_format(prompt) is not None,
+                whole=whole,
+            )
+            if not beyond or len(ids) < model.context_window:
                 room = min(model.context_window, model.cache_tokens) - len(ids)
                 request = _generation(model, ids, prompt, options, decoding, room=room)
                 chunks.reach("prepared")
@@ -244,6 +281,8 @@ class LocalBackend:
         Its memory is free afterwards.
         """
         self._reader = None
+        for beside in self._beside.values():
+            await beside.aclose()
         await self._loader.aclose()
         if self._reading is not None:
             await self._reading.aclose()
@@ -263,6 +302,16 @@ class LocalBackend:
 
         return await self._loader.in_preparer(prepare)
 
+    def _loader_beside(self, name: str, options: LoadingOptions) -> EngineLoader:
+        """Loads the engine of an adapter, once that of the model is there."""
+
+        def engine() -> Engine:
+            loaded = self._loader.engine
+            assert loaded is not None  # noqa: S101 - `stream` waits for it; for the type checker
+            return loaded
+
+        return EngineLoader(f"{self._name} with {name}", partial(options.load_beside, name, engine))
+
     def _long_reader(self, engine: Engine) -> LongContextReader:
         """The reader of prompts longer than the window; the first call reads and hashes the weights."""
         from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
@@ -274,8 +323,10 @@ class LocalBackend:
     def _tokens(self, model: LoadedModel, prompt: ModelRequest, window: int | None = None) -> tuple[int, ...]:
         """The prompt's tokens. With a ``window``, raises `ContextOverflowError` for most of what does not fit in it."""
         return model.chat.encode(
-            turns_of(prompt),
+            turns_of(prompt, model.form),
             tools=tools_shown(prompt),
+            arguments=template_arguments(prompt),
+            closing=None if _format(prompt) is None else model.form.closing,
             special_tokens_in_text=self._special_tokens_in_text,
             window=window,
         )
@@ -350,9 +401,3 @@ def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
             ) from None
         found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
     return found
-
-
-def _left_out(name: str, prompt: ModelRequest) -> tuple[str, ...]:
-    """Say what of the prompt has no effect here."""
-    names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
-    return (f"{' and '.join(names)} had no effect: {name} has nothing like it.",) if names else ()

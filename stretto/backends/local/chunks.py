@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from stretto.answer import Usage
 from stretto.backends.base import Chunk, Stages
+from stretto.backends.local.tools import new_call_id
 from stretto.errors import BackendError
 from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.serving.record import Record
+from stretto.markup.parts import Parts
+from stretto.markup.reading import Reader
 from stretto.token_records import DecodingStats, TokenLogprob
+from stretto.tool_calls import ToolCallFragment
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["Chunks", "decoding_of"]
+
+_THOUGHT = "reasoning_content"  # the field that most servers tell thoughts in
 
 
 class Chunks:
@@ -29,6 +35,7 @@ class Chunks:
     A chunk without text comes at once, and another when the engine admits the request: they carry the stages so far.
     Made in the event loop that reads it. What a generation took is added to ``record``.
     ``warnings`` come with the last chunk, ``unheld`` with the first: the keywords of a schema that is not held whole.
+    ``reader`` takes thoughts and tool calls out of the text.
     """
 
     def __init__(
@@ -41,6 +48,8 @@ class Chunks:
     ) -> None:
         self._backend = backend
         self.unheld: tuple[str, ...] = ()
+        self.reader: Reader | None = None
+        self._thought_tokens = self._calls = 0
         self._warnings = warnings
         self._model = model
         self._record = record
@@ -92,12 +101,11 @@ class Chunks:
             raise StopAsyncIteration
         events, stages = await self._news()
         pieces = [event for event in events if isinstance(event, Piece)]
-        text = "".join(piece.text for piece in pieces)
-        logprobs = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
         last = events[-1] if events else None
         unheld, self.unheld = self.unheld, ()
+        chunk = self._said(pieces, ended=isinstance(last, Finished))
         if not isinstance(last, Finished):
-            return Chunk(text=text, logprobs=logprobs, stages=stages, unheld=unheld)
+            return replace(chunk, stages=stages, unheld=unheld)
         self._over = True
         if last.error is not None:
             raise last.error
@@ -107,20 +115,49 @@ class Chunks:
             prompt_tokens=last.prompt_tokens,
             completion_tokens=last.completion_tokens,
             cached_tokens=last.cached_tokens,
+            reasoning_tokens=self._thought_tokens,
             calls=1,
         )
         decoding = None if last.figures is None else decoding_of(last.figures)
         noted = () if last.figures is None else last.figures.warnings
-        return Chunk(
-            text=text,
+        return replace(
+            chunk,
             usage=usage,
-            finish_reason=last.reason,
+            finish_reason="tool_calls" if self._calls and last.reason == "stop" else last.reason,
             stop_text=last.stop_text,
             decoding=decoding,
-            logprobs=logprobs,
             stages=stages,
             unheld=unheld,
             warnings=(*self._warnings, *(f"{self._backend}: {warning}." for warning in noted)),
+        )
+
+    def _said(self, pieces: Sequence[Piece], *, ended: bool) -> Chunk:
+        """The text of some pieces, the calls and the thought in it, and the log-probabilities of what is no thought."""
+        if self.reader is None:
+            scores = tuple(self._logprob(each) for piece in pieces for each in piece.logprobs)
+            return Chunk(text="".join(piece.text for piece in pieces), logprobs=scores)
+        parts: list[Parts] = []
+        logprobs: list[TokenLogprob] = []
+        for piece in pieces:
+            parts.append(self.reader.feed(piece.text))
+            if parts[-1].thinking:
+                self._thought_tokens += len(piece.tokens)
+            else:
+                logprobs += map(self._logprob, piece.logprobs)
+        if ended:
+            parts.append(self.reader.finish())
+        calls = [call for part in parts for call in part.calls]
+        thoughts = [{"type": _THOUGHT, _THOUGHT: part.thought} for part in parts if part.thought]
+        self._calls += len(calls)
+        return Chunk(
+            text="".join(part.text for part in parts),
+            logprobs=tuple(logprobs),
+            thinking=any(part.thinking for part in parts),
+            thoughts=tuple(thoughts),
+            tool_calls=tuple(
+                ToolCallFragment(place, new_call_id(self._model.form), call.name, call.arguments)
+                for place, call in enumerate(calls, self._calls - len(calls))
+            ),
         )
 
     async def _news(self) -> tuple[list[Piece | Finished], Stages | None]:

@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stretto.backends.base import Capabilities
-from stretto.backends.local.tools import may_take_tools
+from stretto.backends.local.tools import form_in
 from stretto.backends.local.worker import Worker, outcome
 from stretto.errors import BackendError, MissingDependencyError, SettingsError
 from stretto.foundation.arguments import MOST_THREADS, shown
@@ -29,12 +30,13 @@ from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, WEIGHING, al
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.adapter_files import READING_FILE
+from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import Source
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
+    from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]
@@ -67,6 +69,8 @@ class LoadingOptions:
     """The options for loading a local model; `LocalBackend` says what each means.
 
     Attributes:
+        adapter: folder of an adapter that is added to the weights.
+        adapters: folders of adapters beside the weights, by name.
         reading: add the adapter for reading documents to the weights.
     """
 
@@ -82,17 +86,20 @@ class LoadingOptions:
     method_options: Mapping[str, Mapping[str, Any]]
     prefix_cache_bytes: int
     remember_answers: int
+    adapter: Path | None = None
+    adapters: Mapping[str, Path] = field(default_factory=dict)
     reading: bool = False
 
     @property
     def has_reading(self) -> bool:
-        """Whether an adapter for reading documents stands beside the weights."""
-        return self.source.folder is not None and (self.source.folder / READING_FILE).is_file()
+        """Whether an adapter for reading documents stands beside the weights, and was trained on them."""
+        return self.adapter is None and self.source.folder is not None and (self.source.folder / READING_FILE).is_file()
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
         self._check()
         pocket = self.source.name == "local:pocket"
+        form = form_in(self.source)
         return Capabilities(
             context_window=self.source.context_window(),
             concurrent_calls=_SLOTS,
@@ -102,8 +109,10 @@ class LoadingOptions:
             passage_tokens=_POCKET_PASSAGE if pocket and self.has_reading else None,
             decodings=self._decodings(),
             decoding=self.decoding,
+            adapters=tuple(self.adapters),
             logprobs=True,
-            tools=may_take_tools(self.source),
+            tools=form is None or form.calls is not None,
+            reasoning=form is not None and form.always,
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
@@ -123,6 +132,12 @@ class LoadingOptions:
             if not isinstance(value := getattr(self, name), (bool, NoneType)):
                 raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
         check_options(self.method_options)
+        for folder in (self.adapter, *self.adapters.values()):
+            if folder is not None and not (folder / LOW_RANK_CONFIG).is_file():
+                raise SettingsError(
+                    f"There is no adapter in {str(folder)!r}: it has no {LOW_RANK_CONFIG}. Give a folder that "
+                    "save_pretrained of peft wrote."
+                )
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
         if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
@@ -176,8 +191,8 @@ class LoadingOptions:
     def _load(self) -> Engine:
         try:
             from stretto.local_engine.model.load import load_model  # noqa: PLC0415
+            from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415
             from stretto.local_engine.model.reading_adapter import reading_change  # noqa: PLC0415
-            from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
         except ImportError as error:
             raise MissingDependencyError(
                 f"{self.source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
@@ -192,10 +207,29 @@ class LoadingOptions:
             cuda_graphs=self.cuda_graphs,
         )
         change = reading_change(self.source.folder, self.source.name) if self.reading else None
+        if self.adapter is not None:
+            change = read_low_rank(self.adapter).merge
         model = load(self.source, change=change)
         draft = None if self.draft is None else load(self.draft)
         if draft is not None:
             check_vocabulary(model, draft)
+        measure = not self.reading and (self.decoding is None or self.decoding in WEIGHING)
+        return self._engine(model, draft, measure=measure)
+
+    def load_beside(self, name: str, engine: Callable[[], Engine], given_up: Callable[[], bool]) -> Engine:  # noqa: ARG002 - as `load`
+        """Start an engine for the model of another one with an adapter beside it.
+
+        Raises `SettingsError` for an adapter that cannot be read or does not fit.
+        """
+        from stretto.local_engine.model.beside import with_adapter  # noqa: PLC0415 - it imports torch
+        from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415 - as above
+
+        model = with_adapter(engine().model, read_low_rank(self.adapters[name]))
+        return self._engine(model, None, measure=False)
+
+    def _engine(self, model: LoadedModel, draft: LoadedModel | None, *, measure: bool) -> Engine:
+        from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
+
         engine = Engine(
             model,
             batch_size=_SLOTS,
@@ -204,7 +238,7 @@ class LoadingOptions:
             method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
-            measure=not self.reading and (self.decoding is None or self.decoding in WEIGHING),
+            measure=measure,
         )
         try:
             engine.equip(self.decoding or DEFAULT_DECODING)

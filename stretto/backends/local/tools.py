@@ -1,44 +1,51 @@
-"""Tools of local models: what a chat template takes, and the calls in what a model writes.
+"""What of a request a chat template is given: the turns with their tool calls and thoughts, tools, and arguments.
 
-Two ways to write a call are read: a JSON object between ``<tool_call>`` tags (Hermes, Qwen), and a JSON object that is
-the whole answer (Llama 3). A required call is constrained to a JSON schema, and is the whole answer too.
+A required call is constrained to a JSON schema, and is the whole answer.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stretto.backends.base import Chunk, ModelRequest
+from stretto.backends.base import ModelRequest
 from stretto.errors import RequestRejectedError
 from stretto.local_engine.model.source import Source
-from stretto.tool_calls import ToolCallFragment
+from stretto.markup.forms import PLAIN, Form, form_of
+from stretto.request import ACCOMPANYING
 
-__all__ = ["Calling", "check_template", "forced_schema", "may_take_tools", "tools_shown", "turns_of"]
+__all__ = [
+    "check_template",
+    "forced_schema",
+    "form_in",
+    "left_out",
+    "new_call_id",
+    "template_arguments",
+    "tools_shown",
+    "turns_of",
+]
 
-_BEGIN, _END = "<tool_call>", "</tool_call>"
+_HONOURED = frozenset({"top_k", "min_p", "repetition_penalty", "logit_bias", "chat_template_kwargs"})
+_MEANINGLESS = ACCOMPANYING - {"reasoning_effort", "verbosity"}  # for accounts and logs, not for the model
+
 _FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
+_SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
-def takes_tools(template: object) -> bool:
-    """Whether a chat template shows tools, and in a form whose calls are read here."""
-    text = str(template)
-    tagged = _BEGIN in text and "<function=" not in text
-    return "tools" in text and (tagged or ("parameters" in text and "tool_call" in text and _BEGIN not in text))
-
-
-def may_take_tools(source: Source) -> bool:
-    """The same before the model is loaded; true for a model that is not on this machine yet."""
+def form_in(source: Source) -> Form | None:
+    """The marks of a model before it is loaded; ``None`` for one that is not on this machine yet."""
     if source.file is not None:
-        return takes_tools(source.chat_template())
+        return form_of(source.chat_template())
     if source.folder is None:
-        return True
-    return any(takes_tools(_text(source.folder / name)) for name in _FILES)
+        return None
+    forms = [form_of(_text(source.folder / name)) for name in _FILES]
+    return next((form for form in forms if not form.is_plain), PLAIN)
 
 
 def _text(path: Path) -> str:
@@ -48,24 +55,72 @@ def _text(path: Path) -> str:
         return ""
 
 
-def turns_of(prompt: ModelRequest) -> list[dict[str, Any]]:
-    """The messages as chat templates take them; the arguments of tool calls as objects."""
+def turns_of(prompt: ModelRequest, form: Form) -> list[dict[str, Any]]:
+    """The messages as chat templates take them: the arguments of tool calls as objects, and thoughts."""
+    short = form.calls is not None and form.calls.short_ids
     turns: list[dict[str, Any]] = []
     for message in prompt.messages:
         turn: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.tool_calls:
-            turn["tool_calls"] = [_call(call) for call in message.tool_calls]
+            turn["tool_calls"] = [_call(call, short=short) for call in message.tool_calls]
         if message.role == "tool":
-            turn |= {"tool_call_id": message.tool_call_id, **({"name": message.name} if message.name else {})}
+            call_id = _shortened(message.tool_call_id) if short else message.tool_call_id
+            turn |= {"tool_call_id": call_id, **({"name": message.name} if message.name else {})}
+        if message.role == "assistant" and (thought := _thought(message.as_openai())):
+            turn |= {"reasoning_content": thought, **({"thinking": thought} if form.channels else {})}
         turns.append(turn)
     return turns
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _thought(turn: Mapping[str, Any]) -> str:
+    """What was thought before a turn, as OpenAI-compatible servers tell it."""
+    found = (turn.get(name) for name in ("reasoning_content", "reasoning"))
+    return next((said for said in found if isinstance(said, str) and said), "")
+
+
+def _call(call: Mapping[str, Any], *, short: bool) -> dict[str, Any]:
     function = dict(call.get("function") or {})
     with suppress(ValueError, RecursionError):  # a model wrote it; what is not JSON stays unchanged
         function["arguments"] = json.loads(function.get("arguments") or "{}")
-    return {**call, "function": function}
+    return {**call, **({"id": _shortened(call.get("id"))} if short else {}), "function": function}
+
+
+def _shortened(call_id: Any) -> str:
+    """The name of a call as Mistral's templates take it."""
+    name = str(call_id)
+    return name if _SHORT_ID.fullmatch(name) else hashlib.sha256(name.encode(errors="replace")).hexdigest()[:9]
+
+
+def new_call_id(form: Form) -> str:
+    """A name for a call that its chat template takes when the call is shown again."""
+    short = form.calls is not None and form.calls.short_ids
+    return secrets.token_hex(5)[:9] if short else f"call_{secrets.token_hex(8)}"
+
+
+def template_arguments(prompt: ModelRequest) -> dict[str, Any]:
+    """Arguments for the chat template: those of the caller, and the effort."""
+    effort = prompt.extra.get("reasoning_effort") or prompt.effort
+    return {**({} if effort is None else {"reasoning_effort": effort}), **_given(prompt)}
+
+
+def _given(prompt: ModelRequest) -> Mapping[str, Any]:
+    return prompt.extra.get("chat_template_kwargs") or {}
+
+
+def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str, ...]:
+    """Say which of the caller's fields have no effect: neither the engine nor the template reads them."""
+    text = str(template)
+
+    def reads(name: str) -> bool:
+        return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+    names = [each for each in prompt.extra if each not in _HONOURED and each not in _MEANINGLESS]
+    names = [each for each in names if each != "reasoning_effort" or not reads(each)]
+    unread = [name for name in _given(prompt) if not reads(name)]
+    said = [f"{' and '.join(names)} had no effect: {backend} has nothing like it."] if names else []
+    if unread:
+        said.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
+    return tuple(said)
 
 
 def tools_shown(prompt: ModelRequest) -> list[dict[str, Any]]:
@@ -73,10 +128,10 @@ def tools_shown(prompt: ModelRequest) -> list[dict[str, Any]]:
     return [] if prompt.tool_choice == "none" else [dict(tool) for tool in prompt.tools]
 
 
-def check_template(template: object, prompt: ModelRequest, backend: str) -> None:
+def check_template(form: Form, prompt: ModelRequest, backend: str) -> None:
     """Raise `RequestRejectedError` for tools, or calls of them, that the template has no place for."""
     needed = tools_shown(prompt) or any(each.tool_calls or each.role == "tool" for each in prompt.messages)
-    if needed and not takes_tools(template):
+    if needed and form.calls is None:
         raise RequestRejectedError(
             f"{backend} takes no tools: its chat template has no place for them, or writes calls in a form that is not "
             "read here. Leave them out, or use another model.",
@@ -115,69 +170,3 @@ def _schema(function: Mapping[str, Any]) -> dict[str, Any]:
     properties = {"name": {"const": function.get("name")}, "arguments": arguments}
     required = ["name", "arguments"]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-class Calling(AsyncIterator[Chunk]):
-    """Takes the tool calls out of the text of a generation.
-
-    Args:
-        chunks: the generation.
-        prompt: its tools.
-        whole: the whole answer is one call.
-    """
-
-    def __init__(self, chunks: AsyncIterator[Chunk], prompt: ModelRequest, *, whole: bool) -> None:
-        self._chunks = chunks
-        self._names = {(tool.get("function") or {}).get("name") for tool in prompt.tools}
-        self._whole = whole
-        self._held = ""
-        self._begun = False  # text has been given: the answer is not one object
-        self._calls = 0
-
-    async def __anext__(self) -> Chunk:
-        chunk = await anext(self._chunks)
-        self._held += chunk.text
-        text, calls = self._certain(final=chunk.finish_reason is not None)
-        reason = "tool_calls" if self._calls and chunk.finish_reason == "stop" else chunk.finish_reason
-        return replace(chunk, text=text, tool_calls=calls, finish_reason=reason)
-
-    def _certain(self, *, final: bool) -> tuple[str, tuple[ToolCallFragment, ...]]:
-        """What of the text that is held is certain, as text or as calls."""
-        if self._whole or (not self._begun and not self._calls and self._held.lstrip().startswith("{")):
-            if not final:
-                return "", ()
-            call = self._call(self._held)
-            return ("", (call,)) if call else (self._rest(), ())
-        said, calls = "", []
-        while (at := self._held.find(_BEGIN)) >= 0 and (end := self._held.find(_END, at)) >= 0:
-            call = self._call(self._held[at + len(_BEGIN) : end])
-            said += self._held[:at] if call else self._held[: end + len(_END)]
-            calls += [call] if call else []
-            self._held = self._held[end + len(_END) :]
-        if final:
-            said += self._rest()
-        elif _BEGIN not in self._held:
-            keep = next((size for size in range(len(_BEGIN) - 1, 0, -1) if self._held.endswith(_BEGIN[:size])), 0)
-            keep = max(keep, len(self._held) - len(self._held.rstrip()))  # white space before a call means nothing
-            said += self._held[: len(self._held) - keep]
-            self._held = self._held[len(self._held) - keep :]
-        if self._calls and not said.strip():
-            said = ""
-        self._begun = self._begun or bool(said.strip())
-        return said, tuple(calls)
-
-    def _rest(self) -> str:
-        held, self._held = self._held, ""
-        return held
-
-    def _call(self, text: str) -> ToolCallFragment | None:
-        try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(said, dict) or said.get("name") not in self._names:
-            return None
-        arguments = said.get("arguments", said.get("parameters")) or {}
-        self._calls += 1
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return ToolCallFragment(self._calls - 1, f"call_{secrets.token_hex(8)}", said["name"], written)

@@ -22,10 +22,10 @@ OPENAI_ONLY = frozenset(
     {
         *("logit_bias", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "store", "verbosity"),
         *("reasoning_effort", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "modalities", "audio"),
-        *("prediction", "response_format", "functions", "function_call", "web_search_options"),
+        *("prediction", "response_format", "functions", "function_call", "web_search_options", "chat_template_kwargs"),
     }
 )
-"""Fields of OpenAI's bodies that the Messages API has no counterpart for."""
+"""Fields of OpenAI's bodies, and of servers like it, that the Messages API has no counterpart for."""
 
 _ELSEWHERE = frozenset({"user", "parallel_tool_calls"})  # fields with another name there
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^,]*)?;base64,(.*)", re.DOTALL)

@@ -56,6 +56,7 @@ _FINISH: dict[str, Finish] = {
 }
 _EXTRA = ("model", "system_fingerprint", "service_tier")
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
+_OF_OPEN_MODELS = frozenset({"chat_template_kwargs"})  # fields that OpenAI itself refuses
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
 
@@ -183,6 +184,14 @@ class OpenAIBackend(RemoteBackend):
         # Strict mode refuses schemas that leave properties open.
         strict = schema.get("additionalProperties") is False
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": strict}}
+
+    def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
+        own = frozenset() if self.compatible else _OF_OPEN_MODELS
+        return {name: value for name, value in prompt.extra.items() if name not in own}
+
+    def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
+        given = () if self.compatible else sorted(_OF_OPEN_MODELS & prompt.extra.keys())
+        return tuple(f"{name} had no effect: {self.name} has nothing like it." for name in given)
 
     async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
         known = {name: value for name, value in parameters.items() if name != GUIDED_JSON}

@@ -10,10 +10,15 @@ from stretto.answer import Usage
 from stretto.backends.base import Chunk
 from stretto.backends.providers.incoming import IncomingText
 from stretto.content import mended
+from stretto.markup.forms import Form
+from stretto.markup.parts import Parts
+from stretto.markup.reading import reader_of
 from stretto.token_records import TokenLogprob
 from stretto.tool_calls import ToolCallFragment
 
 __all__ = ["Finish", "IncomingAnswer", "Piece", "Thought"]
+
+_TAGGED = Form(("<think>", "</think>"))
 
 Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
 
@@ -77,10 +82,14 @@ class Piece:
 
 
 class IncomingAnswer:
-    """One answer of a call, as it comes."""
+    """One answer of a call, as it comes.
 
-    def __init__(self, stop: Sequence[str], choice: int) -> None:
+    ``tagged``: its server may leave what an open model thinks in the text, between ``<think>`` and ``</think>``.
+    """
+
+    def __init__(self, stop: Sequence[str], choice: int, *, tagged: bool = False) -> None:
         self.text = IncomingText(stop)
+        self._reader = reader_of(_TAGGED) if tagged else None
         self.length = 0  # characters given, arguments of tool calls included
         self.finish: Finish | None = None
         self.stopped_by: str | None = None
@@ -97,22 +106,25 @@ class IncomingAnswer:
     def take(self, piece: Piece) -> Chunk | None:
         """Take in a piece; ``None``: it has nothing to pass on."""
         self.text.count(piece.thinking)
-        for thought in piece.thoughts:
-            part = self._thoughts.setdefault(thought.index, {"type": thought.kind})
-            part[thought.field] = part.get(thought.field, "") + thought.text
-        certain = self.text.push(piece.text)
+        text, thinking = piece.text, bool(piece.thinking)
+        if self._reader is not None:
+            parts = self._reader.feed(text)
+            text, thinking = parts.text, thinking or parts.thinking
+            self._think(_thought(parts))
+        self._think(piece.thoughts)
+        certain = self.text.push(text)
         calls = tuple(call for call in piece.tool_calls if self._belongs(call))
         self.length += len(certain) + sum(len(call.arguments) for call in calls)
         self._refused = self._refused or piece.refused
         self.finish = self.text.ended or piece.finish
         self.stopped_by = self.text.stopped_by or piece.stopped_by
-        if not (certain or piece.thinking or piece.logprobs or calls or piece.warnings):
+        if not (certain or thinking or piece.logprobs or calls or piece.warnings):
             return None
         thoughts = self._thought() if certain or calls else ()
         return Chunk(
             text=certain,
             logprobs=piece.logprobs,
-            thinking=bool(piece.thinking),
+            thinking=thinking,
             tool_calls=calls,
             thoughts=thoughts,
             refused=self._refused,
@@ -122,7 +134,12 @@ class IncomingAnswer:
 
     def rest(self) -> Chunk | None:
         """Give what was withheld. A tool call without arguments has an empty object of them."""
-        withheld = self.text.flush()
+        withheld = ""
+        if self._reader is not None and self.text.ended is None:
+            parts = self._reader.finish()
+            self._think(_thought(parts))
+            withheld = self.text.push(parts.text)
+        withheld += self.text.flush()
         self.length += len(withheld)
         empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
         calls = tuple(ToolCallFragment(index, arguments="{}") for index in empty)
@@ -130,6 +147,11 @@ class IncomingAnswer:
         if not (withheld or calls or thoughts):
             return None
         return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, refused=self._refused, choice=self._choice)
+
+    def _think(self, thoughts: Sequence[Thought]) -> None:
+        for thought in thoughts:
+            part = self._thoughts.setdefault(thought.index, {"type": thought.kind})
+            part[thought.field] = part.get(thought.field, "") + thought.text
 
     def _thought(self) -> tuple[Mapping[str, Any], ...]:
         """Give what was thought since this was asked last. What follows a thought is the sign that it is whole."""
@@ -144,3 +166,7 @@ class IncomingAnswer:
         self.text.count(call.arguments)
         self._arguments[call.index] = self._arguments.get(call.index, call.type == "custom") or bool(call.arguments)
         return bool(call.id or call.name or call.arguments or call.extra)
+
+
+def _thought(parts: Parts) -> tuple[Thought, ...]:
+    return (Thought("reasoning_content", "reasoning_content", parts.thought),) if parts.thought else ()

@@ -224,7 +224,9 @@ class RemoteBackend(ABC):
             self._memory.repeat_without(failure, parameters, Usage(calls=calls), wanted=wanted, schema_is_told=told)
 
     async def _chunks(self, opened: Opened) -> AsyncGenerator[Chunk, None]:
-        answers = [IncomingAnswer(opened.options.stop, choice) for choice in range(opened.prompt.n)]
+        answers = [
+            IncomingAnswer(opened.options.stop, choice, tagged=self.compatible) for choice in range(opened.prompt.n)
+        ]
         first = answers[0]
         usage = Usage(calls=opened.calls)
         extra: Mapping[str, Any] = {}

@@ -81,6 +81,8 @@ class ChatStretto(Connection, BaseChatModel):
     race: bool | None = None
     budget: dict[str, float | None] | None = None
     decoding: str | None = None
+    adapter: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Other fields of the body that goes to the model's server."""
 

@@ -12,13 +12,24 @@ from stretto.errors import SettingsError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FOCUS_FILE", "READING_FILE", "fingerprint", "read_tensors", "write_tensors"]
+__all__ = [
+    "FOCUS_FILE",
+    "LOW_RANK_CONFIG",
+    "LOW_RANK_FILE",
+    "READING_FILE",
+    "fingerprint",
+    "read_tensors",
+    "write_tensors",
+]
 
 FOCUS_FILE = "focus.safetensors"
 """Name of the adapter for focus reading."""
 
 READING_FILE = "reading.safetensors"
 """Name of the adapter for reading passages of documents."""
+
+LOW_RANK_CONFIG, LOW_RANK_FILE = "adapter_config.json", "adapter_model.safetensors"
+"""Names of the files of an adapter that peft wrote."""
 
 
 def fingerprint(folder: Path, *, reading: bool = False) -> str:

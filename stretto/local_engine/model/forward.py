@@ -98,6 +98,11 @@ class TransformersForward:
         self._takes = frozenset(takes)
 
     @property
+    def model(self) -> Any:
+        """The model of transformers."""
+        return self._model
+
+    @property
     def switch(self) -> int | None:
         """See `Forward`."""
         return self._rotary.switch

@@ -10,7 +10,9 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -107,6 +109,8 @@ class LlamaForward:
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed, self._in_panels = False, False
         self.adapter: RowAdapter | None = None
+        self.beside: Mapping[tuple[int, str], Callable[[Tensor, Tensor], Tensor]] = {}  # see `beside.py`
+        self._packing = threading.Lock()
         self._compiled: CompiledModel | None = None
         self._held: torch.dtype | None = None  # see `held_as`
         self._kind = ""  # see `kind_of`
@@ -130,6 +134,10 @@ class LlamaForward:
             model: of transformers, from which the weights were taken. It is let go of them, each layer when it is
                 packed, and cannot run any more unless `unpack` follows. Without it, they stay where they are.
         """
+        with self._packing:
+            self._pack(model)
+
+    def _pack(self, model: Any) -> None:
         weights = self._dense()
         self._in_panels, fill = self._better_in_panels(weights), self._fill_panels(weights[1:])
         layout = None
@@ -164,6 +172,17 @@ class LlamaForward:
 
     def unpack(self, model: Any) -> None:
         """Undo `pack`, and let the transformers model have its weights again."""
+        with self._packing:
+            self._unpack(model)
+
+    def unchanging_copy(self) -> LlamaForward:
+        """A forward of the same weights as they are laid out now, which does not run compiled code. From any thread."""
+        with self._packing:
+            same = copy(self)
+            same._layers, same._compiled, same.adapter = [*self._layers], None, None
+        return same
+
+    def _unpack(self, model: Any) -> None:
         dtype = self._weights_dtype
         self._compiled, self.is_packed, self._in_panels = None, False, False
         for number, layer in enumerate(self._layers):
@@ -322,7 +341,7 @@ class LlamaForward:
         plan = self._attention.plan(rows, state.dtype)
         for number, layer in enumerate(self._layers):
             normed = layer.norm(state)
-            projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
+            projected = self._multiplied(number, "query_key_value", normed, layer.query_key_value_bias)
             heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * num_kv_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
@@ -330,10 +349,10 @@ class LlamaForward:
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
             mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
-            state = state + product(mixed, layer.output, layer.output_bias)
+            state = state + self._multiplied(number, "output", mixed, layer.output_bias)
             normed = layer.feed_forward_norm(state)
-            gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)  # [batch, rows, intermediate]
-            state = state + product(silu(gate) * up, layer.down)
+            gate, up = self._multiplied(number, "gate_up", normed).chunk(2, dim=-1)  # [batch, rows, intermediate]
+            state = state + self._multiplied(number, "down", silu(gate) * up)
             if adapter is not None:
                 state = adapter.behind_layer(number, state, normed, rows)
         if adapter is not None:
@@ -341,6 +360,15 @@ class LlamaForward:
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
         return self._norm(state)
+
+    def _multiplied(self, number: int, name: str, rows: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Multiply rows by a weight of a layer, changed by the adapter beside it, if there is one."""
+        weight: Weight = getattr(self._layers[number], name)
+        beside = self.beside.get((number, name))
+        if beside is None:
+            return product(rows, weight, bias)
+        changed = beside(rows, product(rows, weight))
+        return changed if bias is None else changed + bias
 
     def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +28,7 @@ from stretto.local_engine.model.unpacked import Unpacked
 from stretto.local_engine.model.weights import read_model
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.vocabulary import token_bytes
+from stretto.markup.forms import Form, form_of
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
 
@@ -47,7 +48,7 @@ class LoadedModel:
         name: as the user wrote it, with ``local:``.
         forward: runs the model.
         tokenizer: transformers' tokenizer.
-        decode: token ids to text, without special tokens.
+        decode: token ids to text, without special tokens other than marks of thoughts and calls.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
         compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
         unpacked: switches the forward to compiled code later, where that was not ready when the model was loaded.
@@ -86,6 +87,11 @@ class LoadedModel:
     def chat(self) -> ChatTemplate:
         """Turns messages into its prompts."""
         return ChatTemplate(self.name, self.tokenizer)
+
+    @cached_property
+    def form(self) -> Form:
+        """The marks that it puts around thoughts and calls."""
+        return form_of(self.chat.template)
 
     @property
     def runs_alone(self) -> bool:
@@ -208,7 +214,7 @@ def prepare(
         name=name,
         forward=forward,
         tokenizer=tokenizer,
-        decode=_decoder(tokenizer),
+        decode=_decoder(tokenizer, form_of(getattr(tokenizer, "chat_template", None)).marks),
         device=model.device,
         dtype=model.dtype,
         context_window=longest,
@@ -246,14 +252,36 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def _decoder(tokenizer: Any) -> Callable[[Sequence[int]], str]:
-    """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model."""
+def _decoder(tokenizer: Any, marks: Collection[str]) -> Callable[[Sequence[int]], str]:
+    """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model.
+
+    Control tokens are left out, except for the marks that a model puts around thoughts and calls.
+    """
     # The first call may switch truncation off inside the tokenizer, so it is made before other threads read it.
     tokenizer("")
     inner = getattr(tokenizer, "backend_tokenizer", None)
     if inner is None or not hasattr(inner, "decode"):
         return lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True))
-    return lambda ids: str(inner.decode(ids, skip_special_tokens=True))
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    kept = {token: each.content for token, each in added.items() if each.special and each.content in marks}
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(inner.decode(ids, skip_special_tokens=True))
+
+    if not kept:
+        return decode
+
+    def decode_with_marks(ids: Sequence[int]) -> str:
+        if kept.keys().isdisjoint(ids):
+            return decode(ids)
+        text, start = "", 0
+        for place, token in enumerate(ids):
+            if token in kept:
+                text += decode(ids[start:place]) + kept[token]
+                start = place + 1
+        return text + decode(ids[start:])
+
+    return decode_with_marks
 
 
 def _context_window(name: str, config: Any) -> int:

@@ -18,6 +18,8 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 from stretto.local_engine.failures import explain, out_of_memory
+from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.low_rank import LowRank, read_low_rank
 from stretto.local_engine.model.source import Source
 
 __all__ = ["read_model"]
@@ -47,14 +49,16 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         raise _not_loaded(source, ValueError(problem))
     try:
         with _quietly():
-            base = _base(source)
+            low_rank = _low_rank_alone(source)
+            base = _base(source) if low_rank is None else _base_of_adapter(source)
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
             config: Any = transformers.AutoConfig.from_pretrained(base, **options)
-            _check_adapter(source)
+            if low_rank is None:
+                _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.where if own else base, **options)
             loaded: Any = _kind(config).from_pretrained(
-                source.where,
+                source.where if low_rank is None else base,
                 dtype=dtype,
                 use_safetensors=True,
                 output_loading_info=True,
@@ -70,6 +74,8 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         raise _not_loaded(source, error) from error
     if misfit := _misfit(found):
         raise _misfits(source, misfit, model)
+    if low_rank is not None:
+        low_rank.merge(dict(model.named_parameters()))
     return model, tokenizer
 
 
@@ -118,7 +124,23 @@ def _base(source: Source) -> str:
     if source.folder is None or (source.folder / "config.json").is_file():
         return source.where
     _check_adapter(source)
-    adapter = json.loads((source.folder / "adapter_config.json").read_text(encoding="utf-8"))
+    return _base_of_adapter(source)
+
+
+def _low_rank_alone(source: Source) -> LowRank | None:
+    """The adapter in a folder that holds one of a kind that is read here, and no weights beside it."""
+    folder = source.folder
+    if folder is None or not (folder / LOW_RANK_CONFIG).is_file() or any(folder.glob("model*.safetensors")):
+        return None
+    if json.loads((folder / LOW_RANK_CONFIG).read_text(encoding="utf-8")).get("peft_type") != "LORA":
+        return None  # peft may know it
+    return read_low_rank(folder)
+
+
+def _base_of_adapter(source: Source) -> str:
+    """The name or the folder of the model that an adapter says it belongs to."""
+    assert source.folder is not None  # noqa: S101 - for the type checker: adapters are in folders
+    adapter = json.loads((source.folder / LOW_RANK_CONFIG).read_text(encoding="utf-8"))
     base = adapter.get("base_model_name_or_path") if isinstance(adapter, dict) else None
     if not isinstance(base, str) or not base:
         raise _not_loaded(source, ValueError("adapter_config.json names no base_model_name_or_path"))

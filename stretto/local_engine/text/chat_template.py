@@ -8,6 +8,7 @@ is newer than the oldest one this package runs with.
 
 from __future__ import annotations
 
+import inspect
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ Turn = dict[str, Any]
 """One message: ``role`` and ``content``, and where a template takes tools, ``tool_calls`` and ``tool_call_id``."""
 
 _CHARACTERS = 16  # read of a long prompt for each token of the window, before all of it is read
+_RENDERED = frozenset({"messages", "conversations", "self"})  # names of what a template is rendered with
 _CUT = 64  # tokens that the end of what is read may have too many, because it ends inside a word
 
 
@@ -56,6 +58,8 @@ class ChatTemplate:
         turns: Sequence[Turn],
         *,
         tools: Sequence[Mapping[str, Any]] = (),
+        arguments: Mapping[str, Any] | None = None,
+        closing: Callable[[str], str] | None = None,
         special_tokens_in_text: bool = False,
         window: int | None = None,
     ) -> tuple[int, ...]:
@@ -64,19 +68,26 @@ class ChatTemplate:
         Args:
             turns: the messages. A turn of the assistant at the end is left open, for the model to go on with.
             tools: functions that the model may call, in OpenAI's form.
+            arguments: of the template, such as ``enable_thinking``.
+            closing: is shown the prompt, and says what to put behind it.
             special_tokens_in_text: let the model's control tokens that are written in messages be control tokens.
             window: tokens; a prompt that is far longer is refused without reading most of it.
 
-        Raises `RequestRejectedError` for messages that the template refuses, `ContextOverflowError` beyond ``window``.
+        Raises `RequestRejectedError` for messages that the template refuses and for arguments that are not the
+        caller's to set, `ContextOverflowError` beyond ``window``.
         """
-        marked, shown = list(turns), list(tools)
+        if arguments:
+            self._check_arguments(arguments)
+        marked, shown, given = list(turns), list(tools), dict(arguments or {})
         if not special_tokens_in_text:
             marked = [{**self._marked(turn), "role": turn["role"]} for turn in turns]
-            shown = self._marked(shown)
-        text = self._render(marked, shown)
+            shown, given = self._marked(shown), self._marked(given)
+        text = self._render(marked, shown, given)
+        if closing is not None:
+            text += closing(text)
         if window is not None:
             self._check_length(text, window)
-        if marked == list(turns) and shown == list(tools):
+        if marked == list(turns) and shown == list(tools) and given == (arguments or {}):
             return tuple(self._ids(text, add_special_tokens=self._template is None))
         pieces = self._marks.split(text)  # text, a marked token or None for a mark that was left alone, text, ...
         found = [
@@ -86,6 +97,17 @@ class ChatTemplate:
             for token in (self._plain_ids(piece) if number % 2 else self._ids_between(piece, first=not number))
         ]
         return tuple(found if self._template is not None else self._framed(found))
+
+    def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse what would replace the template or the messages, or what transformers does with them."""
+        own = inspect.signature(self._tokenizer.apply_chat_template).parameters.keys() - {"documents"}
+        for name in arguments:
+            if name in own | _RENDERED or name.endswith("_token"):
+                raise RequestRejectedError(
+                    f"The argument {name!r} of the chat template of {self._name} cannot be set: the library sets it. "
+                    "Leave it out.",
+                    backend=self._name,
+                )
 
     def _marked(self, value: Any) -> Any:
         """The same value, with marks in all its texts."""
@@ -104,25 +126,26 @@ class ChatTemplate:
                 content = normal
         return self._written.sub(rf"{self._begin}\g<0>{self._end}", content)
 
-    def _render(self, turns: list[Turn], tools: list[Mapping[str, Any]]) -> str:
+    def _render(self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any]) -> str:
         if self._template is None:
             return "\n\n".join(turn["content"] for turn in turns)
         try:
-            return self._apply(turns, tools)
+            return self._apply(turns, tools, arguments)
         except Exception as error:
             # Some templates refuse a system message; its text then stands before the first user message.
             folded = _fold_system(turns)
             if folded != turns:
                 with suppress(Exception):
-                    return self._apply(folded, tools)
+                    return self._apply(folded, tools, arguments)
             raise RequestRejectedError(
                 f"The chat template of {self._name} refuses these messages: {error}.", backend=self._name
             ) from error
 
-    def _apply(self, turns: list[Turn], tools: list[Mapping[str, Any]]) -> str:
+    def _apply(self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any]) -> str:
         last = turns[-1]
         begun = last["role"] == "assistant" and not last.get("tool_calls") and bool(last["content"].strip())
-        # enable_thinking: models that can think before they answer are asked not to; other templates ignore it.
+        # enable_thinking: models that can think before they answer are asked not to, unless the caller wants it; other
+        # templates ignore it.
         return str(
             self._tokenizer.apply_chat_template(
                 turns,
@@ -130,7 +153,7 @@ class ChatTemplate:
                 add_generation_prompt=not begun,
                 continue_final_message=begun,
                 tokenize=False,
-                enable_thinking=False,
+                **{"enable_thinking": False, **arguments},
             )
         )
 
