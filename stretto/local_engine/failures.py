@@ -9,14 +9,17 @@ from stretto.errors import BackendError, StrettoError
 __all__ = ["explain", "out_of_memory"]
 
 
-def explain(error: BaseException, name: str, device: torch.device) -> StrettoError:
-    """Turn an exception that was raised while ``name`` generated on ``device`` into an error for the caller."""
+def explain(error: BaseException, name: str, device: torch.device, fits: str = "") -> StrettoError:
+    """Turn an exception that was raised while ``name`` generated on ``device`` into an error for the caller.
+
+    ``fits`` says, in whole sentences, what would fit into memory.
+    """
     if isinstance(error, StrettoError):
         return error
     if out_of_memory(error):
         return BackendError(
             f"{name} ran out of memory on {device}. Ask for fewer tokens, shorten the prompt "
-            "or send fewer requests at once.",
+            f"or send fewer requests at once.{f' {fits}' if fits else ''}",
             backend=name,
             transient=True,
         )

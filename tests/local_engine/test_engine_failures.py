@@ -1,5 +1,6 @@
 """What fails in one request ends, or slows, that request alone; the engine serves on."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -80,6 +81,7 @@ def test_memory_that_is_not_there_is_one_clear_error_each_and_the_engine_serves_
             assert isinstance(error, BackendError)
             assert error.transient
             assert "local:llama ran out of memory on cpu. Ask for fewer tokens" in str(error)
+            assert re.search(r"What fits now.*: one request of [\d,]+ tokens, or 8 at once of [\d,]+\.", str(error))
         assert tokens(engine.submit(Generation(PROMPTS[0], 12))) == expected
 
 

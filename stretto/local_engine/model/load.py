@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +12,14 @@ from typing import Any
 
 import torch
 
-from stretto.errors import ModelNotFoundError, SettingsError
+from stretto.errors import ModelNotFoundError, SettingsError, StrettoError
+from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.kernels.compiler import are_ready, compile_now
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model import recommended
 from stretto.local_engine.model.acceptance import choose_forward, tolerance
 from stretto.local_engine.model.dtype import chosen_dtype
+from stretto.local_engine.model.fitting import check_room, does_not_fit, fitting_requests, free_bytes, weights_of
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.memory import give_back
@@ -58,6 +59,7 @@ class LoadedModel:
         vocabulary: token ids are below this.
         end_ids: tokens that end an answer.
         cache_tokens: tokens of all requests together whose keys and values fit into memory.
+        token_size: bytes of the keys and values of one token.
         sampling: the model's own fields of `Generation` about sampling; without ``temperature`` it does not sample.
         penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
         threads: of torch that pay for a model of its size; ``None`` on a GPU.
@@ -74,6 +76,7 @@ class LoadedModel:
     end_ids: frozenset[int]
     vocabulary: int = 2**62
     cache_tokens: int = 2**62
+    token_size: int = 0
     sampling: dict[str, float] = field(default_factory=dict)
     penalties: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
@@ -102,6 +105,10 @@ class LoadedModel:
     def is_exact(self) -> bool:
         """Whether rounding cannot change an answer, whatever other rows a forward has."""
         return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
+
+    def fitting_requests(self) -> str:
+        """What fits beside it into memory now, as sentences."""
+        return fitting_requests(self.device, self.token_size, self.dtype, self.context_window)
 
     def free(self) -> None:
         """Drop the weights at once, whoever still refers to this, as an error does. It cannot run any more."""
@@ -149,22 +156,31 @@ def load_model(
     """
     target = _device(device)
     chosen = chosen_dtype(dtype, target)
+    check_room(source, chosen, target)
+    failure: StrettoError | None = None
     log_event(_log, logging.INFO, "reading weights", model=source.name)
-    model, tokenizer = read_model(source, chosen, trust_remote_code=trust_remote_code)
-    if change is not None:
-        change(dict(model.named_parameters()))
-    log_event(_log, logging.INFO, "comparing with transformers", model=source.name)
-    ready = prepare(
-        source.name,
-        model.to(target),
-        tokenizer,
-        packed=packed,
-        compiled=compiled,
-        cuda_graphs=cuda_graphs,
-        owned=True,
-    )
-    del model
+    try:
+        model, tokenizer = read_model(source, chosen, trust_remote_code=trust_remote_code)
+        if change is not None:
+            change(dict(model.named_parameters()))
+        log_event(_log, logging.INFO, "comparing with transformers", model=source.name)
+        ready = prepare(
+            source.name,
+            model if model.device == target else model.to(target),  # some quantised ones cannot be moved
+            tokenizer,
+            packed=packed,
+            compiled=compiled,
+            cuda_graphs=cuda_graphs,
+            owned=True,
+        )
+        del model
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        failure = does_not_fit(source.name, weights_of(source), chosen, target)
     give_back()
+    if failure is not None:  # raised here, since the frames of the other error hold the weights
+        raise failure
     return replace(ready, folder=source.folder)
 
 
@@ -205,7 +221,8 @@ def prepare(
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code
-    cache_tokens = _free_bytes(model.device) // _bytes_per_token(config, kept)
+    token_size = _bytes_per_token(config, kept)
+    cache_tokens = free_bytes(model.device) // 2 // token_size  # growing it takes the old and the new for a moment
     longest = min(window, forward.longest or _LONGEST_WINDOW)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
@@ -221,6 +238,7 @@ def prepare(
         vocabulary=config.vocab_size,
         end_ids=recommended.end_ids(name, model, tokenizer),
         cache_tokens=cache_tokens,
+        token_size=token_size,
         sampling=sampling,
         penalties=penalties,
         threads=threads,
@@ -340,18 +358,3 @@ def _width(layer: Any) -> int:
     heads: int = layer.num_attention_heads
     head_dim: int = getattr(layer, "head_dim", None) or layer.hidden_size // heads
     return (getattr(layer, "num_key_value_heads", None) or heads) * head_dim
-
-
-def _free_bytes(device: torch.device) -> int:
-    """Memory for the cache: half of what is free, because growing it needs the old and the new one for a moment."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] // 2
-    with suppress(OSError):  # on Linux: files that the system keeps in memory give way
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024 // 2
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (ValueError, OSError, AttributeError):
-        return 2**33

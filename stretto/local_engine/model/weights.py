@@ -17,9 +17,10 @@ from transformers.utils.import_utils import is_peft_available
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
-from stretto.local_engine.failures import explain, out_of_memory
+from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.low_rank import LowRank, read_low_rank
+from stretto.local_engine.model.quantised_folder import check_packages, explained
 from stretto.local_engine.model.source import Source
 
 __all__ = ["read_model"]
@@ -38,7 +39,8 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
 
     Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
-    adapter without peft, and `BackendError` where memory runs out.
+    adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
+    here. Where memory runs out, it raises what torch or Python raise.
     """
     options = {"trust_remote_code": trust_remote_code}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
@@ -47,12 +49,14 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         return _from_file(source, dtype)
     if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
         raise _not_loaded(source, ValueError(problem))
+    config: Any = None
     try:
         with _quietly():
             low_rank = _low_rank_alone(source)
             base = _base(source) if low_rank is None else _base_of_adapter(source)
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
-            config: Any = transformers.AutoConfig.from_pretrained(base, **options)
+            config = transformers.AutoConfig.from_pretrained(base, **options)
+            check_packages(source.name, config)
             if low_rank is None:
                 _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
@@ -70,8 +74,10 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         raise
     except Exception as error:  # transformers raises what its parts raise
         if out_of_memory(error):
-            raise explain(error, source.name, torch.device("cpu")) from error
-        raise _not_loaded(source, error) from error
+            raise
+        raise (explained(source.name, config, error) if config is not None else None) or _not_loaded(
+            source, error
+        ) from error
     if misfit := _misfit(found):
         raise _misfits(source, misfit, model)
     if low_rank is not None:
@@ -89,7 +95,7 @@ def _from_file(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
         raise
     except Exception as error:  # as in `read_model`
         if out_of_memory(error):
-            raise explain(error, source.name, torch.device("cpu")) from error
+            raise
         raise ModelNotFoundError(
             f"The file {source.where!r} could not be loaded as a causal language model: "
             f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again, or run it with "

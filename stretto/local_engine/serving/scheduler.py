@@ -292,12 +292,14 @@ class Scheduler:
                 self._end(handle, finished)
 
     def _fail(self, handles: Sequence[Handle], error: BaseException) -> None:
+        fits = ""
         if out_of_memory(error):
             self._prefixes.clear()
+            fits = self._model.fitting_requests()
         for handle in handles:
             if not handle.finished:
-                length = len(handle.sequence.request.prompt)
-                self._end(handle, Finished("error", length, error=explain(error, self._model.name, self._model.device)))
+                length, model = len(handle.sequence.request.prompt), self._model
+                self._end(handle, Finished("error", length, error=explain(error, model.name, model.device, fits)))
 
     def _end(self, handle: Handle, finished: Finished) -> None:
         handle.finished = True
