@@ -115,8 +115,14 @@ def test_an_adapter_beside_the_weights_is_refused_where_it_cannot_be_applied(sav
         load(folder)
 
 
-def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
+def test_an_adapter_without_its_own_weights_is_damaged(tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "base"}')
+    with pytest.raises(SettingsError, match=r"The adapter .* cannot be read: .*adapter_model.safetensors"):
+        load(tmp_path)
+
+
+def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "IA3", "base_model_name_or_path": "base"}')
     monkeypatch.setattr("stretto.local_engine.model.weights.is_peft_available", lambda: False)
     with pytest.raises(MissingDependencyError, match="pip install peft"):
         load(tmp_path)

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
-from stretto.local_engine.model.low_rank import LowRank, read_low_rank
+from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.local_engine.model.quantised_folder import check_packages, explained
 from stretto.local_engine.model.source import Source
 
@@ -52,8 +53,8 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     config: Any = None
     try:
         with _quietly():
-            low_rank = _low_rank_alone(source)
-            base = _base(source) if low_rank is None else _base_of_adapter(source)
+            base = _base_of_adapter(source) if _is_low_rank(source) else _base(source)
+            low_rank = read_low_rank(Path(source.where)) if _is_low_rank(source) else None
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
             config = transformers.AutoConfig.from_pretrained(base, **options)
             check_packages(source.name, config)
@@ -133,14 +134,13 @@ def _base(source: Source) -> str:
     return _base_of_adapter(source)
 
 
-def _low_rank_alone(source: Source) -> LowRank | None:
-    """The adapter in a folder that holds one of a kind that is read here, and no weights beside it."""
+def _is_low_rank(source: Source) -> bool:
+    """Whether a folder holds an adapter of a kind that is read here, and no weights beside it."""
     folder = source.folder
     if folder is None or not (folder / LOW_RANK_CONFIG).is_file() or any(folder.glob("model*.safetensors")):
-        return None
-    if json.loads((folder / LOW_RANK_CONFIG).read_text(encoding="utf-8")).get("peft_type") != "LORA":
-        return None  # peft may know it
-    return read_low_rank(folder)
+        return False
+    kind = json.loads((folder / LOW_RANK_CONFIG).read_text(encoding="utf-8")).get("peft_type")
+    return bool(kind == "LORA")  # peft may know others
 
 
 def _base_of_adapter(source: Source) -> str:
