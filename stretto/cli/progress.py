@@ -110,18 +110,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def status_of(answer: Answer) -> str:
-    """One line about a finished answer: how it was written, seconds, tokens, calls."""
+def status_of(answer: Answer, named: Callable[[str], str] = str) -> str:
+    """One line about a finished answer: how it was written, by the name that is ``named``, seconds, tokens, calls."""
     timeline, usage = answer.timeline, answer.usage
     written = answer.strategy or answer.route.strategy
-    instead = "" if written == answer.route.strategy else f" (instead of {answer.route.strategy})"
+    instead = "" if written == answer.route.strategy else f" (instead of {named(answer.route.strategy)})"
     local = answer.route.backend.startswith("local:")  # where nobody bills anything
     caution = ("a demonstration model, which may be wrong",) if answer.route.backend == POCKET else ()
     cost = () if local else (f"cost {answer.cost}" if answer.cost else "cost unknown",)
     first = f", first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
     return " · ".join(
         (
-            written + instead,
+            named(written) + instead,
             f"{timeline.total_s:.2f} s{first}",
             f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out",
             counted(usage.calls, "call"),

@@ -155,11 +155,13 @@ async def test_conversations_are_kept_exported_deleted_and_imported(chatting, tm
         await ask(page, "What does a wheel do?", strategy="direct")
         await page.wait_for_selector("#conversations li")
         async with page.expect_download() as saved:
+            await page.click("#manage")
             await page.click("#export")
         await (await saved.value).save_as(tmp_path / "all.json")
         await page.reload()
         await page.click("#conversations button")
         await page.wait_for_selector("text=It rolls.")
+        await page.click("#manage")
         await page.click("#delete-all")
         await page.wait_for_selector("#conversations li", state="detached")
         await page.set_input_files("#import", tmp_path / "all.json")

@@ -180,6 +180,7 @@ async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chattin
         await ask(page, "First question", strategy="direct")
         await page.wait_for_selector(ENDED)
         async with page.expect_download() as saved:
+            await page.click("#manage")
             await page.click("#export")
         await (await saved.value).save_as(tmp_path / "all.json")
         await page.set_input_files("#import", tmp_path / "all.json")

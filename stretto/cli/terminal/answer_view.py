@@ -16,6 +16,7 @@ from stretto.cli.terminal.cards import Card, Cards
 from stretto.cli.terminal.lines import Words, words
 from stretto.cli.terminal.passages import Passages
 from stretto.cli.terminal.unwritten import with_unwritten
+from stretto.cli.terminal.ways import is_other, name_of, others_of, reason_of
 from stretto.cli.terminal.written import Written
 from stretto.cli.trace import render_timeline
 from stretto.display.palette import TERMINAL
@@ -29,6 +30,7 @@ from stretto.events import (
     PassageRead,
     RouteChosen,
     TextDelta,
+    VoteCounted,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class AnswerView(Widget):
         self._route = Words(*([words(heading, "bold")] if heading else []), classes="route")
         self._passages: Passages | None = None
         self._cards: Cards | None = None
+        self._way = ""
         self._written = Written()
         self._notes = Words()
         self._changed: set[Card | Written | Passages] = set()
@@ -93,6 +96,8 @@ class AnswerView(Widget):
                 self._card(event.branch_id, event.title)
             case BranchStarted() if event.kind in PARTS:
                 self._card(event.branch_id, event.title).state = "silent"
+            case BranchStarted() if is_other(event.kind, self._way) and not self.text:
+                self._card(event.branch_id, event.title or event.branch_id).state = "silent"
             case BranchDelta() if event.branch_id in self.cards:
                 card = self.cards[event.branch_id]
                 card.text += event.text
@@ -101,6 +106,7 @@ class AnswerView(Widget):
             case BranchFinished() | BranchFailed() if event.branch.id in self.cards:
                 card = self.cards[event.branch.id]
                 card.text, card.error, card.state = event.branch.text, event.branch.error or "", event.branch.status
+                card.title = event.branch.title or event.branch.model or card.title
                 self._changed.add(card)
             case PassageRead():
                 if self._passages is None:
@@ -108,7 +114,12 @@ class AnswerView(Widget):
                     self.mount(self._passages, after=self._route)
                 self._passages.read(event.record, event.total)
                 self._changed.add(self._passages)
+            case VoteCounted() if event.branch_id in self.cards:
+                card = self.cards[event.branch_id]
+                card.title = f"{card.title}: {event.vote}"
+                self._changed.add(card)
             case TextDelta():
+                self._show_chosen()
                 self.text += event.text
                 self._written.feed(event.text)
                 self._changed.add(self._written)
@@ -122,6 +133,12 @@ class AnswerView(Widget):
         self._changed.add(card)
         return card
 
+    def _show_chosen(self) -> None:
+        """Of several answers one is there now: it stands in their place."""
+        if self._cards is not None and self._others:
+            self._remove_cards()
+            self._written.display = True
+
     def redraw(self) -> None:
         """Show what came since the last time."""
         for part in self._changed:
@@ -129,16 +146,19 @@ class AnswerView(Widget):
         self._changed.clear()
 
     def show_route(self, route: Route) -> None:
-        """Say which strategy was chosen, and why."""
-        said = Text.assemble((one_line(route.strategy), "bold"), end="").append(f": {one_line(route.reason)}", "dim")
+        """Say how it is written, and why."""
+        self._way = route.strategy
+        said = Text.assemble((name_of(route.strategy), "bold"), end="").append(f": {reason_of(route)}", "dim")
         self._route.say(*self._route.texts, said)
 
     def finish(self, answer: Answer, *, trace: bool = False) -> None:
         """Settle into one text, and say what it took."""
         self._settle(answer.text)
         notes = [*(footnotes_of(answer) if answer.citations else [])]
+        if others := others_of(answer):
+            notes.append(words(others))
         notes += [words(f"warning: {one_line(warning)}", TERMINAL.wait) for warning in answer.warnings]
-        notes.append(words(status_of(answer) + estimate_of(answer), "dim"))
+        notes.append(words(status_of(answer, name_of) + estimate_of(answer), "dim"))
         if trace:
             notes += timeline_of(answer, self.size.width or self.app.size.width - 4)
         self._notes.say(*notes)
@@ -154,18 +174,29 @@ class AnswerView(Widget):
         self._notes.say(words(f"error: {one_line(problem)}", TERMINAL.bad))
 
     def _whole_text(self) -> str:
-        """The text so far, and behind it what is not in it yet of the parts."""
+        """The text so far, and behind it what is not in it yet of the parts; of several answers the longest."""
+        if self._others:
+            return self.text or max((card.text for card in self.cards.values()), key=len, default="")
         return with_unwritten(self.text, ((card.title, card.text) for card in self.cards.values() if card.text))
 
     def _settle(self, text: str) -> None:
         self.running = False
+        self._remove_cards()
+        self.text = text
+        self._written.display = bool(text)
+        self._written.settle(text)
+
+
+    @property
+    def _others(self) -> bool:
+        """Whether the cards are several answers."""
+        return self._way in ("consensus", "collaborate", "cascade")
+
+    def _remove_cards(self) -> None:
         self._changed.clear()
         if self._cards is not None:
             self._cards.remove()
             self._cards = None
-        self.text = text
-        self._written.display = bool(text)
-        self._written.settle(text)
 
 
 def timeline_of(answer: Answer, width: int) -> list[Text]:

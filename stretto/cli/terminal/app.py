@@ -21,6 +21,7 @@ from stretto.cli.terminal.lines import Foot, words
 from stretto.cli.terminal.opening import opening
 from stretto.cli.terminal.talk import Talk
 from stretto.cli.terminal.turn import Answering
+from stretto.cli.terminal.ways import name_of
 from stretto.cli.terms import in_options
 from stretto.display.palette import TERMINAL
 from stretto.errors import StrettoError
@@ -121,7 +122,7 @@ class ChatApp(App[None]):
             return next((said for said in shorter if said and cell_len(said + STOPS) <= width), cut) + STOPS
         if self._hint:
             return SHORT_EDITING if self._hint == EDITING and width < len(EDITING) else self._hint
-        about = f"{one_line(self.state.name)} · {self.state.strategy}"
+        about = f"{one_line(self.state.name)} · {name_of(self.state.strategy)}"
         every = (f"{about} · {IDLE}", f"{about} · {SHORT_IDLE}", SHORT_IDLE)
         return next((said for said in every if cell_len(said) <= width), SHORT_IDLE)
 

@@ -7,6 +7,7 @@ export const eventOf = (event) => ({
   title: event.title,
   text: event.text,
   total: event.total,
+  vote: event.vote,
   record: event.record && passageOf(event.record),
   route: event.route && routeOf(event.route),
   branch: event.branch && branchOf(event.branch),
@@ -25,6 +26,7 @@ export const branchOf = (branch) => ({
   id: branch.id,
   kind: branch.kind,
   title: branch.title,
+  model: branch.model ?? "",
   text: branch.text,
   failed: branch.status === "failed",
   error: branch.error,
@@ -69,4 +71,5 @@ export const answerOf = (answer) => ({
   warnings: answer.warnings ?? [],
   citations: (answer.citations ?? []).map(citationOf),
   passages: (answer.passages ?? []).map(passageOf),
+  agreement: answer.agreement ? { by: answer.agreement.decided_by, most: Math.max(0, ...Object.values(answer.agreement.votes)) } : null,
 });

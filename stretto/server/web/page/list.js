@@ -70,6 +70,7 @@ function dayOf(time) {
 export function exchange(list) {
   $("export").addEventListener("click", async () => saveFile("conversations.json", await exported()));
   $("import").addEventListener("change", async (event) => {
+    $("files").hidePopover();
     try {
       tell(`${await imported(await event.target.files[0].text())} conversations were imported.`);
     } catch (error) {

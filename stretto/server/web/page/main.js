@@ -138,7 +138,7 @@ function keepUnfinished(turn, answer) {
 async function answered(shown, messages, way, lane) {
   const { turn, race } = shown;
   const title = lane ? "One piece" : "Answer";
-  const view = shown.begin(title, way, announce, race && (lane ? nameOf("direct") : nameOf(way)));
+  const view = shown.begin(title, announce, race && (lane ? nameOf("direct") : nameOf(way)));
   const documents = textsOf(turn).map(({ title: name, text }) => ({ title: name, text }));
   const request = {
     model: chosen("model"),

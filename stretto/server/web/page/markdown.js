@@ -10,6 +10,7 @@ import python from "./vendor/languages/python.js";
 import rust from "./vendor/languages/rust.js";
 import xml from "./vendor/languages/xml.js";
 import yaml from "./vendor/languages/yaml.js";
+import { element } from "./element.js";
 import { draw, extensions } from "./math.js";
 import { Marked, Tokenizer } from "./vendor/marked.js";
 
@@ -88,10 +89,10 @@ export function rendered(text) {
 function fragmentOf(text) {
   calls = 0;
   const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
-  for (const element of fragment.querySelectorAll("[class]")) {
-    const kept = [...element.classList].filter((name) => /^(?:hljs-|math-(?:inline|display)$)/.test(name));
-    if (kept.length) element.className = kept.join(" ");
-    else element.removeAttribute("class");
+  for (const each of fragment.querySelectorAll("[class]")) {
+    const kept = [...each.classList].filter((name) => /^(?:hljs-|math-(?:inline|display)$)/.test(name));
+    if (kept.length) each.className = kept.join(" ");
+    else each.removeAttribute("class");
   }
   for (const heading of fragment.querySelectorAll("h1,h2,h3,h4,h5,h6")) {
     const lower = document.createElement(LOWER[heading.tagName]);
@@ -127,34 +128,20 @@ function fragmentOf(text) {
 // Above a block of code: its language, and what can be done with it.
 function codeHead(block) {
   const code = block.querySelector("code");
-  const language = document.createElement("span");
-  language.textContent = code.title.slice(0, LONGEST_LANGUAGE) || "code";
+  const language = code.title.slice(0, LONGEST_LANGUAGE) || "code";
   code.removeAttribute("title");
-  const wrap = document.createElement("button");
-  wrap.type = "button";
-  wrap.className = "wrap";
-  wrap.textContent = "Wrap";
-  wrap.setAttribute("aria-pressed", "false");
-  wrap.addEventListener("click", () => wrap.setAttribute("aria-pressed", String(block.classList.toggle("wrapped"))));
-  const buttons = document.createElement("span");
-  buttons.append(wrap, copyButton(() => code.textContent, "Copy code"));
-  const head = document.createElement("div");
-  head.className = "top";
-  head.append(language, buttons);
-  return head;
+  const wrap = element("button", { type: "button", class: "wrap", "aria-pressed": "false", onclick: () => wrap.setAttribute("aria-pressed", String(block.classList.toggle("wrapped"))) }, "Wrap");
+  return element("div", { class: "top" }, element("span", {}, language),
+    element("span", {}, wrap, copyButton(() => code.textContent, "Copy code")));
 }
 
-export function copyButton(text, label) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "copy";
-  button.textContent = "Copy";
-  button.setAttribute("aria-label", label);
-  button.addEventListener("click", async () => {
-    button.textContent = (await copied(text())) ? "Copied" : "Not copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
-  });
-  return button;
+// `how`: its class, and a sign before its word.
+export function copyButton(text, label, { class: kind = "copy", sign = null } = {}) {
+  const word = element("span", {}, "Copy");
+  return element("button", { type: "button", class: kind, "aria-label": label, onclick: async () => {
+    word.textContent = (await copied(text())) ? "Copied" : "Not copied";
+    setTimeout(() => (word.textContent = "Copy"), 1500);
+  } }, sign, word);
 }
 
 async function copied(text) {

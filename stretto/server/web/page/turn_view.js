@@ -5,6 +5,7 @@ import { Race } from "./answer/race.js";
 import { element } from "./element.js";
 import { routeOf } from "./fields.js";
 import { saveAnswer } from "./saving.js";
+import { sign } from "./signs.js";
 import { shownPicture } from "./pictures.js";
 import { picturesOf, shownAnswer, shownIndex, textsOf } from "./turns.js";
 
@@ -33,11 +34,11 @@ export class TurnView {
     this.asked.className = `asked${long ? " long" : ""}`;
     this.asked.replaceChildren(
       element("h2", { dir: "auto", tabindex: long ? "0" : null }, turn.question),
-      ...(pictures.length ? [element("div", { class: "pictures" }, ...pictures)] : []),
-      element("div", { class: "bar" },
-        documents ? element("span", { class: "dim with" }, `with ${documents}`) : null,
-        element("button", { type: "button", class: "quiet", onclick: () => acts.isBusy() || this.editQuestion() }, "Edit"),
-        versions ? pages("question", versions.at, versions.tails.length, (at) => acts.toVersion(turn, at)) : null));
+      element("div", { class: "bar tools" },
+        versions ? pages("question", versions.at, versions.tails.length, (at) => acts.toVersion(turn, at)) : null,
+        element("button", { type: "button", class: "quiet edit", onclick: () => acts.isBusy() || this.editQuestion() }, sign("edit"), "Edit")),
+      ...(documents ? [element("span", { class: "dim with" }, `with ${documents}`)] : []),
+      ...(pictures.length ? [element("div", { class: "pictures" }, ...pictures)] : []));
   }
 
   // In its own place; the question as it was comes back with Escape.
@@ -47,7 +48,7 @@ export class TurnView {
     field.value = turn.question;
     const back = () => {
       this.showQuestion();
-      this.asked.querySelector("button").focus();
+      this.asked.querySelector(".edit").focus();
     };
     const form = element("form", { "aria-label": "Change the question" }, field,
       element("div", { class: "bar" }, element("button", { type: "submit" }, "Send"), element("button", { type: "button", class: "quiet", onclick: back }, "Cancel")));
@@ -96,8 +97,8 @@ export class TurnView {
   }
 
   // A view for an answer that begins. `name` heads its lane in a race.
-  begin(title, chosen, announce, name = null) {
-    const view = new AnswerView(this.titleOf(title), { ...this.how, chosen, announce });
+  begin(title, announce, name = null) {
+    const view = new AnswerView(this.titleOf(title), { ...this.how, announce });
     if (name) view.root.prepend(lane(name));
     this.waits?.remove();
     this.answers.append(view.root);
@@ -139,8 +140,8 @@ export class TurnView {
   addActions() {
     const { turn, acts } = this;
     const actions = this.answers.querySelector(".actions");
-    actions.append(element("button", { type: "button", class: "quiet", onclick: () => acts.retry(turn) }, "Retry"));
-    if (!shownAnswer(turn)?.stopped) actions.append(element("button", { type: "button", class: "quiet", onclick: () => saveAnswer(turn) }, "Save as a page"));
+    actions.append(element("button", { type: "button", class: "quiet", onclick: () => acts.retry(turn) }, sign("retry"), "Retry"));
+    if (!shownAnswer(turn)?.stopped) actions.append(element("button", { type: "button", class: "quiet", onclick: () => saveAnswer(turn) }, sign("save"), "Save as a page"));
     if (turn.answers.length > 1) actions.append(pages("answer", shownIndex(turn), turn.answers.length, (at) => acts.toAnswer(turn, at)));
   }
 }

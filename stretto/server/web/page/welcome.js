@@ -2,11 +2,12 @@
 
 import { element, shape } from "./element.js";
 import { examplesFor, isDemonstration } from "./examples.js";
+import { sign } from "./signs.js";
 
 const BARS = [[0, 62], [7, 84], [14, 70], [21, 96], [28, 58]]; // where each begins, and how long it is
 
 const picture = () => shape("svg", { class: "voices", viewBox: "0 0 136 51", "aria-hidden": "true" },
-  ...BARS.map(([x, width], row) => shape("rect", { class: `bar voice-${row + 1}`, x, y: row * 10.5, width, height: 7, rx: 3.5 })));
+  ...BARS.map(([x, width], row) => shape("rect", { class: "bar", x, y: row * 10.5, width, height: 6, rx: 3, opacity: 1 - row * 0.16 })));
 
 // `ask` sends a question; `race` sends one and compares. `greets`: somebody said hello.
 export function welcome(model, { ask, race, greets = false }) {
@@ -18,7 +19,8 @@ export function welcome(model, { ask, race, greets = false }) {
   return element("div", { class: "welcome" }, picture(),
     element("h2", {}, heading),
     element("p", {}, what),
-    element("div", { class: "examples" }, ...examples.map((question) => element("button", { type: "button", onclick: () => ask(question) }, question))),
-    element("button", { type: "button", class: "difference", onclick: () => race(examples[0]) }, "See the difference"),
-    element("span", { class: "dim" }, " both ways, one beside the other"));
+    element("div", { class: "examples" }, ...examples.map((question) => element("button", { type: "button", onclick: () => ask(question) }, question, sign("go")))),
+    element("div", { class: "bar" },
+      element("button", { type: "button", class: "difference", onclick: () => race(examples[0]) }, "See the difference"),
+      element("span", { class: "dim" }, "both ways, one beside the other")));
 }

@@ -1,8 +1,11 @@
 // What the page calls things. docs/design/README.md says which name of the interface stands behind each.
 
-const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", document: "Passage by passage", direct: "One piece" };
+const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", document: "Passage by passage", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first" };
 const STATES = { waiting: "Next in line", silent: "Starting", writing: "Being written", finished: "Done", failed: "Failed" };
 
+const KINDS = { outline: "Planning", plan: "Planning", direct: "The answer", aggregate: "Putting together", judgement: "Judging" };
+
+export const rowOf = (branch) => branch.title || KINDS[branch.kind] || branch.kind || branch.id; // in a timeline
 export const nameOf = (way) => WAYS[way] ?? way; // a strategy of somebody's own has its own name
 export const stateOf = (state) => STATES[state];
 export const counted = (number, noun) => `${number.toLocaleString()} ${noun}${number === 1 ? "" : "s"}`;

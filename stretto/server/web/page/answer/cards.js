@@ -1,66 +1,101 @@
-// The parts of an answer while they are written, side by side. A card keeps its place and its height, and its text begins
-// at the top and stays there: who reads in it is not moved. What has no room can be scrolled to.
+// The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width.
+// The first that is not complete is seen whole and grows, as do those before it: what is read has nothing above it that
+// grows. Of the others a few lines are seen, so that all are in view: those that are being written now, and how it begins
+// once it is complete.
 
 import { element } from "../element.js";
 import { rendered } from "../markdown.js";
 import { stateOf } from "../words.js";
+import { lane } from "./timeline.js";
 
-const LEAST_ROWS = 2; // that the view is shared out to, before more are known
-const LOWEST = 168, HIGHEST = 260; // pixels of a card: four lines of its text are seen
-const GAP = 12;
-const VOICES = 8;
-
-export const voiceOf = (index) => (index % VOICES) + 1;
+const FEWEST_ROWS = 1, MOST_ROWS = 6; // of the text of a part that is not read yet
+const AROUND = 54; // pixels of a part beside its text: its title, and the gap to the next
 
 export class Cards {
-  // `room` is what scrolls: the cards share out what can be seen of it.
-  constructor(room) {
-    this.room = room;
+  // `room` is what scrolls: the parts share out what can be seen of it. `others`: they are several answers, not parts of one.
+  constructor(room, { others = false } = {}) {
+    Object.assign(this, { room, others });
     this.made = new Map();
-    this.root = element("div", { class: "cards", role: "group", "aria-label": "Parts of the answer", hidden: true });
+    this.root = element("div", { class: `cards${others ? " others" : ""}`, role: "group", "aria-label": others ? "Answers to choose from" : "Parts of the answer", hidden: true });
   }
 
-  show(part, index) {
-    const card = this.made.get(part.id) ?? this.make(part, index);
-    card.root.className = `card voice-${voiceOf(index)} ${part.state}`;
+  // parts: all of them, in reading order; isNew: whether something of one has changed.
+  show(parts, now, axis, isNew = () => true) {
+    parts.forEach((part, index) => isNew(part) && this.write(part, this.made.get(part.id) ?? this.make(part, index)));
+    for (const part of parts) this.made.get(part.id)?.lane.replaceChildren(lane(part, now, axis));
+    if (!this.others) this.open(parts);
+  }
+
+  write(part, card) {
+    const chosen = part.chosen ? " chosen" : "";
+    card.root.className = `card ${part.state}${chosen}`;
     if (card.shown !== part.text) {
       card.text.replaceChildren(rendered(part.text));
       card.shown = part.text;
     }
+    card.title.textContent = part.title || card.name;
     const words = part.text ? part.text.trim().split(/\s+/).length : 0;
-    card.state.textContent = part.error ? `Failed: ${part.error}` : stateOf(part.state) + (words ? ` · ${words.toLocaleString()} ${words === 1 ? "word" : "words"}` : "");
+    const counts = `${words.toLocaleString()} ${words === 1 ? "word" : "words"}`;
+    card.said.textContent = part.error ? `Failed: ${part.error}` : part.note ?? (words ? counts : stateOf(part.state));
+    card.said.title = stateOf(part.state);
+  }
+
+  // Down to the first part that is not complete, all text is seen.
+  open(parts) {
+    const reading = parts.findIndex((part) => part.ended == null);
+    const heights = parts.map((part) => heightOf(this.made.get(part.id).text)); // read before anything is changed
+    parts.forEach((part, index) => {
+      const { root, text } = this.made.get(part.id);
+      const isOpen = reading < 0 || index <= reading;
+      const own = isOpen ? Math.max(heights[index], this.least) : this.least;
+      if (text.dataset.height !== String(own)) {
+        text.style.height = `${own}px`;
+        text.dataset.height = String(own);
+      }
+      const isMore = !isOpen && heights[index] > this.least + 2;
+      root.classList.toggle("more", isMore);
+      text.scrollTop = isMore && part.state === "writing" ? heights[index] : 0;
+    });
   }
 
   make(part, index) {
-    const title = element("h3", { dir: "auto" }, part.title || `Part ${index + 1}`);
-    const text = element("div", { class: "text", tabindex: "0", role: "group", "aria-label": `Text of ${part.title || `part ${index + 1}`}` });
-    const state = element("p", { class: "state" });
-    const root = element("div", { role: "group", "aria-label": part.title || `Part ${index + 1}` },
-      element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, text, state);
-    const card = { root, text, state, shown: null };
+    const name = part.title || `Part ${index + 1}`;
+    const title = element("h3", { dir: "auto" }, name);
+    const text = element("div", { class: "text", tabindex: "0", role: "group", "aria-label": `Text of ${name}` });
+    const said = element("span", { class: "said" }), bar = element("span");
+    const root = element("div", { role: "group", "aria-label": name },
+      element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, text,
+      element("p", { class: "state" }, bar, said));
+    const card = { root, name, title, text, said, lane: bar, shown: null };
     this.made.set(part.id, card);
     this.root.append(root);
     this.root.hidden = false;
-    this.share();
+    if (!this.others) this.share();
     return card;
   }
 
-  // As high as the view allows for all rows of them, within reason.
+  // How high the text of a part is that is not read yet: what the view allows for all of them, within reason.
   share() {
-    const columns = getComputedStyle(this.root).gridTemplateColumns.split(" ").length;
-    const rows = Math.max(columns > 1 ? LEAST_ROWS : 4, Math.ceil(this.made.size / columns));
+    const row = parseFloat(getComputedStyle(this.root).lineHeight);
     const top = this.root.getBoundingClientRect().top - this.room.getBoundingClientRect().top;
-    const free = this.room.clientHeight - Math.max(0, Math.min(top, this.room.clientHeight / 2)) - GAP * rows;
-    this.root.style.setProperty("--card", `${Math.round(Math.min(HIGHEST, Math.max(LOWEST, free / rows)))}px`);
+    const free = this.room.clientHeight - Math.max(0, Math.min(top, this.room.clientHeight / 2));
+    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor((free / Math.max(3, this.made.size) - AROUND) / row)));
+    this.root.classList.toggle("low", rows === 1);
+    this.least = rows * row;
   }
 
-  // Where each card stands, by the id of its part; the cards go.
+  // Where each part stands, by its id; the parts go.
   leave() {
     const places = new Map([...this.made].map(([id, card]) => [id, card.root.getBoundingClientRect()]));
     this.root.hidden = true;
     this.root.replaceChildren();
-    this.root.removeAttribute("style");
     this.made.clear();
     return places;
   }
+}
+
+// Of what it holds, whatever its own height is now.
+function heightOf(text) {
+  const last = text.lastElementChild;
+  return last ? Math.ceil(last.getBoundingClientRect().bottom - text.getBoundingClientRect().top + text.scrollTop) : 0;
 }

@@ -1,8 +1,8 @@
-// The headline of an answer: two lines and its bars, of one height from the first moment to the last. It opens into the
-// whole timeline, why the answer was written in this way, and what it took.
+// The headline of an answer: two lines of one height from the first moment to the last, and beside them what one piece
+// would have taken. It opens into the timeline, why the answer was written in this way, and what it took.
 
 import { element } from "../element.js";
-import { miniature, timeline } from "./timeline.js";
+import { both, timeline } from "./timeline.js";
 
 const LEGEND = [["writing", "being written"], ["silent", "waiting for the first word"], ["waiting", "next in line"], ["failed", "failed"]];
 
@@ -10,13 +10,13 @@ export class Headline {
   constructor() {
     this.lead = element("span", { class: "lead" });
     this.beside = element("span", { class: "beside" });
-    this.mini = element("span");
+    this.both = element("span");
     this.route = element("p", { class: "route" });
     this.known = element("p", { class: "dim" });
     this.picture = element("div");
     this.figures = element("p", { class: "figures" });
     const legend = element("ul", { class: "legend", "aria-label": "What the bars mean" }, ...LEGEND.map(([kind, words]) => element("li", { class: kind }, words)));
-    this.summary = element("summary", {}, element("span", {}, this.lead, this.beside), this.mini);
+    this.summary = element("summary", {}, element("span", {}, this.lead, this.beside), this.both);
     this.root = element("details", { class: "pulse" }, this.summary,
       element("div", { class: "inside" }, this.route, this.known, this.picture, legend, this.figures));
     this.drawn = null;
@@ -36,8 +36,12 @@ export class Headline {
 
   draw(rows, now, scale) {
     this.drawn = { rows, now, scale };
-    this.mini.replaceChildren(miniature(rows.filter((row) => row.voice) .length ? rows.filter((row) => row.voice) : rows, now, scale));
     this.drawWhole();
+  }
+
+  // seconds: that it took, and that one piece would have taken.
+  compare(seconds, onePiece) {
+    this.both.replaceChildren(both(seconds, onePiece));
   }
 
   drawWhole() {

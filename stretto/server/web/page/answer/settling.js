@@ -1,8 +1,6 @@
-// Cards become the paragraphs of the answer, each from its own place.
+// Parts become the paragraphs of the answer: they stand there already, and unfold.
 
-import { voiceOf } from "./cards.js";
-
-const LASTS_MS = 380;
+const LASTS_MS = 420;
 const OWN_LETTERS = 24; // by which a paragraph is known as that of a part
 const LETTERS = /[^\p{L}\p{N}]+/gu;
 
@@ -14,50 +12,62 @@ export function paragraphsOf(body, parts) {
   const texts = blocks.map((block) => letters(block.textContent));
   const found = new Map();
   let from = 0;
-  parts.forEach((part, index) => {
+  for (const part of parts) {
     const own = letters(part.text).slice(0, OWN_LETTERS), title = letters(part.title ?? "");
     const at = texts.findIndex((text, place) => place >= from && ((own && text.includes(own)) || (title && text.startsWith(title))));
-    if (at < 0) return;
-    found.set(part.id, { block: blocks[at], voice: voiceOf(index) });
+    if (at < 0) continue;
+    found.set(part.id, blocks[at]);
     from = at + 1;
-  });
+  }
   return found;
 }
 
-// Number and title of a point stand where they stood in its card; the colon between title and text is heard, not seen.
-export function asPoints(found) {
-  for (const { block, voice } of found.values()) {
-    if (block.tagName !== "LI" || block.parentElement.tagName !== "OL") continue;
-    const list = block.parentElement;
-    const title = block.matches(":has(> p:first-child)") ? block.firstElementChild.firstElementChild : block.firstElementChild;
-    if (title?.tagName !== "STRONG" || title.previousSibling?.textContent.trim()) continue;
-    const behind = title.nextSibling;
-    const colon = behind?.nodeType === Node.TEXT_NODE && behind.data.match(/^\s*[:：]\s*/);
-    if (colon) {
-      const text = behind.splitText(colon[0].length);
-      const heard = document.createElement("span");
-      heard.className = "hidden";
-      heard.textContent = colon[0];
-      text.before(heard);
-      behind.remove();
-    }
+// Lists whose every item begins with a title: number and title stand above its text, as they do while it is written. The
+// colon between them is heard, not seen.
+export function asPoints(body) {
+  for (const list of body.querySelectorAll(":scope > ol")) {
+    const titles = [...list.children].map(titleOf);
+    if (titles.includes(null)) continue;
     list.classList.add("points");
-    block.dataset.number = String(list.start + [...list.children].indexOf(block));
-    block.classList.add(`voice-${voice}`);
+    titles.forEach((title, index) => {
+      title.className = "title";
+      title.closest("li").dataset.number = String(list.start + index);
+      hideColon(title.nextSibling);
+    });
   }
 }
 
-// From where the cards stood to where the paragraphs stand.
+const COLON = /^\s*[:：]\s*/;
+
+function titleOf(item) {
+  const first = item.firstElementChild?.tagName === "P" ? item.firstElementChild.firstElementChild : item.firstElementChild;
+  if (first?.tagName !== "STRONG" || first.previousSibling?.textContent.trim()) return null;
+  const behind = first.nextSibling;
+  const ends = !behind || behind.nodeType !== Node.TEXT_NODE || !behind.data.trim() || /[:：]\s*$/.test(first.textContent);
+  return ends || COLON.test(behind.data) ? first : null;
+}
+
+function hideColon(behind) {
+  const colon = behind?.nodeType === Node.TEXT_NODE && behind.data.match(COLON);
+  if (!colon) return;
+  behind.splitText(colon[0].length);
+  const heard = document.createElement("span");
+  heard.className = "hidden";
+  heard.textContent = colon[0];
+  behind.replaceWith(heard);
+}
+
+// From the place and height of each part to those of its paragraph.
 export function settle(found, places) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  for (const [id, { block }] of found) {
-    const card = places.get(id);
-    if (!card?.width) continue;
+  for (const [id, block] of found) {
+    const part = places.get(id);
+    if (!part?.width) continue;
     const own = block.getBoundingClientRect();
-    const beyond = Math.max(0, own.width - card.width), below = Math.max(0, own.height - card.height);
+    const below = Math.max(0, own.height - part.height);
     block.animate([
-      { transform: `translate(${card.left - own.left}px, ${card.top - own.top}px)`, clipPath: `inset(0 ${beyond}px ${below}px -2.5rem)`, opacity: 0.5 },
-      { transform: "none", clipPath: "inset(0 0 0 -2.5rem)", opacity: 1 },
-    ], { duration: LASTS_MS, easing: "cubic-bezier(.2, .8, .2, 1)" });
+      { transform: `translateY(${part.top - own.top}px)`, clipPath: `inset(0 0 ${below}px)` },
+      { transform: "none", clipPath: "inset(0)" },
+    ], { duration: LASTS_MS, easing: "cubic-bezier(.3, .7, .2, 1)" });
   }
 }

@@ -6,7 +6,8 @@ const WIDEST = 980, NARROWEST = 240, FIGURES = 56, TOP = 22;
 const NARROW = 560; // pixels, below which a name stands above its bar
 const LETTER = 7; // about the width of one
 const MOST_ROWS = 60;
-const MINI = { width: 240, height: 40, most: 12 };
+const LANE = { width: 96, height: 6 };
+const BOTH = { width: 240, height: 48, names: 84, row: 24 };
 
 // The end of the axis: it stays for as long as what happens fits, so that bars grow and do not shrink.
 export function axisEnd(now, before = 4) {
@@ -15,7 +16,7 @@ export function axisEnd(now, before = 4) {
   return end;
 }
 
-// rows: {name, voice, needed, started, first, ended, failed} in seconds, null for what has not come yet. room: pixels.
+// rows: {name, needed, started, first, ended, failed} in seconds, null for what has not come yet. room: pixels.
 // onePiece: seconds that the same text would have taken in one piece, if that is known.
 export function timeline(rows, now, { axis, room, onePiece = null }) {
   const width = Math.min(WIDEST, Math.max(NARROWEST, room));
@@ -59,22 +60,28 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
   return svg;
 }
 
-// The same in the height of two lines of text, without words: the parts, and below them the one piece that they replace.
-export function miniature(rows, now, { axis, onePiece = null }) {
-  const shown = rows.slice(0, MINI.most);
-  const lines = Math.max(4, shown.length + (onePiece != null));
-  const pitch = MINI.height / lines;
-  const end = Math.max(axis, 0.001);
-  const at = (seconds) => (Math.min(seconds, end) / end) * MINI.width;
-  const height = Math.max(1.5, Math.min(5, pitch - 1.5));
-  const svg = shape("svg", { class: "mini", viewBox: `0 0 ${MINI.width} ${MINI.height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-  shown.forEach((row, index) => svg.append(bars(row, now, at, { y: index * pitch + 1, height })));
-  if (onePiece != null) svg.append(shape("rect", { class: "one", x: 0, y: shown.length * pitch + 1, height, rx: 1, width: at(onePiece) }));
+// The row of one part, beside its title.
+export function lane(row, now, axis) {
+  const { width, height } = LANE;
+  const at = (seconds) => (Math.min(seconds, axis) / axis) * width;
+  return shape("svg", { class: "mini", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    shape("rect", { class: "ground", x: 0, y: 2, width, height: 2, rx: 1 }), bars({ ...row, failed: row.state === "failed" }, now, at, { y: 1, height: 4 }));
+}
+
+// The time of an answer above that of one piece. The words beside it say the same.
+export function both(seconds, onePiece) {
+  const { width, height, names, row } = BOTH;
+  const most = Math.max(seconds, onePiece, 0.001);
+  const svg = shape("svg", { class: "both", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  [["In parallel", "parallel", seconds], ["In one piece", "one", onePiece]].forEach(([name, kind, time], at) => {
+    svg.append(shape("text", { x: names - 8, y: at * row + 16, "text-anchor": "end" }, name));
+    svg.append(shape("rect", { class: kind, x: names, y: at * row + 8, width: Math.max(3, (time / most) * (width - names)), height: 8, rx: 3 }));
+  });
   return svg;
 }
 
 function bars(row, now, at, { y, height }) {
-  const group = shape("g", { class: row.voice ? `voice-${row.voice}` : null });
+  const group = shape("g", {});
   const ended = row.ended ?? now, started = row.started ?? ended, first = row.first ?? ended;
   const bar = (phase, since, until) => {
     if (until > since) group.append(shape("rect", { class: phase, x: at(since), y, height, rx: Math.min(2, height / 2), width: Math.max(1, at(until) - at(since)) }));

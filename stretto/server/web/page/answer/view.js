@@ -3,11 +3,13 @@
 import { element } from "../element.js";
 import { answerOf, eventOf, routeOf } from "../fields.js";
 import { copyButton, rendered } from "../markdown.js";
-import { counted, nameOf, seconds, times } from "../words.js";
-import { Cards, voiceOf } from "./cards.js";
+import { sign } from "../signs.js";
+import { counted, nameOf, rowOf, seconds, times } from "../words.js";
+import { Cards } from "./cards.js";
 import { cited } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
 import { Headline } from "./headline.js";
+import { folded, isOther, titleOf } from "./others.js";
 import { asPoints, paragraphsOf, settle } from "./settling.js";
 import { Strip } from "./strip.js";
 import { axisEnd } from "./timeline.js";
@@ -19,8 +21,8 @@ const SAYING_MS = 2_000; // between two words on how many parts there are
 
 export class AnswerView {
   // `room` is what scrolls; `raced`: another answer stands beside it. `announce` is told what a person who does not see the page should hear; it is not told the text.
-  constructor(title, { room, documents = [], chosen = "auto", raced = false, announce = () => {} }) {
-    Object.assign(this, { room, documents, chosen, raced, announce });
+  constructor(title, { room, documents = [], raced = false, announce = () => {} }) {
+    Object.assign(this, { room, documents, raced, announce });
     this.text = this.thoughts = "";
     this.answer = this.route = this.routeTold = this.outcome = null;
     this.loading = false;
@@ -30,13 +32,14 @@ export class AnswerView {
     this.headline = new Headline();
     this.strip = new Strip();
     this.cards = new Cards(room);
+    this.others = new Cards(room, { others: true });
     this.body = element("div", { class: "text" });
     this.leaf = element("div", { class: "leaf" }, this.body);
     this.thinking = element("details", { class: "folded", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "thought dim" }));
     this.notes = element("div");
     this.actions = element("div", { class: "bar actions" });
     this.root = element("section", { class: "answer", "aria-label": title, "aria-busy": "true" },
-      this.headline.root, this.strip.root, this.thinking, this.cards.root, this.leaf, this.notes, this.actions);
+      this.headline.root, this.strip.root, this.thinking, this.others.root, this.cards.root, this.leaf, this.notes, this.actions);
     this.dirty = new Set();
     this.drawnAt = this.restMs = this.saidAt = this.saidParts = 0;
     this.headline.say("Connecting", "");
@@ -84,11 +87,15 @@ export class AnswerView {
       case "branch_failed": {
         const told = event.branch;
         const branch = this.branch(told.id, told.kind, told.title);
-        Object.assign(branch, { ended: this.seconds, text: told.text, error: told.error, state: told.failed ? "failed" : "finished" });
+        Object.assign(branch, { ended: this.seconds, text: told.text, error: told.error, model: told.model, state: told.failed ? "failed" : "finished" });
         this.dirty.add(told.id);
         if (told.failed) this.announce(`${told.title || told.id} failed.`);
         break;
       }
+      case "vote_counted":
+        this.branch(event.id, "sample", "").note = `Says: ${event.vote}`;
+        this.dirty.add(event.id);
+        break;
       case "passage_read":
         this.strip.add(event.record, event.total);
         this.dirty.add("strip");
@@ -127,7 +134,7 @@ export class AnswerView {
 
   // Why it is written in this way; and in which way it was, where that is another one than was planned.
   sayRoute(way) {
-    const reason = this.chosen === "auto" ? this.route.reason : "You chose it.";
+    const reason = this.route.reason.replace(/^Asked for by the caller/, "You chose it");
     const other = way && way !== this.route.way ? ` It was written otherwise in the end: ${nameOf(way)}.` : "";
     this.headline.route.replaceChildren(element("b", {}, nameOf(this.route.way)), `: ${reason}${other} `, element("span", { class: "dim" }, this.route.model));
   }
@@ -136,7 +143,11 @@ export class AnswerView {
     return [...this.branches.values()].filter(isPart);
   }
 
-  // While it is written: the points side by side, or the text where there are none.
+  get candidates() {
+    return [...this.branches.values()].filter((branch) => isOther(branch, this.route?.way));
+  }
+
+  // While it is written: its points, several answers beside each other until one is begun, or the text.
   draw() {
     const began = performance.now();
     if (began - this.drawnAt < this.restMs) return;
@@ -147,29 +158,30 @@ export class AnswerView {
     }
     if (this.dirty.has("strip")) this.strip.draw();
     if (this.dirty.has("reasoning")) this.showThoughts();
+    const candidates = this.candidates, now = this.seconds;
+    this.axis = axisEnd(now, this.axis);
     if (parts.length) {
-      parts.forEach((part, index) => this.dirty.has(part.id) && this.cards.show(part, index));
-    } else if (this.dirty.has("text")) {
-      this.body.replaceChildren(rendered(this.text));
+      this.cards.show(parts, now, this.axis, (part) => this.dirty.has(part.id));
+    } else if (this.text) {
+      if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
+      else this.others.leave();
+      if (this.dirty.has("text")) this.body.replaceChildren(rendered(this.text));
+    } else if (candidates.length) {
+      this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), now, this.axis, (each) => this.dirty.has(each.id));
     }
     this.plot();
-    this.headline.say(...this.doing(parts));
+    this.headline.say(...this.doing(parts, candidates));
     this.dirty.clear();
     this.drawnAt = performance.now();
     this.restMs = REST * (this.drawnAt - began);
   }
 
   // What happens now, as the two lines of the headline.
-  doing(parts) {
+  doing(parts, candidates) {
     const now = `${this.seconds.toFixed(1)} s`;
     if (this.strip.total) return [this.strip.words, now];
-    if (parts.length) {
-      const written = parts.filter((part) => part.started != null && part.ended == null).length;
-      const done = parts.filter((part) => part.ended != null).length;
-      const besides = done ? `${done} done · ${now}` : now;
-      if (!written) return [done < parts.length ? `${counted(parts.length, "point")} begin` : "Putting the points together", besides];
-      return [written === 1 ? "1 point is being written now" : `${written} points are being written now`, besides];
-    }
+    if (parts.length) return this.several(parts, "point", "Putting the points together", now);
+    if (candidates.length && !this.text) return this.several(candidates, "answer", "Choosing among the answers", now);
     const silent = ![...this.branches.values()].some((branch) => branch.first != null);
     if (this.loading && silent) return ["Loading the model", `${now}, not counted as writing`];
     if (!this.branches.size && !this.route) return ["Connecting", now];
@@ -178,11 +190,28 @@ export class AnswerView {
     return ["Waiting for the first word", now];
   }
 
+  // How many of them are being written and done.
+  several(all, noun, afterwards, now) {
+    const written = all.filter((each) => each.started != null && each.ended == null).length;
+    const done = all.filter((each) => each.ended != null).length;
+    const beside = done ? `${done} done · ${now}` : now;
+    if (!written) return [done < all.length ? `${counted(all.length, noun)} begin` : afterwards, beside];
+    return [`${counted(written, noun)} ${written === 1 ? "is" : "are"} being written now`, beside];
+  }
+
+  // Behind the answer: what else was written.
+  foldOthers(others, agreement = null) {
+    this.others.leave();
+    const fold = folded(others, this.text, agreement, this.room);
+    fold.open = this.fold?.open ?? false;
+    if (this.fold) this.fold.replaceWith(fold);
+    else this.leaf.after(fold);
+    this.fold = fold;
+  }
+
   plot() {
-    const rows = [...this.branches.values()].map((branch) => ({ ...branch, name: branch.title || branch.kind || branch.id, failed: branch.state === "failed" }));
-    if (!rows.length) return;
-    this.axis = axisEnd(this.seconds, this.axis);
-    this.headline.draw(voiced(rows), this.seconds, { axis: this.axis });
+    const rows = [...this.branches.values()].map((branch) => ({ ...branch, name: rowOf(branch), failed: branch.state === "failed" }));
+    if (rows.length) this.headline.draw(rows, this.seconds, { axis: this.axis });
   }
 
   finish(raw) {
@@ -191,18 +220,22 @@ export class AnswerView {
     const answer = (this.outcome = answerOf(raw));
     this.text = answer.text;
     this.settle(answer.branches.filter(isPart));
+    const others = answer.branches.filter((branch) => isOther(branch, answer.way)).map((branch) => ({ ...branch, note: this.branches.get(branch.id)?.note }));
+    if (others.length > 1) this.foldOthers(others, answer.agreement);
     if (answer.passages.length) {
       this.strip.passages = answer.passages;
       this.strip.total = answer.passages.length;
       this.strip.draw();
     }
     const gain = this.raced ? null : gainOf(answer); // a race measures it
+    this.route = answer.route; // whose reason says by now what came of it
     this.sayRoute(answer.way);
     this.sayOutcome(answer, gain);
     const end = Math.max(answer.seconds, gain?.onePiece ?? 0);
     this.axis = live ? axisEnd(end, this.axis) : end;
     if (gain) this.axis = Math.min(this.axis, end * 1.05);
-    this.headline.draw(voiced(answer.branches.map((branch) => ({ ...branch, name: branch.title || branch.kind }))), answer.seconds, { axis: this.axis, onePiece: gain?.onePiece ?? null });
+    this.headline.draw(answer.branches.map((branch) => ({ ...branch, name: rowOf(branch) })), answer.seconds, { axis: this.axis, onePiece: gain?.onePiece ?? null });
+    if (gain) this.headline.compare(gain.seconds, gain.onePiece);
     this.headline.figures.textContent = figuresOf(answer);
     this.note(answer.warnings);
     if (answer.citations.length) this.notes.append(cited(this.body, this.leaf, answer.citations, answer.passages, this.documents));
@@ -216,6 +249,7 @@ export class AnswerView {
     if (answer.passages.length) this.headline.say(this.strip.words, `${took}${waits}`);
     else if (gain) this.headline.say(gain.first ? `${times(gain.times)} times as fast` : `Written in ${parts.length} parts at once`, `${took}, in one piece about ${seconds(gain.onePiece)}${waits}`, { kind: gain.first ? "gain" : "", known: gain.known });
     else if (parts.length > 1) this.headline.say(`Written in ${parts.length} parts at once`, `${took}${waits}`);
+    else if (this.fold) this.headline.say(nameOf(answer.way), `${took}${waits}`);
     else this.headline.say("Written in one piece", `${took}${waits}`);
   }
 
@@ -232,15 +266,13 @@ export class AnswerView {
   settle(parts) {
     clearInterval(this.timer);
     const places = this.cards.leave();
+    this.others.leave();
     this.root.setAttribute("aria-busy", "false");
     this.body.replaceChildren(rendered(this.text));
-    if (parts.length > 1) {
-      const found = paragraphsOf(this.body, parts);
-      asPoints(found);
-      settle(found, places);
-    }
+    asPoints(this.body);
+    if (parts.length > 1) settle(paragraphsOf(this.body, parts), places);
     this.showThoughts();
-    if (this.text) this.actions.prepend(copyAnswer(() => this.text));
+    if (this.text) this.actions.prepend(copyButton(() => this.text, "Copy the answer", { class: "quiet", sign: sign("copy") }));
   }
 
   showThoughts() {
@@ -253,8 +285,10 @@ export class AnswerView {
     if (warnings.length) this.notes.append(element("ul", { class: "warnings" }, ...warnings.map((warning) => element("li", {}, warning))));
   }
 
-  // The text so far, and behind it what is not in it yet of the parts.
+  // The text so far, and behind it what is not in it yet of the parts; of several answers the longest.
   whatIsThere() {
+    const [longest] = this.candidates.map((each) => each.text).sort((one, other) => other.length - one.length);
+    if (!this.text && longest) return longest;
     return withUnwritten(this.text, this.parts.filter((part) => part.text));
   }
 
@@ -262,18 +296,6 @@ export class AnswerView {
   record() {
     return this.answer ?? { text: this.whatIsThere(), route: this.routeTold, branches: [], stopped: this.stopped ?? "" };
   }
-}
-
-// Each part with the number of its colour.
-function voiced(rows) {
-  let index = 0;
-  return rows.map((row) => (isPart(row) ? { ...row, voice: voiceOf(index++) } : row));
-}
-
-function copyAnswer(text) {
-  const button = copyButton(text, "Copy the answer");
-  button.className = "quiet";
-  return button;
 }
 
 function figuresOf(answer) {

@@ -1,0 +1,66 @@
+"""What the chats call things, for people who do not know the names of the interface: docs/design/README.md."""
+
+from __future__ import annotations
+
+from stretto.answer import Answer, Branch
+from stretto.cli.plain import one_line
+from stretto.cli.progress import counted
+from stretto.route import Route
+
+__all__ = ["NAMES", "is_other", "name_of", "others_of", "reason_of"]
+
+# The web chat has the same (server/web/page/words.js).
+NAMES = {
+    "auto": "Automatic",
+    "skeleton": "In parallel",
+    "items": "Item by item",
+    "document": "Passage by passage",
+    "direct": "One piece",
+    "consensus": "Several samples",
+    "collaborate": "Several models",
+    "cascade": "Small model first",
+}
+_ASKED = "Asked for by the caller"
+
+
+def name_of(strategy: str) -> str:
+    """How an answer is written; a strategy of somebody's own keeps its name."""
+    return NAMES.get(strategy, one_line(strategy))
+
+
+def reason_of(route: Route) -> str:
+    """Why, on one line."""
+    reason = one_line(route.reason)
+    return f"You chose it{reason[len(_ASKED) :]}" if reason.startswith(_ASKED) else reason
+
+
+def is_other(kind: str, strategy: str) -> bool:
+    """Whether a branch is one of several answers of which one is shown, and not a part of one."""
+    return kind in ("sample", "proposal") or (strategy == "cascade" and kind == "direct")
+
+
+def others_of(answer: Answer) -> str:
+    """What was written beside the answer, ``5 samples, 4 agree: 32 (4), 33 (1)``; empty where nothing was."""
+    others = [branch for branch in answer.branches if is_other(branch.kind, answer.strategy)]
+    if len(others) < 2:  # noqa: PLR2004 - one answer has nothing beside it
+        return ""
+    if others[0].kind == "sample":
+        return _samples(answer, len(others))
+    many = f"{counted(len(others), 'proposal')}, put together"
+    return f"{many if others[0].kind == 'proposal' else f'{len(others)} models asked'}: {_names(others)}"
+
+
+def _samples(answer: Answer, number: int) -> str:
+    many, told = counted(number, "sample"), answer.agreement
+    if told is None:
+        return many
+    if told.decided_by in ("similarity", "judge"):
+        chosen = "the one most like the others" if told.decided_by == "similarity" else "the judge's choice"
+        return f"{many}, {chosen}"
+    most = max(told.votes.values(), default=0)
+    votes = ", ".join(f"{one_line(vote)} ({count})" for vote, count in told.votes.items())
+    return f"{many}, {f'{most} agree' if most > 1 else 'none agree'}" + (f": {votes}" if votes else "")
+
+
+def _names(branches: list[Branch]) -> str:
+    return ", ".join(one_line(branch.title or branch.model or branch.id) for branch in branches)
