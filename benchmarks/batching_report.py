@@ -119,25 +119,38 @@ def draw_batching(results: Row, file: Path) -> None:
     methods = dict.fromkeys(row["method"] for row in rows)
     labels = ("tokens per second", "seconds to the end, median", "seconds to the first token, median")
 
-    def drawn(plt: Any, _: Palette) -> Any:
-        figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, panels = plt.subplots(1, 3, figsize=(10, 3.6))
+        looks = _looks(list(methods), colours)
         for axes, name, label in zip(panels, _MEASURES, labels, strict=True):
             for method in methods:
                 own = [row for row in rows if row["method"] == method]
                 sizes, spreads = [row["requests"] for row in own], [row[name] for row in own]
-                (line,) = axes.plot(sizes, [spread["median"] for spread in spreads], "o-", label=method, ms=4)
+                axes.plot(sizes, [spread["median"] for spread in spreads], label=method, ms=4, **looks[method])
                 low, high = [spread["least"] for spread in spreads], [spread["most"] for spread in spreads]
-                axes.fill_between(sizes, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+                axes.fill_between(sizes, low, high, color=looks[method]["color"], alpha=0.15, linewidth=0)
             sizes = sorted({row["requests"] for row in rows})
             axes.set_xscale("log", base=2)
             axes.set_xticks(sizes, [str(size) for size in sizes])
             axes.set(xlabel="requests at once", ylabel=label)
             axes.set_ylim(bottom=0)
-        panels[0].legend(fontsize=7)
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(methods), fontsize=8, handlelength=3
+        )
         figure.suptitle(_about(results), fontsize=9)
         return figure
 
     plot(file, drawn)
+
+
+def _looks(methods: Sequence[str], colours: Palette) -> dict[str, Row]:
+    """Stretto's methods in the accent, those of others in grey; of each, one solid and the next ones dashed."""
+    looks: dict[str, Row] = {}
+    for method in methods:
+        colour = colours.field if method.startswith("transformers") else colours.accent
+        dashes = ("-", "--", ":")[min(2, sum(look["color"] == colour for look in looks.values()))]
+        looks[method] = {"color": colour, "linestyle": dashes, "marker": "o"}
+    return looks
 
 
 def draw_soak(results: Row, file: Path) -> None:
@@ -146,8 +159,10 @@ def draw_soak(results: Row, file: Path) -> None:
     def drawn(plt: Any, colours: Palette) -> Any:
         figure, axes = plt.subplots(figsize=(7, 2.8))
         memory = results["memory"]
-        axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], linewidth=1)
-        axes.axvline(0, color=colours.field, linewidth=0.8)  # the warm-up is before it
+        axes.plot([at for at, _ in memory], [size / 2**20 for _, size in memory], linewidth=1, color=colours.accent)
+        axes.axvline(0, color=colours.field, linewidth=0.8)
+        for side, said in (("right", "warm-up "), ("left", " measured")):
+            axes.text(0, 0.05, said, transform=axes.get_xaxis_transform(), ha=side, color=colours.dim, fontsize=9)
         axes.set(xlabel="requests sent after the warm-up", ylabel="memory of the process, MiB")
         axes.set_ylim(bottom=0)
         figure.suptitle(f"{results['machine']}, {results['options']['dtype']}", fontsize=9)

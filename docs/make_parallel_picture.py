@@ -1,8 +1,8 @@
 """Record the picture of the README: one answer in one piece and in points, ``python docs/make_parallel_picture.py``.
 
 Both answers are real: they come over HTTP from a scripted server that sends the first token after 0.3 s and then 60
-tokens a second. Each line of text appears in the picture when the reader got it. Without animation, the picture shows
-both answers complete.
+tokens a second. Of each point the picture shows the title and the first lines, each when the reader got it, and a bar for
+all of its text. It begins at the moment at which the answer in points is complete; without animation, both are.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ POINTS = {
     ),
 }
 
-WIDTH, COLUMN, GAP, LEFT, TOP = 880, 418, 24, 10, 62
-LINE, CHARACTERS = 12.6, 80
+WIDTH, COLUMN, GAP, LEFT, TOP = 880, 412, 36, 10, 84
+TITLE, LINE, CHARACTERS, LINES, BETWEEN = 19, 17.5, 64, 2, 20  # of a point: pixels, characters of a line, lines, pixels
+BAR = 84  # pixels, beside the title of a point
 HOLD_S = 3.0
 
 
@@ -114,86 +115,96 @@ async def record() -> tuple[Seen, dict[str, Seen], Answer, Answer]:
         return whole, branches, stream.answer, parts.answer
 
 
+@dataclass(frozen=True)
+class Clock:
+    """The seconds of the picture: it begins ``since_s`` after the question, and begins anew after ``total_s``."""
+
+    total_s: float
+    since_s: float
+
+    def grows(self, width: float, times: tuple[float, float]) -> str:
+        """A width, between two moments."""
+        begins, ends = (f"{min(each / self.total_s, 0.999):.4f}" for each in times)
+        return self._animates("width", f'values="0;0;{width:.0f};{width:.0f}" keyTimes="0;{begins};{ends};1"')
+
+    def appears(self, at_s: float) -> str:
+        """Nothing before a moment."""
+        return self._animates("opacity", f'values="0;1" keyTimes="0;{at_s / self.total_s:.4f}" calcMode="discrete"')
+
+    def _animates(self, what: str, how: str) -> str:
+        when = f'begin="-{self.since_s:.2f}s" dur="{self.total_s:.1f}s" repeatCount="indefinite"'
+        return f'<animate attributeName="{what}" {how} {when}/>'
+
+
 def draw(scheme: Scheme, whole: Seen, branches: dict[str, Seen], one: Answer, many: Answer) -> str:
     """The picture on one ground."""
     colours = palette(scheme)
-    total_s = (one.timeline.total_s or 0.0) + HOLD_S
-    outline = next(branch.id for branch in many.branches if branch.kind == "outline")
-    points = [branch.id for branch in many.branches if branch.kind == "point"]
-    rows, y = [], float(TOP)
-    for number, (title, text) in enumerate(POINTS.items(), 1):
-        lines = textwrap.wrap(text, CHARACTERS)
-        for column, seen, heading, of_text in (
-            (0, whole, whole.text.index(title) + len(title), whole.text.index(text)),
-            (1, branches[outline], branches[outline].text.index(title) + len(title), 0),
-        ):
-            x = LEFT + column * (COLUMN + GAP)
-            body = branches[points[number - 1]] if column else seen
-            shown = (seen.at(heading), seen.at(heading))
-            rows.append(_line(x, y, f"{number}. {title}", shown, total_s, kind="t"))
-            at = of_text
-            for place, line in enumerate(lines, 1):
-                times = body.at(at + 1), body.at(at + len(line))
-                rows.append(_line(x, y + place * LINE, line, times, total_s, kind="b"))
-                at += len(line) + 1
-        y += (len(lines) + 1) * LINE + 7
-    heads = "".join(
-        _head(column, title, answer, total_s, colour)
-        for column, title, answer, colour in (
-            (0, "in one piece", one, "one"),
-            (1, "with Stretto: outline first, then all points at once", many, "all"),
-        )
-    )
+    one_s, many_s = one.timeline.total_s or 0.0, many.timeline.total_s or 0.0
+    clock = Clock(one_s + HOLD_S, many_s)
+    outline = branches[next(branch.id for branch in many.branches if branch.kind == "outline")]
+    points = [branches[branch.id] for branch in many.branches if branch.kind == "point"]
+    drawn = [
+        _head(0, "in one piece", one_s, one_s, clock, "one"),
+        _head(1, "with Stretto, all points at once", many_s, one_s, clock, "all"),
+    ]
+    y = float(TOP)
+    for number, ((title, text), point) in enumerate(zip(POINTS.items(), points, strict=True), 1):
+        begun, since = (seen.at(seen.text.index(title) + len(title)) for seen in (whole, outline))
+        head = f"{number}  {title}"
+        drawn.append(_point(0, y, head, text, (whole, whole.text.index(text)), begun, clock, "one"))
+        drawn.append(_point(1, y, head, text, (point, 0), since, clock, "all"))
+        y += TITLE + LINES * LINE + BETWEEN
     style = (
         f"text{{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{colours.text}}}"
-        f".t{{font-size:10.5px;font-weight:600}}.b{{font-size:9.6px}}.h{{font-size:13px;font-weight:600}}"
-        f".s{{font-size:13px;font-weight:600;text-anchor:end}}.one{{fill:{colours.wait}}}.all{{fill:{colours.good}}}"
-        f".rail{{fill:{colours.line}}}"
+        f".t{{font-size:15.5px;font-weight:600}}.b{{font-size:13px;fill:{colours.dim}}}.h{{font-size:17px}}"
+        f".s{{font-size:26px;font-weight:650;text-anchor:end;letter-spacing:-.5px}}"
+        f".one{{fill:{colours.field}}}.all{{fill:{colours.accent}}}text.one{{fill:{colours.dim}}}.rail{{fill:{colours.line}}}"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" width="{WIDTH}" height="{y:.0f}">'
-        f"<style>{style}</style>{heads}{''.join(rows)}</svg>\n"
+        f"<style>{style}</style>{''.join(drawn)}</svg>\n"
     )
 
 
-def _head(column: int, title: str, answer: Answer, total_s: float, colour: str) -> str:
+def _head(column: int, title: str, took_s: float, most_s: float, clock: Clock, colour: str) -> str:
     """What a column shows, a bar that grows until its answer is there, and then the seconds."""
-    x, took_s = LEFT + column * (COLUMN + GAP), answer.timeline.total_s or 0.0
-    width = COLUMN * took_s / (total_s - HOLD_S)
+    x, width = LEFT + column * (COLUMN + GAP), COLUMN * took_s / most_s
     return (
-        f'<text class="h" x="{x}" y="20">{escape(title)}</text>'
-        f'<text class="s {colour}" x="{x + COLUMN}" y="20">{took_s:.1f} s{_appears(took_s, total_s)}</text>'
-        f'<rect class="rail" x="{x}" y="30" width="{COLUMN}" height="6" rx="3"/>'
-        f'<rect class="{colour}" x="{x}" y="30" width="{width:.1f}" height="6" rx="3">'
-        f"{_grows(width, (0.0, took_s), total_s)}</rect>"
+        f'<text class="h" x="{x}" y="28">{escape(title)}</text>'
+        f'<text class="s {colour}" x="{x + COLUMN}" y="30">{took_s:.1f} s{clock.appears(took_s)}</text>'
+        f"{_bar(x, 42, COLUMN, width, (0.0, took_s), clock, colour)}"
     )
 
 
-def _line(x: float, y: float, text: str, times: tuple[float, float], total_s: float, *, kind: str) -> str:
+def _point(
+    column: int, y: float, head: str, text: str, place: tuple[Seen, int], begun_s: float, clock: Clock, colour: str
+) -> str:
+    """Title, bar and first lines of a point, whose text begins at a ``place`` of what the reader got."""
+    x, (seen, at) = LEFT + column * (COLUMN + GAP), place
+    drawn = [f'<text class="t" x="{x}" y="{y:.1f}">{escape(head)}{clock.appears(begun_s)}</text>']
+    span = seen.at(at + 1), seen.at(at + len(text))
+    drawn.append(_bar(x + COLUMN - BAR, y - 8, BAR, BAR, span, clock, colour))
+    for number, line in enumerate(textwrap.wrap(text, CHARACTERS)[:LINES], 1):
+        times = seen.at(at + 1), seen.at(at + len(line))
+        drawn.append(_line(x, y + 2 + number * LINE, line, times, clock))
+        at += len(line) + 1
+    return "".join(drawn)
+
+
+def _bar(x: float, y: float, room: float, width: float, times: tuple[float, float], clock: Clock, colour: str) -> str:
+    """A bar on its rail, which grows between two moments."""
+    shape = f'x="{x}" y="{y:.1f}" height="5" rx="2.5"'
+    grows = clock.grows(width, times)
+    return f'<rect class="rail" {shape} width="{room}"/><rect class="{colour}" {shape} width="{width:.1f}">{grows}</rect>'
+
+
+def _line(x: float, y: float, text: str, times: tuple[float, float], clock: Clock) -> str:
     """A line of text that appears from left to right, between two moments."""
-    shown = f'<text class="{kind}" x="{x}" y="{y:.1f}"'
-    if times[0] == times[1]:
-        return f"{shown}>{escape(text)}{_appears(times[0], total_s)}</text>"
     name, width = f"c{re.sub(r'[^0-9]', '-', f'{x}_{y:.1f}')}", COLUMN + GAP / 2
     return (
-        f'<clipPath id="{name}"><rect x="{x}" y="{y - 10:.1f}" width="{width}" height="14">'
-        f"{_grows(width, times, total_s)}</rect></clipPath>"
-        f'{shown} clip-path="url(#{name})">{escape(text)}</text>'
-    )
-
-
-def _grows(width: float, times: tuple[float, float], total_s: float) -> str:
-    begins, ends = (f"{min(each / total_s, 0.999):.4f}" for each in times)
-    return (
-        f'<animate attributeName="width" values="0;0;{width:.0f};{width:.0f}" keyTimes="0;{begins};{ends};1" '
-        f'dur="{total_s:.1f}s" repeatCount="indefinite"/>'
-    )
-
-
-def _appears(at_s: float, total_s: float) -> str:
-    return (
-        f'<animate attributeName="opacity" values="0;1" keyTimes="0;{at_s / total_s:.4f}" calcMode="discrete" '
-        f'dur="{total_s:.1f}s" repeatCount="indefinite"/>'
+        f'<clipPath id="{name}"><rect x="{x}" y="{y - 13:.1f}" width="{width}" height="18">'
+        f"{clock.grows(width, times)}</rect></clipPath>"
+        f'<text class="b" x="{x}" y="{y:.1f}" clip-path="url(#{name})">{escape(text)}</text>'
     )
 
 

@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 QUESTION = "How do I look after a bicycle?"
 WRITING = """() => [...document.querySelectorAll("section[aria-busy=true] .card")].filter(
-    (card) => card.querySelector(".text").innerText.length > 60).length >= 4"""
+    (card) => card.querySelector(".text").innerText.length > 30).length >= 5"""
 # The page shows what it has read before it reads on. Once this holds, it reads no further, however fast the model is.
 HALT = f"""
 const read = ReadableStreamDefaultReader.prototype.read;
@@ -35,7 +35,7 @@ ReadableStreamDefaultReader.prototype.read = async function () {{
 _PAGE = "stretto/server/web/page"
 SHOWS = [
     *(f"{_PAGE}/{each}" for each in ("index.html", "icon.svg", "style/*.css", "answer/*.js")),
-    *(f"{_PAGE}/{each}.js" for each in ("turn_view", "list", "words", "markdown")),
+    *(f"{_PAGE}/{each}.js" for each in ("turn_view", "list", "words", "markdown", "signs", "composer")),
 ]
 WIDE: dict[str, Any] = {"viewport": {"width": 1200, "height": 800}}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 800}, "device_scale_factor": 2}

@@ -1,5 +1,6 @@
 """The moments for which people stay: what moves and what does not, how much faster it was, the race, what waits."""
 
+import anyio
 import pytest
 from asking import ENDED, POINTS, SKELETON, ask, held, no_violations
 
@@ -77,6 +78,25 @@ async def test_the_headline_says_how_much_faster_it_was_and_how_that_is_known(ch
         assert "Estimated" in await page.inner_text(".pulse .inside")
         assert "In one piece (estimated)" in await page.text_content(".timeline")
         assert await page.locator(".legend li").count() == 4
+        await no_violations(page)
+
+
+async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatting):
+    event = anyio.Event()
+    samples = [Reply("It is 42."), Reply("It is 41."), *[Reply("It is 42.", hold=event)] * 3]
+    async with chatting(ScriptedBackend({"": samples})) as page:
+        await ask(page, "How much is 17 and 25?", strategy="consensus")
+        await page.wait_for_selector(".others .card:nth-child(2) .said >> text=Says: 41")
+        tops = await page.locator(".others .card").evaluate_all("(all) => all.map((each) => each.offsetTop)")
+        assert len(tops) == 5
+        assert tops[0] == tops[1]
+        await no_violations(page)
+        event.set()
+        await page.wait_for_selector(f"{ENDED} .others-of summary >> text=/^5 samples, \\d agree$/")
+        assert not await page.is_visible(".others")
+        assert await page.inner_text(".leaf .text") == "It is 42."
+        await page.click(".others-of summary")
+        assert "It is 41." in await page.inner_text(".others")
         await no_violations(page)
 
 

@@ -13,6 +13,7 @@ from textual import events
 from stretto.cli.chat_file import Turn
 from stretto.cli.chat_folder import ChatFolder
 from stretto.cli.terminal.opening import EXAMPLES, OF_ANY
+from stretto.cli.terminal.ways import NAMES
 from stretto.client import AsyncStretto
 from stretto.errors import ServerFailedError
 from stretto.testing import Reply
@@ -70,7 +71,7 @@ async def test_points_settle_into_one_text():
         text = chat.view.text
         assert text.index("Tea") < text.index("Milk") < text.index("Sugar") < text.index("Lemon")
         assert text.count("Hot words.") == 4
-        assert "skeleton: " in chat.said
+        assert "In parallel: You chose it." in chat.said
         assert "5 calls" in chat.said
         assert "1 Tea: Hot words." in chat.screen
 
@@ -81,14 +82,34 @@ async def test_the_embedded_model_answers_in_points():
         await chat.ask("How do I look after a bicycle?")  # its cards may be gone before anyone looks
         assert len(chat.state.turns[0].text) > 200
         assert chat.view.text == chat.state.turns[0].text
-        assert "skeleton · " in chat.said
+        assert "In parallel · " in chat.said
 
 
 async def test_the_route_and_its_reason_are_shown():
     async with chatting(opening({"": "Fine."})) as chat:
         await chat.ask("How are you?")
         answer = chat.app.answering.last
-        assert f"{answer.route.strategy}: {answer.route.reason}" in chat.said
+        assert f"One piece: {answer.route.reason}" in chat.said
+
+
+async def test_samples_stand_side_by_side_and_fold_into_one_line():
+    let_go = anyio.Event()
+    samples = [Reply("It is 42."), Reply("It is 41."), *[Reply("It is 42.", hold=let_go)] * 3]
+    async with chatting(opening({"": samples}), strategy="consensus", size=(120, 30)) as chat:
+        await chat.send("How much is 17 and 25?")
+        await chat.until(lambda: chat.screen.count("✓ Sample") == 2)
+        assert chat.view.columns == 3
+        let_go.set()
+        await chat.done()
+        assert not chat.app.query("Card")
+        assert chat.view.text == "It is 42."
+        assert re.search(r"5 samples, \d agree: 42 \(\d\), 41 \(1\)", chat.said)
+
+
+def test_both_chats_call_the_ways_the_same():
+    page = files("stretto.server.web").joinpath("page", "words.js").read_text(encoding="utf-8")
+    line = next(line for line in page.splitlines() if line.startswith("const WAYS"))
+    assert dict(re.findall(r'(\w+): "([^"]+)"', line)) == NAMES
 
 
 @pytest.mark.parametrize(("width", "columns"), [(40, 1), (60, 1), (80, 2), (120, 3), (200, 4)])
@@ -384,7 +405,7 @@ async def test_choices_apply_to_what_follows():
         assert opened[0].closed
         assert [message.content for message in opened[1].calls[0][0].messages] == ["Be brief.", "Why?"]
         assert "critical path" in chat.said
-        assert "other:model · direct" in chat.app.foot
+        assert "other:model · One piece" in chat.app.foot
 
 
 async def test_a_wrong_command_is_an_error_and_stays_to_be_mended():

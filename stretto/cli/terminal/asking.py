@@ -9,6 +9,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from stretto.cli.plain import plain
+from stretto.display.palette import TERMINAL
 
 NEWLINES = ("ctrl+j", "shift+enter", "alt+enter")
 
@@ -16,10 +17,10 @@ NEWLINES = ("ctrl+j", "shift+enter", "alt+enter")
 class Asking(TextArea):
     """As high as its text, up to eight rows."""
 
-    DEFAULT_CSS = """
-    Asking { height: auto; max-height: 10; width: 1fr; border: round $primary; padding: 0 1; background: ansi_default; }
-    Asking:focus { border: round $primary; }
-    Asking.-editing, Asking.-editing:focus { border: round $warning; }
+    DEFAULT_CSS = f"""
+    Asking {{ height: auto; max-height: 10; width: 1fr; padding: 0 1; background: ansi_default; }}
+    Asking, Asking:focus {{ border: round ansi_{TERMINAL.accent}; }}
+    Asking.-editing, Asking.-editing:focus {{ border: round ansi_{TERMINAL.wait}; }}
     """
 
     @dataclass

@@ -25,6 +25,9 @@ class Talk(VerticalScroll):
 
     DEFAULT_CSS = """
     Talk { height: 1fr; width: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
+    Talk { scrollbar-background: ansi_default; scrollbar-background-hover: ansi_default; }
+    Talk { scrollbar-background-active: ansi_default; scrollbar-color: ansi_bright_black; }
+    Talk { scrollbar-color-hover: ansi_bright_black; scrollbar-color-active: ansi_bright_black; }
     Talk > Words { margin: 0 0 1 0; }
     """
 
