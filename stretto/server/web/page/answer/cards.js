@@ -36,7 +36,7 @@ export class Cards {
     card.title.textContent = part.title || card.name;
     const words = part.text ? part.text.trim().split(/\s+/).length : 0;
     const counts = `${words.toLocaleString()} ${words === 1 ? "word" : "words"}`;
-    card.said.textContent = part.error ? `Failed: ${part.error}` : part.note ?? (words ? counts : stateOf(part.state));
+    card.said.textContent = part.error ? `${this.others ? "Left out" : "Failed"}: ${part.error}` : part.note ?? (words ? counts : stateOf(part.state));
     card.said.title = stateOf(part.state);
   }
 
