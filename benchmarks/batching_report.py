@@ -135,7 +135,11 @@ def draw_batching(results: Row, file: Path) -> None:
             axes.set(xlabel="requests at once", ylabel=label)
             axes.set_ylim(bottom=0)
         figure.legend(
-            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(methods), fontsize=8, handlelength=3
+            *panels[0].get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=len(methods),
+            fontsize=8,
+            handlelength=3,
         )
         figure.suptitle(_about(results), fontsize=9)
         return figure

@@ -60,13 +60,17 @@ def draw(results: Row, file: Path) -> None:
     def drawn(plt: Any, colours: Palette) -> Any:
         figure, (bars, lines) = plt.subplots(1, 2, figsize=(10, 3.2))
         added = [results["added"][name]["total_ms"] - direct for name in names]
-        drawn = bars.barh(names, added, color=[colours.accent if "stretto" in name else colours.field for name in names])
+        drawn = bars.barh(
+            names, added, color=[colours.accent if "stretto" in name else colours.field for name in names]
+        )
         bars.bar_label(drawn, fmt="%.1f", padding=4, color=colours.dim)
         bars.set(xlabel="ms added to an answer, median; grey: another's", xlim=(0, 1.12 * max(added)))
         if streams["memory_mib"]:
             lines.plot(*zip(*streams["memory_mib"], strict=True), color=colours.accent)
         lines.set_ylim(bottom=0)
-        lines.set(xlabel="seconds", ylabel="memory in MiB", title=f"stretto serve, {streams['clients']} streams at a time")
+        lines.set(
+            xlabel="seconds", ylabel="memory in MiB", title=f"stretto serve, {streams['clients']} streams at a time"
+        )
         return figure
 
     plot(file, drawn)

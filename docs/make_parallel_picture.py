@@ -1,8 +1,8 @@
 """Record the picture of the README: one answer in one piece and in points, ``python docs/make_parallel_picture.py``.
 
 Both answers are real: they come over HTTP from a scripted server that sends the first token after 0.3 s and then 60
-tokens a second. Of each point the picture shows the title and the first lines, each when the reader got it, and a bar for
-all of its text. It begins at the moment at which the answer in points is complete; without animation, both are.
+tokens a second. Of each point the picture shows the title and the first lines, each when the reader got it, and a bar
+for all of its text. It begins at the moment at which the answer in points is complete; without animation, both are.
 """
 
 from __future__ import annotations
@@ -136,6 +136,51 @@ class Clock:
         return f'<animate attributeName="{what}" {how} {when}/>'
 
 
+@dataclass(frozen=True)
+class Column:
+    """One of the two answers, from ``x`` on."""
+
+    x: int
+    colour: str
+    clock: Clock
+
+    def head(self, title: str, took_s: float, most_s: float) -> str:
+        """What the column shows, a bar that grows until its answer is there, and then the seconds."""
+        return (
+            f'<text class="h" x="{self.x}" y="28">{escape(title)}</text>'
+            f'<text class="s {self.colour}" x="{self.x + COLUMN}" y="30">{took_s:.1f} s{self.clock.appears(took_s)}'
+            f"</text>{self._bar(self.x, 42, (COLUMN, COLUMN * took_s / most_s), (0.0, took_s))}"
+        )
+
+    def point(self, y: float, head: str, text: str, *, seen: Seen, begun_s: float) -> str:
+        """Title, bar and first lines of a point, whose text is in what the reader got."""
+        at = seen.text.index(text)
+        drawn = [f'<text class="t" x="{self.x}" y="{y:.1f}">{escape(head)}{self.clock.appears(begun_s)}</text>']
+        drawn.append(self._bar(self.x + COLUMN - BAR, y - 8, (BAR, BAR), (seen.at(at + 1), seen.at(at + len(text)))))
+        for number, line in enumerate(textwrap.wrap(text, CHARACTERS)[:LINES], 1):
+            drawn.append(self._line(y + 2 + number * LINE, line, (seen.at(at + 1), seen.at(at + len(line)))))
+            at += len(line) + 1
+        return "".join(drawn)
+
+    def _bar(self, x: float, y: float, widths: tuple[float, float], times: tuple[float, float]) -> str:
+        """A bar on its rail, the ``widths`` of both, which grows between two moments."""
+        shape, (rail, width) = f'x="{x}" y="{y:.1f}" height="5" rx="2.5"', widths
+        grows = self.clock.grows(width, times)
+        return (
+            f'<rect class="rail" {shape} width="{rail}"/>'
+            f'<rect class="{self.colour}" {shape} width="{width:.1f}">{grows}</rect>'
+        )
+
+    def _line(self, y: float, text: str, times: tuple[float, float]) -> str:
+        """A line of text that appears from left to right, between two moments."""
+        name, width = f"c{re.sub(r'[^0-9]', '-', f'{self.x}_{y:.1f}')}", COLUMN + GAP / 2
+        return (
+            f'<clipPath id="{name}"><rect x="{self.x}" y="{y - 13:.1f}" width="{width}" height="18">'
+            f"{self.clock.grows(width, times)}</rect></clipPath>"
+            f'<text class="b" x="{self.x}" y="{y:.1f}" clip-path="url(#{name})">{escape(text)}</text>'
+        )
+
+
 def draw(scheme: Scheme, whole: Seen, branches: dict[str, Seen], one: Answer, many: Answer) -> str:
     """The picture on one ground."""
     colours = palette(scheme)
@@ -143,16 +188,14 @@ def draw(scheme: Scheme, whole: Seen, branches: dict[str, Seen], one: Answer, ma
     clock = Clock(one_s + HOLD_S, many_s)
     outline = branches[next(branch.id for branch in many.branches if branch.kind == "outline")]
     points = [branches[branch.id] for branch in many.branches if branch.kind == "point"]
-    drawn = [
-        _head(0, "in one piece", one_s, one_s, clock, "one"),
-        _head(1, "with Stretto, all points at once", many_s, one_s, clock, "all"),
-    ]
+    left, right = Column(LEFT, "one", clock), Column(LEFT + COLUMN + GAP, "all", clock)
+    drawn = [left.head("in one piece", one_s, one_s), right.head("with Stretto, all points at once", many_s, one_s)]
     y = float(TOP)
     for number, ((title, text), point) in enumerate(zip(POINTS.items(), points, strict=True), 1):
         begun, since = (seen.at(seen.text.index(title) + len(title)) for seen in (whole, outline))
         head = f"{number}  {title}"
-        drawn.append(_point(0, y, head, text, (whole, whole.text.index(text)), begun, clock, "one"))
-        drawn.append(_point(1, y, head, text, (point, 0), since, clock, "all"))
+        drawn.append(left.point(y, head, text, seen=whole, begun_s=begun))
+        drawn.append(right.point(y, head, text, seen=point, begun_s=since))
         y += TITLE + LINES * LINE + BETWEEN
     style = (
         f"text{{font-family:-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{colours.text}}}"
@@ -163,48 +206,6 @@ def draw(scheme: Scheme, whole: Seen, branches: dict[str, Seen], one: Answer, ma
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" width="{WIDTH}" height="{y:.0f}">'
         f"<style>{style}</style>{''.join(drawn)}</svg>\n"
-    )
-
-
-def _head(column: int, title: str, took_s: float, most_s: float, clock: Clock, colour: str) -> str:
-    """What a column shows, a bar that grows until its answer is there, and then the seconds."""
-    x, width = LEFT + column * (COLUMN + GAP), COLUMN * took_s / most_s
-    return (
-        f'<text class="h" x="{x}" y="28">{escape(title)}</text>'
-        f'<text class="s {colour}" x="{x + COLUMN}" y="30">{took_s:.1f} s{clock.appears(took_s)}</text>'
-        f"{_bar(x, 42, COLUMN, width, (0.0, took_s), clock, colour)}"
-    )
-
-
-def _point(
-    column: int, y: float, head: str, text: str, place: tuple[Seen, int], begun_s: float, clock: Clock, colour: str
-) -> str:
-    """Title, bar and first lines of a point, whose text begins at a ``place`` of what the reader got."""
-    x, (seen, at) = LEFT + column * (COLUMN + GAP), place
-    drawn = [f'<text class="t" x="{x}" y="{y:.1f}">{escape(head)}{clock.appears(begun_s)}</text>']
-    span = seen.at(at + 1), seen.at(at + len(text))
-    drawn.append(_bar(x + COLUMN - BAR, y - 8, BAR, BAR, span, clock, colour))
-    for number, line in enumerate(textwrap.wrap(text, CHARACTERS)[:LINES], 1):
-        times = seen.at(at + 1), seen.at(at + len(line))
-        drawn.append(_line(x, y + 2 + number * LINE, line, times, clock))
-        at += len(line) + 1
-    return "".join(drawn)
-
-
-def _bar(x: float, y: float, room: float, width: float, times: tuple[float, float], clock: Clock, colour: str) -> str:
-    """A bar on its rail, which grows between two moments."""
-    shape = f'x="{x}" y="{y:.1f}" height="5" rx="2.5"'
-    grows = clock.grows(width, times)
-    return f'<rect class="rail" {shape} width="{room}"/><rect class="{colour}" {shape} width="{width:.1f}">{grows}</rect>'
-
-
-def _line(x: float, y: float, text: str, times: tuple[float, float], clock: Clock) -> str:
-    """A line of text that appears from left to right, between two moments."""
-    name, width = f"c{re.sub(r'[^0-9]', '-', f'{x}_{y:.1f}')}", COLUMN + GAP / 2
-    return (
-        f'<clipPath id="{name}"><rect x="{x}" y="{y - 13:.1f}" width="{width}" height="18">'
-        f"{clock.grows(width, times)}</rect></clipPath>"
-        f'<text class="b" x="{x}" y="{y:.1f}" clip-path="url(#{name})">{escape(text)}</text>'
     )
 
 

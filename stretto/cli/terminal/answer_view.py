@@ -186,7 +186,6 @@ class AnswerView(Widget):
         self._written.display = bool(text)
         self._written.settle(text)
 
-
     @property
     def _others(self) -> bool:
         """Whether the cards are several answers."""

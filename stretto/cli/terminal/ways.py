@@ -42,7 +42,7 @@ def is_other(kind: str, strategy: str) -> bool:
 def others_of(answer: Answer) -> str:
     """What was written beside the answer, ``5 samples, 4 agree: 32 (4), 33 (1)``; empty where nothing was."""
     others = [branch for branch in answer.branches if is_other(branch.kind, answer.strategy)]
-    if len(others) < 2:  # noqa: PLR2004 - one answer has nothing beside it
+    if len(others) < 2:
         return ""
     if others[0].kind == "sample":
         return _samples(answer, len(others))
