@@ -342,7 +342,7 @@ $("composer").addEventListener("submit", (event) => {
   send(question, attached.take());
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape") return;
+  if (event.key !== "Escape" || document.querySelector(":popover-open")) return; // which it closes
   if (running) running.abort();
   else side(false);
 });
