@@ -93,10 +93,10 @@ async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatti
         await no_violations(page)
         event.set()
         await page.wait_for_selector(f"{ENDED} .others-of summary >> text=/^5 samples, \\d agree$/")
-        assert not await page.is_visible(".others")
+        assert not await page.is_visible(".others-of .others")
         assert await page.inner_text(".leaf .text") == "It is 42."
         await page.click(".others-of summary")
-        assert "It is 41." in await page.inner_text(".others")
+        assert "It is 41." in await page.inner_text(".others-of .others")
         await no_violations(page)
 
 

@@ -316,7 +316,7 @@ async def test_a_chat_is_gone_on_with():
     async with chatting(opening({"": "White."}, opened=opened), strategy="direct", chat=folder.find(None)) as chat:
         assert "> What is tea?" in chat.said
         assert "Leaves." in chat.said
-        assert "direct · " in chat.said
+        assert "One piece · " in chat.said
         await chat.ask("And milk?")
     said = [message.content for message in opened[0].calls[0][0].messages]
     assert said == ["Be brief.", "What is tea?", "Leaves.", "And milk?"]
