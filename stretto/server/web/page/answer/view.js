@@ -269,8 +269,10 @@ export class AnswerView {
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
     this.body.replaceChildren(rendered(this.text));
-    asPoints(this.body);
-    if (parts.length > 1) settle(paragraphsOf(this.body, parts), places);
+    if (parts.length > 1) {
+      asPoints(this.body);
+      settle(paragraphsOf(this.body, parts), places);
+    }
     this.showThoughts();
     if (this.text) this.actions.prepend(copyButton(() => this.text, "Copy the answer", { class: "quiet", sign: sign("copy") }));
   }
