@@ -114,14 +114,18 @@ def _argument(text: str) -> tuple[str, Any]:
 def _pair(text: str, form: str = "NAME=VALUE, such as samples=9") -> tuple[str, str]:
     """A name and what belongs to it."""
     name, between, value = text.partition("=")
-    if not (name.strip() and between and value.strip()):
+    if not (name.strip() and between):
         raise typer.BadParameter(f"it is no {form}")
     return name.strip(), value.strip()
 
 
 def _role(text: str) -> tuple[str, str]:
     """A role and its model."""
-    return _pair(text, "ROLE=PROVIDER:MODEL, such as judge=openai:gpt-5.4-nano")
+    form = "ROLE=PROVIDER:MODEL, such as judge=openai:gpt-5.4-nano"
+    role, model = _pair(text, form)
+    if not model:
+        raise typer.BadParameter(f"it is no {form}")
+    return role, model
 
 
 Question = Annotated[
