@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import os
-import re
-import tempfile
 from collections.abc import Mapping
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.backends.base import Backend
+from stretto.kept_values import file_for, read_kept, write_kept
 from stretto.prompts import Catalogue
-from stretto.settings import settings_file
 
 __all__ = ["IN_LANGUAGE", "Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
-
-_log = logging.getLogger(__name__)
-_LONGEST_NAME = 60
 
 
 class Ability(BaseModel):
@@ -120,41 +113,18 @@ def key_of(backend: Backend) -> str:
 
 def file_of(key: str) -> Path:
     """Where the abilities of a model are kept."""
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", key)[:_LONGEST_NAME].strip("-.")
-    return settings_file().parent / "abilities" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.json"
+    return file_for("abilities", key)
 
 
 def keep(abilities: Abilities) -> Path:
     """Write the file of a model, whole or not at all. Raises `OSError`."""
     path = file_of(abilities.model)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(abilities.model_dump_json(indent=2) + "\n")
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_kept(path, abilities)
     return path
 
 
 def abilities_of(backend: Backend) -> Abilities | None:
     """What is kept of a model; ``None`` where it was not checked, or with other prompts. Reads a file at most."""
     key = key_of(backend)
-    path = file_of(key)
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError:
-        return None
-    found = _read(path, changed)
+    found = read_kept(file_of(key), Abilities, "stretto check")
     return found if found is not None and found.model == key and found.prompts == prompts_version() else None
-
-
-@lru_cache(maxsize=32)
-def _read(path: Path, changed: int) -> Abilities | None:  # noqa: ARG001 - the time of the last change belongs to the key
-    try:
-        return Abilities.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        _log.warning("%s is damaged and ignored. Run stretto check again.", path)
-        return None
