@@ -100,9 +100,8 @@ def compare(
     from stretto.comparing import questions_in  # noqa: PLC0415 - likewise
 
     screen = Screen(quiet=quiet)
-    spending = _spending(budget)
-    if out is not None and (out.suffix.lower() not in (".html", ".json") or not out.parent.is_dir()):
-        raise InvalidRequestError(f"--out {str(out)!r} cannot be written: name a .html or .json file in a folder.")
+    spending = spending_of(budget)
+    writable(out)
     asked = questions_in(questions)
     ask = {"max_tokens": max_tokens, "temperature": temperature}
     given = {name: value for name, value in ask.items() if value is not None}
@@ -179,7 +178,14 @@ def _sides(client: Any, beside: Any, strategies: tuple[str, str], given: dict[st
     return one, other
 
 
-def _spending(budget: str | None) -> Spending:
+def writable(out: Path | None) -> None:
+    """Raise `InvalidRequestError` where a report cannot be written to this file."""
+    if out is not None and (out.suffix.lower() not in (".html", ".json") or not out.parent.is_dir()):
+        raise InvalidRequestError(f"--out {str(out)!r} cannot be written: name a .html or .json file in a folder.")
+
+
+def spending_of(budget: str | None) -> Spending:
+    """What ``--budget`` says. Raises `InvalidRequestError`."""
     from stretto.comparing import Spending  # noqa: PLC0415 - keeps `stretto --help` light
 
     if budget is None:

@@ -4,11 +4,12 @@
 named. The result is a `Comparison`: tables, intervals, and a page in HTML with the pairs side by side.
 """
 
+from stretto.comparing.bookkeeping import Spending
 from stretto.comparing.figures import TextFigures, text_figures
 from stretto.comparing.judging import CRITERIA, Verdict
 from stretto.comparing.questions import Question, questions_in
 from stretto.comparing.report import Comparison, Pair
-from stretto.comparing.run import Spending, compare, compare_async
+from stretto.comparing.run import compare, compare_async
 from stretto.comparing.sampling import Sample, Side
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any, Literal
@@ -55,20 +55,22 @@ class Verdict(BaseModel):
     error: str = ""
 
 
-async def judge(client: AsyncStretto, question: Question, one: str, other: str) -> Verdict:
+async def judge(
+    client: AsyncStretto, question: Question, one: str, other: str, halves: Sequence[tuple[str, ...]] = HALVES
+) -> Verdict:
     """Ask a judge about two answers: each half of the criteria, in both orders, at the same time."""
     readings: dict[tuple[int, bool], _Reading] = {}
 
     async def read(half: int, swapped: bool) -> None:
         texts = (other, one) if swapped else (one, other)
-        readings[half, swapped] = await _read(client, question, texts, HALVES[half])
+        readings[half, swapped] = await _read(client, question, texts, halves[half])
 
     async with anyio.create_task_group() as tasks:
-        for half in range(len(HALVES)):
+        for half in range(len(halves)):
             for swapped in (False, True):
                 tasks.start_soon(read, half, swapped)
     preferences: dict[str, Preference] = {}
-    for half, criteria in enumerate(HALVES):
+    for half, criteria in enumerate(halves):
         straight, swapped_back = readings[half, False].found, _swapped(readings[half, True].found)
         for name in criteria:
             if name in straight and name in swapped_back:

@@ -1,10 +1,10 @@
-"""What a comparison has so far, in a file: one that was interrupted goes on where it ended."""
+"""What a run over many questions has so far, in a file: one that was interrupted goes on where it ended."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -14,21 +14,27 @@ from stretto.comparing.sampling import Sample
 from stretto.errors import InvalidRequestError
 
 FORM = 1  # of the file
+AnySample = TypeVar("AnySample", bound=Sample)
 
 
-class Kept:
+class Kept(Generic[AnySample]):
     """Samples and verdicts by question, each written to the file as soon as it is there.
 
     Args:
         file: JSON Lines; ``None`` keeps nothing.
-        described: what is compared. A file of another comparison is refused.
+        described: what is asked of whom. A file of another run is refused.
+        kind: of the samples.
+        run: what the run is called.
 
     Raises `InvalidRequestError`.
     """
 
-    def __init__(self, file: str | Path | None, described: dict[str, Any]) -> None:
+    def __init__(
+        self, file: str | Path | None, described: dict[str, Any], kind: type[AnySample], run: str = "comparison"
+    ) -> None:
         self._file = None if file is None else Path(file).expanduser()
-        self.samples: dict[tuple[str, str], Sample] = {}
+        self._kind, self._run = kind, run
+        self.samples: dict[tuple[str, str], AnySample] = {}
         self.verdicts: dict[str, Verdict] = {}
         self._head = {"form": FORM, **described}
         if self._file is None:
@@ -38,15 +44,15 @@ class Kept:
         else:
             self._write(self._head)
 
-    def add_sample(self, question: Question, side: str, sample: Sample) -> None:
+    def add_sample(self, question: Question, side: str, sample: AnySample) -> None:
         """Keep what a side gave for a question."""
         self.samples[question.id, side] = sample
         self._write({"question": question.id, "side": side, "sample": sample.model_dump(mode="json")})
 
-    def add_verdict(self, question: Question, verdict: Verdict) -> None:
-        """Keep what the judge prefers."""
-        self.verdicts[question.id] = verdict
-        self._write({"question": question.id, "verdict": verdict.model_dump(mode="json")})
+    def add_verdict(self, key: str, verdict: Verdict) -> None:
+        """Keep what the judge prefers; the key is the question's id, or begins with it."""
+        self.verdicts[key] = verdict
+        self._write({"question": key, "verdict": verdict.model_dump(mode="json")})
 
     def _write(self, row: dict[str, Any]) -> None:
         if self._file is None:
@@ -68,7 +74,7 @@ class Kept:
         rows = [self._row(line, number, file) for number, line in enumerate(lines, 1)]
         if not rows or rows[0] != self._head:
             raise InvalidRequestError(
-                f"{str(file)!r} holds another comparison: other questions, models, options or seeds. "
+                f"{str(file)!r} holds another {self._run}: other questions, models, options or seeds. "
                 "Name another file, or delete this one."
             )
         for number, row in enumerate(rows[1:], 2):
@@ -92,4 +98,4 @@ class Kept:
         if "verdict" in row:
             self.verdicts[row["question"]] = Verdict.model_validate(row["verdict"])
         else:
-            self.samples[row["question"], row["side"]] = Sample.model_validate(row["sample"])
+            self.samples[row["question"], row["side"]] = self._kind.model_validate(row["sample"])

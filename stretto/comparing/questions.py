@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,10 +47,17 @@ class Question(BaseModel):
         return self.language or language_of(self.question)
 
 
-def questions_in(file: str | Path) -> tuple[Question, ...]:
+Asked = TypeVar("Asked", bound=Question)
+
+
+@overload
+def questions_in(file: str | Path) -> tuple[Question, ...]: ...
+@overload
+def questions_in(file: str | Path, kind: type[Asked]) -> tuple[Asked, ...]: ...
+def questions_in(file: str | Path, kind: type[Any] = Question) -> tuple[Any, ...]:
     """Read the questions of a JSON Lines file: a string or an object with ``question`` on each line.
 
-    Raises `InvalidRequestError`, which names the line.
+    ``kind`` says which further fields an object may have. Raises `InvalidRequestError`, which names the line.
     """
     path = Path(file).expanduser()
     try:
@@ -58,18 +66,22 @@ def questions_in(file: str | Path) -> tuple[Question, ...]:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InvalidRequestError(f"The questions {str(path)!r} cannot be read: {why}.") from None
     found = [
-        _question(line, f"line {number} of {str(path)!r}", path.parent)
+        _question(line, f"line {number} of {str(path)!r}", path.parent, kind)
         for number, line in enumerate(lines, 1)
         if line.strip()
     ]
-    return named(found)
+    return named(found, kind)
 
 
-def named(questions: Iterable[Question | str]) -> tuple[Question, ...]:
+@overload
+def named(questions: Iterable[Question | str]) -> tuple[Question, ...]: ...
+@overload
+def named(questions: Iterable[Asked | str], kind: type[Asked]) -> tuple[Asked, ...]: ...
+def named(questions: Iterable[Any], kind: type[Any] = Question) -> tuple[Any, ...]:
     """The same questions with a name each. Raises `InvalidRequestError` where there is none, or a name stands twice."""
-    every = [_checked(each, f"question {number}") for number, each in enumerate(questions, 1)]
+    every = [_checked(each, f"question {number}", kind) for number, each in enumerate(questions, 1)]
     if not every or len(every) > MOST:
-        raise InvalidRequestError(f"A comparison takes 1 to {MOST:,} questions, and {len(every):,} were given.")
+        raise InvalidRequestError(f"1 to {MOST:,} questions can be asked at a time, and {len(every):,} were given.")
     with_names = [
         each if each.id else each.model_copy(update={"id": f"q{number}"}) for number, each in enumerate(every, 1)
     ]
@@ -81,18 +93,18 @@ def named(questions: Iterable[Question | str]) -> tuple[Question, ...]:
     return tuple(with_names)
 
 
-def _question(line: str, where: str, folder: Path) -> Question:
+def _question(line: str, where: str, folder: Path, kind: type[Asked]) -> Asked:
     try:
         row = json.loads(line)
     except ValueError:
         raise InvalidRequestError(f"{where} is no JSON. Write a string, or an object with 'question'.") from None
-    found = _checked(row, where)
+    found = _checked(row, where, kind)
     return found.model_copy(update={"documents": tuple(folder / each for each in found.documents)})
 
 
-def _checked(row: object, where: str) -> Question:
+def _checked(row: object, where: str, kind: type[Asked]) -> Asked:
     try:
-        return Question.model_validate({"question": row} if isinstance(row, str) else row)
+        return kind.model_validate({"question": row} if isinstance(row, str) else row)
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"]) or "the whole line"

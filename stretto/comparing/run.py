@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from stretto.client import FORKED, AsyncStretto
+from stretto.comparing.bookkeeping import Ledger, Progress, Spending, Steps
 from stretto.comparing.judging import judge as judged
 from stretto.comparing.keeping import Kept
 from stretto.comparing.questions import Question, named
 from stretto.comparing.report import Comparison, Pair
-from stretto.comparing.sampling import Side, sample
+from stretto.comparing.sampling import Sample, Side, sample
 from stretto.errors import InvalidRequestError, StrettoError
 from stretto.foundation.background import BackgroundLoop
-
-Progress = Callable[[int, int, str], None]
-"""Called with the steps that are done, all steps, and what comes next."""
-
-
-@dataclass(frozen=True)
-class Spending:
-    """The most that a comparison may spend, both sides and the judge together; ``None`` is no limit.
-
-    A question whose expected price, that of the dearest question so far, does not fit any more is not begun.
-
-    Attributes:
-        tokens: read and written.
-        usd: US dollars, for models whose price is known.
-    """
-
-    tokens: int | None = None
-    usd: float | None = None
 
 
 async def compare_async(
@@ -67,9 +49,9 @@ async def compare_async(
     if one.name == other.name:
         raise InvalidRequestError(f"Both sides are called {one.name!r}. Give each a name of its own.")
     described = _described(every, one, other, judge, seed)
-    kept = Kept(keep, described)
-    steps = _Steps(len(every) * (3 if judge else 2), progress or (lambda *_: None))
-    ledger = _Ledger(budget or Spending())
+    kept = Kept(keep, described, Sample)
+    steps = Steps(len(every) * (3 if judge else 2), progress)
+    ledger = Ledger(budget)
     warm = False
     pairs: list[Pair] = []
     for number, question in enumerate(every):
@@ -90,9 +72,9 @@ async def compare_async(
         if judge is not None:
             steps.next(f"{question.id} judge")
             if pair.differs and question.id not in kept.verdicts:
-                kept.add_verdict(question, await judged(judge, question, pair.one.text, pair.other.text))
+                kept.add_verdict(question.id, await judged(judge, question, pair.one.text, pair.other.text))
             pair = Pair(question, pair.one, pair.other, kept.verdicts.get(question.id))
-        ledger.add(pair)
+        ledger.add(pair.tokens, pair.cost_usd)
         pairs.append(pair)
     return Comparison(
         sides=(one.name, other.name),
@@ -159,38 +141,3 @@ async def _warm(*sides: Side) -> None:
             await client.ask("Hello", strategy="direct", max_tokens=1)
         except StrettoError:
             continue
-
-
-class _Steps:
-    def __init__(self, whole: int, progress: Progress) -> None:
-        self._done, self._whole, self._progress = 0, whole, progress
-
-    def next(self, doing: str) -> None:
-        self._progress(self._done, self._whole, doing)
-        self._done += 1
-
-
-class _Ledger:
-    """What was spent, and whether the dearest question so far still fits."""
-
-    def __init__(self, budget: Spending) -> None:
-        self._budget = budget
-        self._tokens: list[int] = []
-        self._usd: list[float] = []
-
-    def add(self, pair: Pair) -> None:
-        self._tokens.append(pair.tokens)
-        if pair.cost_usd is None and self._budget.usd is not None:
-            raise InvalidRequestError(
-                "The budget is in US dollars, and the price of a model is unknown. Give a budget in tokens."
-            )
-        self._usd.append(pair.cost_usd or 0.0)
-
-    @property
-    def allows_another(self) -> bool:
-        if not self._tokens:
-            return True
-        tokens, usd = self._budget.tokens, self._budget.usd
-        return (tokens is None or sum(self._tokens) + max(self._tokens) <= tokens) and (
-            usd is None or sum(self._usd) + max(self._usd) <= usd
-        )
