@@ -125,6 +125,8 @@ class ModelRequest:
         n: how many answers to write, for backends with ``choices``.
         extra: other fields of the body, passed on as they are.
         reads: it shows text of documents, for which a local model may have a special adapter.
+        draft: text that the answer may resemble. A local model drafts from it and verifies every token, so the answer
+            stays what it would be.
     """
 
     messages: tuple[Message, ...]
@@ -137,6 +139,7 @@ class ModelRequest:
     n: int = 1
     extra: Mapping[str, Any] = field(default_factory=dict)
     reads: bool = False
+    draft: str = ""
 
     @property
     def prefix(self) -> str:

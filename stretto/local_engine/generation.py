@@ -37,6 +37,7 @@ class Generation:
         no_repeat_ngram_size: no n-gram of this size occurs twice in prompt and answer; 0 for no such limit.
         suppress_tokens: token ids that the answer must not contain.
         begin_suppress_tokens: token ids that the answer must not begin with.
+        draft: token ids that the answer may resemble; "auto" and "suffix" draft from them, in place of earlier answers.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
         response_format: a JSON schema or a regular expression that the answer must match; it needs ``end_ids``. An
             answer that ends with the reason ``length`` is the beginning of one that matches.
@@ -58,6 +59,7 @@ class Generation:
     no_repeat_ngram_size: int = 0
     suppress_tokens: tuple[int, ...] = ()
     begin_suppress_tokens: tuple[int, ...] = ()
+    draft: tuple[int, ...] = ()
     decoding: str = "autoregressive"
     response_format: Mapping[str, Any] | str | None = None
     logprobs: int | None = None
@@ -76,7 +78,7 @@ class Generation:
             _whole("seed", self.seed, None, None)
         if self.logprobs is not None:
             _whole("logprobs", self.logprobs, 0, 1000)
-        for name in ("prompt", "end_ids", "suppress_tokens", "begin_suppress_tokens"):
+        for name in ("prompt", "draft", "end_ids", "suppress_tokens", "begin_suppress_tokens"):
             _tokens(name, getattr(self, name))
         for text in self.stop:
             if not isinstance(text, str) or not text:

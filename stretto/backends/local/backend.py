@@ -366,11 +366,17 @@ def _generation(
         top_k=int(own.get("top_k", 0)),
         min_p=own.get("min_p", 0.0),
         response_format=_format(prompt),
+        draft=_draft(model, prompt.draft),
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,
         **(model.penalties | _penalties(model, extra)),
     )
+
+
+def _draft(model: LoadedModel, text: str) -> tuple[int, ...]:
+    """The tokens of a text that the answer may resemble, as it would begin after the prompt."""
+    return tuple(model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids) if text else ()
 
 
 def _log_submitted(model: str, request: int, began: float, stages: Stages) -> None:

@@ -14,6 +14,7 @@ from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 __all__ = ["AnswerMemory", "Suffix"]
 
 _SEPARATOR = -1
+_JOINT = 4  # tokens of the prompt before an expected answer, so that its very beginning is drafted
 _NO_ANSWERS = SuffixAutomaton()  # never extended
 
 
@@ -28,6 +29,13 @@ class AnswerMemory:
         self._limit = limit
         self._held = 0
         self.automaton = SuffixAutomaton()
+
+    @classmethod
+    def expecting(cls, prompt: Sequence[int], answer: Sequence[int]) -> AnswerMemory:
+        """A memory that holds what the answer to this prompt may be, for one request."""
+        memory = cls()
+        memory.remember((*prompt[-_JOINT:], *answer))
+        return memory
 
     def remember(self, answer: Sequence[int]) -> None:
         """Add one answer."""

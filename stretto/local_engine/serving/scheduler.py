@@ -21,7 +21,7 @@ from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.failures import explain, out_of_memory
-from stretto.local_engine.generation import Finished
+from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.cache import Source
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
@@ -61,7 +61,7 @@ class Scheduler:
 
     Args:
         model: what to run.
-        drafter: makes the drafter of one request by the name of its method.
+        drafter: makes the drafter of one request.
         prefill_tokens: prompt tokens of all requests together to read in one forward at most.
         draft_nodes: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
@@ -72,7 +72,7 @@ class Scheduler:
     def __init__(
         self,
         model: LoadedModel,
-        drafter: Callable[[str], Drafter],
+        drafter: Callable[[Generation], Drafter],
         *,
         prefill_tokens: int,
         draft_nodes: int,
@@ -227,13 +227,15 @@ class Scheduler:
 
     def _drafter_of(self, handle: Handle) -> Drafter:
         """Make a request's drafter. If that fails, the answer goes on without one."""
-        name = handle.sequence.request.decoding
+        request = handle.sequence.request
         try:
-            return self._drafter(name)
+            return self._drafter(request)
         except Exception as error:  # noqa: BLE001 - as above
             if out_of_memory(error):
                 self._prefixes.clear()
-            handle.sequence.warn(f"{name} could not begin and drafts nothing ({type(error).__name__}: {error})")
+            handle.sequence.warn(
+                f"{request.decoding} could not begin and drafts nothing ({type(error).__name__}: {error})"
+            )
             return Autoregressive()
 
     def _known(self, prompt: tuple[int, ...]) -> Source | None:

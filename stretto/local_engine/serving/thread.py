@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import torch
 
@@ -15,7 +16,9 @@ from stretto.foundation.ending_thread import EndingThread
 from stretto.local_engine.drafting.catalogue import WEIGHING, DraftEquipment
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.failures import explain
+from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
@@ -280,11 +283,14 @@ class Serving:
             if not isinstance(error, Exception):
                 raise
 
-    def _drafter(self, decoding: str) -> Drafter:
+    def _drafter(self, request: Generation) -> Drafter:
         """Make the drafter of one request, in the engine's thread."""
+        decoding, equipment = request.decoding, self._equipment
         if decoding in WEIGHING and not (self._cost.measured or self._timer.under_way):
             self._timer.begin()
-        return self._drafters[decoding](self._equipment)
+        if request.draft:
+            equipment = replace(equipment, memory=AnswerMemory.expecting(request.prompt, request.draft))
+        return self._drafters[decoding](equipment)
 
     def _is_idle(self, scheduler: Scheduler) -> bool:
         return not (scheduler.handles or self._waiting or self._alongside or self._gathering.coming or self._closed)
