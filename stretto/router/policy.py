@@ -19,6 +19,7 @@ from stretto.route import Route
 from stretto.router import obstacles
 from stretto.router.affordable import ALLOW_MORE, over_budget, priced, unknown_price
 from stretto.router.case import Case
+from stretto.router.correction import corrected
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
 from stretto.router.second_opinion import SecondOpinion
@@ -136,7 +137,7 @@ class Router:
             backend=backends["main"],
             role="main",
             parse=parse,
-            judgement=self.model.judge(parse.text),
+            judgement=corrected(self.model.judge(parse.text)),
             threshold=self.model.thresholds[request.preference],
             prices=self.prices,
         )

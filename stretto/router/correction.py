@@ -1,0 +1,86 @@
+"""A correction of the router that was learned from questions of the user, kept beside the settings.
+
+It is one number, added to the log-odds that an outline with parallel points suits: enough for somebody who wants points
+more often or less often than the library expects, and too little to learn a few questions by heart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stretto.kept_values import read_kept, write_kept
+from stretto.router.shape import Judgement
+from stretto.settings import settings_file
+
+__all__ = ["Correction", "corrected", "correction", "correction_file", "fitted", "keep_correction", "moved"]
+
+AGAIN = "stretto calibrate --router"
+_SPREAD = 1.0  # of the correction before anything is known: that of a normal distribution, in log-odds
+_STEPS = 50
+
+
+class Correction(BaseModel):
+    """What was learned.
+
+    Attributes:
+        offset: added to the log-odds that an outline suits.
+        learned: the day.
+        questions: how many it was learned from.
+        right_before: questions whose strategy was right without it.
+        right: the same with corrections that were learned from the other questions.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    offset: float
+    learned: date
+    questions: int = Field(ge=1)
+    right_before: int
+    right: int
+
+
+def correction_file() -> Path:
+    """Where the correction is kept."""
+    return settings_file().parent / "router.json"
+
+
+def keep_correction(found: Correction) -> Path:
+    """Write the file. Raises `OSError`."""
+    write_kept(correction_file(), found)
+    return correction_file()
+
+
+def correction() -> Correction | None:
+    """The correction that is kept; ``None`` where there is none. Reads a file at most."""
+    return read_kept(correction_file(), Correction, AGAIN)
+
+
+def corrected(judgement: Judgement) -> Judgement:
+    """A judgement with the correction that is kept."""
+    found = correction()
+    return judgement if found is None else replace(judgement, skeleton=moved(judgement.skeleton, found.offset))
+
+
+def moved(probability: float, offset: float) -> float:
+    """A probability whose log-odds are moved."""
+    bounded = min(max(probability, 1e-9), 1 - 1e-9)
+    return 1 / (1 + math.exp(-(math.log(bounded / (1 - bounded)) + offset)))
+
+
+def fitted(probabilities: Sequence[float], wanted: Sequence[bool]) -> float:
+    """The offset under which what was wanted is likeliest, held near 0 by its spread (Newton's method)."""
+    offset = 0.0
+    for _ in range(_STEPS):
+        now = [moved(each, offset) for each in probabilities]
+        slope = offset / _SPREAD**2 + sum(each - was for each, was in zip(now, wanted, strict=True))
+        bend = 1 / _SPREAD**2 + sum(each * (1 - each) for each in now)
+        offset -= slope / bend
+        if abs(slope / bend) < 1e-9:
+            break
+    return offset
