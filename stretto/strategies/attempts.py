@@ -14,7 +14,7 @@ from stretto.answer import REFUSALS, Usage
 from stretto.backends.asking import ask_servers
 from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import BackendError, BudgetExceededError, StrettoError
-from stretto.events import BranchStarted, FallbackStarted
+from stretto.events import BranchDelta, BranchStarted, FallbackStarted
 from stretto.generation_options import GenerationOptions
 from stretto.request import Message
 from stretto.strategies.answer_limit import NoRoomError
@@ -60,6 +60,14 @@ class Attempts:
         """
         spec = running.spec
         await self._start(running)
+        if spec.written is not None and spec.written(running):
+            await self._announce(BranchDelta(branch_id=spec.id, text=running.text))
+        else:
+            await self._ask(running)
+
+    async def _ask(self, running: RunningBranch) -> None:
+        """Make calls until it is written."""
+        spec = running.spec
         successors = () if spec.backend is not None and spec.successors is None else spec.successors
         succession = self._fallback.succession(spec.backend or self._backend, successors)
         first = succession.first()

@@ -62,6 +62,8 @@ class BranchSpec:
         ledger: of its own budget, within that of the answer.
         given: its text, as another branch's call writes it. Where that ends with a `StrettoError`, or is spoiled, the
             rest is asked for by a call of its own.
+        written: asked before the first call, when those in ``after`` have ended: writes the branch without one, or
+            returns False.
     """
 
     id: str
@@ -87,6 +89,7 @@ class BranchSpec:
     successors: Sequence[Backend] | None = None
     on_call: Callable[[int, ToolCall], None] | None = None
     work: Callable[[RunningBranch], Awaitable[None]] | None = None
+    written: Callable[[RunningBranch], bool] | None = None
 
 
 class TextWatch(Protocol):

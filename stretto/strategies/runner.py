@@ -83,6 +83,7 @@ class Runner:
         users: the texts of the request, which may stand in the answer whatever the templates say.
         language: of the question.
         announce: hands an event to the reader.
+        before: changes the branches that a strategy starts, as one does that has another model write parts first.
         failure: what code of the caller's raised in a branch: it ends the answer, and reaches the caller as it is.
         overran: the deadline ended the strategy.
     """
@@ -122,6 +123,7 @@ class Runner:
         self._loads: dict[int, Load] = {id(backend): self._share.load}
         self.backends: Mapping[str, Backend] = {"main": backend}
         self.announce = emit
+        self.before: Callable[[BranchSpec], BranchSpec] = lambda spec: spec
         self.ledger = Ledger(budget)
         self.branches: list[RunningBranch] = []
         self.warnings: list[str] = []
@@ -293,7 +295,7 @@ class Runner:
     def start(self, spec: BranchSpec) -> RunningBranch:
         """Start a branch in the background. Its id gets an ending where another branch has the same one."""
         spec = replace(spec, id=self._free_id(spec.id))
-        running = RunningBranch(spec, needed_s=self.now_s())
+        running = RunningBranch(self.before(spec), needed_s=self.now_s())
         self.branches.append(running)
         self._share.begin()
         self._tasks.start_soon(self._run, running, name=f"stretto branch {spec.id}")

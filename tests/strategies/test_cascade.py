@@ -1,16 +1,18 @@
 """A small model answers; the main one only where that answer does not stand."""
 
 import math
+from datetime import date
 
 import anyio
 import pytest
+from scored_backend import ScoredBackend
 
 from stretto import AsyncStretto, InvalidRequestError
-from stretto.backends.base import Capabilities, Chunk
+from stretto.backends.base import Capabilities
 from stretto.errors import ServerFailedError
+from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
 from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
-from stretto.token_records import TokenLogprob
 
 pytestmark = pytest.mark.anyio
 
@@ -29,25 +31,30 @@ def checked(said, text="A small answer."):
     return model({CHECK: said, "": text}, "own:small", json_schema=True)
 
 
-class Scored(ScriptedBackend):
-    """Reports the same log-probability of every token."""
-
-    logprob = -0.1
-
-    async def _chunks(self, prompt, options, reply):
-        async for chunk in super()._chunks(prompt, options, reply):
-            scores = (
-                (TokenLogprob(token=chunk.text, logprob=self.logprob),)
-                if chunk.text and options.logprobs is not None
-                else ()
-            )
-            yield Chunk(chunk.text, chunk.usage, chunk.finish_reason, logprobs=scores)
-
-
 def scored(logprob, text="A small answer."):
-    backend = Scored({"": text}, name="own:small", capabilities=Capabilities(logprobs=True))
-    backend.logprob = logprob
-    return backend
+    return ScoredBackend({"": text}, logprob)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """Nothing that was learned on this machine."""
+    (tmp_path / "settings.toml").touch()
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+
+
+def learn(*steps, main="own:main", questions=60):
+    """Keep what a calibration learned: for each step its model, what tells, and the threshold."""
+    keep_learned(
+        Learned(
+            steps=tuple(Step(model=model, by=by, threshold=threshold) for model, by, threshold in steps),
+            main=main,
+            learned=date(2026, 11, 26),
+            questions=questions,
+            goal=0.95,
+            agreement=Estimate(value=0.95, low=0.9, high=1),
+            share=Estimate(value=0.4, low=0.3, high=0.5),
+        )
+    )
 
 
 async def ask(small, main=None, question="Why is the sky blue?", roles=None, **options):
@@ -190,6 +197,77 @@ async def test_a_callers_own_ladder_and_threshold():
     assert "is -0.10, and -0.0100503 is needed" in answer.route.reason
 
 
+async def test_a_threshold_for_each_step_of_a_ladder():
+    roles = {"smaller": scored(-0.4, "A smaller answer.")}
+    options = {"threshold": {"smaller": -0.3, "small": -0.6}}
+    answer = await ask(scored(-0.5), roles=roles, strategy_options=options)
+    assert answer.text == "A small answer."
+    with pytest.raises(InvalidRequestError, match="threshold names 'medium', which is no role of the ladder"):
+        await ask(scored(-0.5), strategy_options={"threshold": {"medium": -0.3}})
+
+
+@pytest.mark.parametrize(("threshold", "text"), [(-0.2, "The main answer."), (-0.8, "A small answer.")])
+async def test_what_was_learned_for_a_pair_is_its_bound_and_is_named(threshold, text):
+    learn(("own:small", "probability", threshold))
+    answer = await ask(scored(-0.4))
+    assert answer.text == text
+    assert f"and {threshold:g} is needed, as learned from 60 questions on 2026-11-26." in answer.route.reason
+
+
+async def test_what_the_caller_says_counts_more_than_what_was_learned():
+    learn(("own:small", "probability", -0.2))
+    answer = await ask(scored(-0.4), strategy_options={"threshold": -0.5})
+    assert answer.text == "A small answer."
+    assert "learned" not in answer.route.reason
+
+
+async def test_what_was_learned_for_another_main_model_is_not_used():
+    learn(("own:small", "probability", -0.2), main="own:other")
+    assert (await ask(scored(-0.4))).text == "A small answer."
+
+
+async def test_a_small_model_that_does_not_pay_is_not_asked():
+    learn(("own:small", "probability", None))
+    small = scored(-0.01)
+    answer = await ask(small)
+    assert (answer.text, small.calls) == ("The main answer.", [])
+    assert (
+        "own:small was not asked: it does not pay, as learned from 60 questions on 2026-11-26." in answer.route.reason
+    )
+
+
+async def test_a_ladder_has_what_was_learned_for_it_as_a_whole_else_what_was_learned_for_each_pair():
+    def smaller():
+        backend = scored(-0.4, "A smaller answer.")
+        backend.name = "own:smaller"
+        return backend
+
+    learn(("own:smaller", "probability", -0.5))
+    answer = await ask(scored(-0.3), roles={"smaller": smaller()})
+    assert answer.text == "A smaller answer."
+    learn(("own:smaller", "probability", -0.35), ("own:small", "probability", -0.35), questions=70)
+    answer = await ask(scored(-0.3), roles={"smaller": smaller()})
+    assert answer.text == "A small answer."
+    assert "from 70 questions" in answer.route.reason
+
+
+async def test_it_was_learned_that_the_check_tells_more_than_the_probabilities():
+    learn(("own:small", "check", 1.0))
+    small = ScoredBackend({CHECK: '{"stands": false}', "": "A small answer."}, -0.01, json_schema=True)
+    answer = await ask(small)
+    assert answer.text == "The main answer."
+    assert "it is not sure of its answer, as learned from 60 questions" in answer.route.reason
+
+
+async def test_what_tells_can_be_named():
+    small = ScoredBackend({"": ["Blue light.", "Red dust."]}, -0.01)
+    answer = await ask(small, strategy_options={"by": "agreement"})
+    assert answer.text == "The main answer."
+    assert "two answers of it have 0% in common" in answer.route.reason
+    answer = await ask(model("A small answer.", "own:small"), strategy_options={"by": "check"})
+    assert "own:small was not asked: by='check' cannot be told of it." in answer.route.reason
+
+
 @pytest.mark.parametrize(("most", "asked"), [(1, ["own:main"]), (2, ["own:small", "own:main"])])
 async def test_no_more_calls_are_made_than_the_budget_has(most, asked):
     answer = await ask(scored(-2.0), budget={"max_calls": most})
@@ -216,3 +294,92 @@ async def test_the_router_chooses_it_for_nobody_and_its_price_is_told_beforehand
         assert (route.strategy, route.role) == ("cascade", "main")
         assert route.forecast["cascade"].calls == 3
         assert (await stretto.route("Why is the sky blue?")).strategy == "direct"
+
+
+async def test_a_local_main_model_drafts_from_the_answer_that_did_not_stand_and_writes_the_same():
+    question, options = "What is the largest ocean?", {"temperature": 0, "max_tokens": 60}
+    small = ScoredBackend({"": lambda _: straight.text}, -2.0)
+    async with AsyncStretto("local:pocket", small=small) as stretto:
+        straight = await stretto.ask(question, strategy="direct", decoding="autoregressive", **options)
+        answer = await stretto.ask(question, strategy="cascade", strategy_options={"hand_on": True}, **options)
+    assert answer.text == straight.text
+    assert answer.branches[-1].model == "local:pocket"
+    assert answer.decoding.steps < straight.decoding.steps / 2
+
+
+OUTLINE = "1. Tyres\n2. Chain\n3. Brakes"
+
+
+class Doubting(ScoredBackend):
+    """Is not sure of what it writes of one point."""
+
+    async def _chunks(self, prompt, options, reply):
+        self.logprob = -2.0 if self.words in reply.text else -0.1
+        async for chunk in super()._chunks(prompt, options, reply):
+            yield chunk
+
+
+def point_by(who):
+    """Writes a point of the outline, in words of its own."""
+    words = {
+        "Tyres": "press them with a thumb",
+        "Chain": "a drop of oil on each link",
+        "Brakes": "pull both levers hard",
+    }
+
+    def written(prompt):
+        title = next(each for each in words if f', "{each}", and' in prompt.messages[-1].content)
+        return f"{words[title].capitalize()}, says {who}."
+
+    return written
+
+
+def doubting(words):
+    backend = Doubting({"": point_by("the small one")})
+    backend.words = words
+    return backend
+
+
+def in_parts(small, **options):
+    main = model({"Write only the outline": OUTLINE, "": point_by("the main one")})
+    return ask(small, main, "Give me three tips for a bicycle.", strategy_options={"parts": "skeleton"}, **options)
+
+
+async def test_each_point_is_a_cascade_of_its_own():
+    answer = await in_parts(doubting("link"))
+    assert answer.strategy == "skeleton"
+    points = [branch for branch in answer.branches if branch.kind == "point"]
+    assert [branch.model for branch in points] == ["own:small", "own:main", "own:small"]
+    assert answer.text.count("the small one") == 2
+    assert answer.text.count("the main one") == 1
+    assert answer.text.index("Tyres") < answer.text.index("Chain") < answer.text.index("Brakes")
+    assert answer.route.reason.endswith("own:small wrote 2 of 3 parts: a mean log-probability of -0.5 was needed.")
+    assert answer.usage.calls == 1 + 3 + 1
+    assert answer.usage.discarded_tokens > 0
+    assert answer.warnings == ()
+
+
+async def test_a_point_that_the_small_model_cannot_write_is_written_by_the_main_one():
+    answer = await in_parts(ScoredBackend({"": DOWN}))
+    assert answer.text.count("the main one") == 3
+    assert answer.route.reason.endswith("own:small wrote 0 of 3 parts: a mean log-probability of -0.5 was needed.")
+    assert answer.warnings == ()
+
+
+async def test_parts_need_log_probabilities():
+    with pytest.raises(InvalidRequestError, match="own:small reports no log-probabilities, which tell whether a part"):
+        await in_parts(model("A point.", "own:small"))
+
+
+async def test_what_streams_in_parts_is_the_answer():
+    main = model({"Write only the outline": OUTLINE, "": point_by("the main one")})
+    async with (
+        AsyncStretto(main, small=doubting("thumb")) as stretto,
+        stretto.stream("Give me three tips.", strategy="cascade", strategy_options={"parts": "skeleton"}) as stream,
+    ):
+        events = [event async for event in stream]
+    answer = events[-1].answer
+    assert "".join(event.text for event in events if event.type == "text_delta") == answer.text
+    for branch in answer.branches:
+        deltas = [event.text for event in events if event.type == "branch_delta" and event.branch_id == branch.id]
+        assert "".join(deltas) == branch.text

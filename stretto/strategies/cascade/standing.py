@@ -6,7 +6,10 @@ judgement: Kadavath et al. (2207.05221). Agreement of samples: Wang et al. (2203
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import Backend, ModelRequest
@@ -29,6 +32,25 @@ _CHECK_TOKENS = 16
 _CHECK_THINKING = 2_000  # of a reasoning model, before it says yes or no
 _SAMPLE_TEMPERATURE = 0.7
 
+By = Literal["probability", "check", "agreement"]
+"""What tells how sure a model is of its answer."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least score of an answer that stands, and where the bound comes from, as the end of a sentence."""
+
+    least: float
+    source: str = ""
+
+
+USUAL: Mapping[By, Bound] = {
+    "probability": Bound(-0.5),  # natural logarithm: tokens that the model gave 0.6 on (geometric) average
+    "check": Bound(1.0),
+    "agreement": Bound(SAME),
+}
+"""The bounds where nothing was learned; that of probabilities is an assumption."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -36,6 +58,45 @@ class Verdict:
 
     stands: bool
     why: str
+
+
+@dataclass(frozen=True)
+class Sureness:
+    """How sure a model is of its answer.
+
+    Attributes:
+        by: what tells it.
+        score: mean log-probability of a token; 1 for a check that says yes, 0 for no; what two answers have in common,
+            0 to 1. ``None``: the answer cannot stand.
+        said: the same as half a sentence.
+    """
+
+    by: By
+    score: float | None
+    said: str
+
+    def verdict(self, bound: Bound) -> Verdict:
+        """Whether the answer stands."""
+        if self.score is None:
+            return Verdict(False, self.said)
+        needed = {
+            "probability": f", and {bound.least:g} is needed",
+            "check": "" if bound.least > 0 else ", and need not be",
+            "agreement": f", and {bound.least:.0%} are needed",
+        }[self.by]
+        return Verdict(self.score >= bound.least, f"{self.said}{needed}{bound.source}")
+
+
+def usual_way(backend: Backend) -> By:
+    """What tells how sure a model is, where nobody names anything: what costs least."""
+    able = backend.capabilities
+    return "probability" if able.logprobs else "check" if able.json_schema else "agreement"
+
+
+def can_tell(backend: Backend, by: By) -> bool:
+    """Whether it can be told of a model in this way."""
+    able = backend.capabilities
+    return {"probability": able.logprobs, "check": able.json_schema, "agreement": True}[by]
 
 
 class Small:
@@ -47,19 +108,27 @@ class Small:
         request: to answer.
         runner: starts the calls.
         number: of the model among the smaller ones, from 1.
+        by: what tells how sure it is.
         until_s: seconds after the request at which the model has to be done.
     """
 
     def __init__(
-        self, role: str, backend: Backend, request: Request, runner: Runner, *, number: int, until_s: float
+        self,
+        role: str,
+        backend: Backend,
+        request: Request,
+        runner: Runner,
+        *,
+        number: int = 1,
+        by: By | None = None,
+        until_s: float = math.inf,
     ) -> None:
         self.backend = backend
+        self.by: By = by or usual_way(backend)
         self._request, self._runner = request, runner
-        able = backend.capabilities
-        self._scored = able.logprobs
         spec = direct_spec(request, runner)
         options = request.options
-        if self._scored and options.logprobs is None:
+        if self.by == "probability" and options.logprobs is None:
             options = options.model_copy(update={"logprobs": 0})
         self._spec = replace(
             spec,
@@ -76,7 +145,7 @@ class Small:
         self.running.withhold()
         self._second: RunningBranch | None = None
         self._check: RunningBranch | None = None
-        if not (self._scored or able.json_schema):
+        if self.by == "agreement":
             self._second = self._sampled()
 
     def cancel(self, reason: str) -> None:
@@ -106,28 +175,30 @@ class Small:
             running.logprobs.clear()
             running.branch = running.branch.model_copy(update={"logprobs": ()})
 
-    async def verdict(self, threshold: float) -> Verdict:
-        """Wait for the answer, and judge it; ``threshold`` is the least mean log-probability of its tokens."""
+    async def sureness(self) -> Sureness:
+        """Wait for the answer, and tell how sure the model is of it."""
         running = self.running
         await running.ended()
         if running.exception is not None:
-            return Verdict(False, f"it failed: {str(running.exception).rstrip('.')}")
+            return self._cannot(f"it failed: {str(running.exception).rstrip('.')}")
         if running.finish_reason in REFUSALS:
-            return Verdict(False, "it refused")
+            return self._cannot("it refused")
         if self._request.options.response_format is not None:
             found = fit(running.text, self._request.options)
             if found.wrong:
-                return Verdict(False, f"its answer does not fit response_format: {found.wrong}")
-        if running.logprobs:
+                return self._cannot(f"its answer does not fit response_format: {found.wrong}")
+        if self.by == "probability" and running.logprobs:
             mean = sum(each.logprob for each in running.logprobs) / len(running.logprobs)
-            said = f"the mean log-probability of its tokens is {mean:.2f}, and {threshold:g} is needed"
-            return Verdict(mean >= threshold, said)
-        if self.backend.capabilities.json_schema:
+            return Sureness("probability", mean, f"the mean log-probability of its tokens is {mean:.2f}")
+        if self.by != "agreement" and self.backend.capabilities.json_schema:
             return await self._checked()
         self._second = self._second or self._sampled()
         return await self._agreed(self._second)
 
-    async def _checked(self) -> Verdict:
+    def _cannot(self, why: str, by: By | None = None) -> Sureness:
+        return Sureness(by or self.by, None, why)
+
+    async def _checked(self) -> Sureness:
         """Its own judgement, held by a schema."""
         runner, text = self._runner, self.running.text
 
@@ -150,11 +221,11 @@ class Small:
         await running.ended()
         running.reported = True
         if running.exception is not None:
-            return Verdict(False, f"its check failed: {str(running.exception).rstrip('.')}")
+            return self._cannot(f"its check failed: {str(running.exception).rstrip('.')}", "check")
         said = [each for each in map(_stands, json_in(running.text)) if each is not None]
         if len(set(said)) != 1:
-            return Verdict(False, "its check says neither yes nor no")
-        return Verdict(said[0], "it is sure of its answer" if said[0] else "it is not sure of its answer")
+            return self._cannot("its check says neither yes nor no", "check")
+        return Sureness("check", float(said[0]), f"it is {'' if said[0] else 'not '}sure of its answer")
 
     def _sampled(self) -> RunningBranch:
         """A second answer to the same prompt, drawn anew."""
@@ -172,15 +243,14 @@ class Small:
         running.withhold()
         return running
 
-    async def _agreed(self, second: RunningBranch) -> Verdict:
+    async def _agreed(self, second: RunningBranch) -> Sureness:
         """Whether a second answer says the same."""
         await second.ended()
         second.reported = True
         if second.exception is not None:
-            return Verdict(False, f"its second answer failed: {str(second.exception).rstrip('.')}")
+            return self._cannot(f"its second answer failed: {str(second.exception).rstrip('.')}", "agreement")
         shared = agreement(self.running.text, second.text, self._request.question)
-        said = f"two answers of it have {shared:.0%} in common, and {SAME:.0%} are needed"
-        return Verdict(shared >= SAME, said)
+        return Sureness("agreement", shared, f"two answers of it have {shared:.0%} in common")
 
 
 def agreement(one: str, other: str, question: str = "") -> float:

@@ -8,7 +8,8 @@ no larger one can answer.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import Backend
@@ -17,12 +18,16 @@ from stretto.request import Request
 from stretto.route import Forecast, Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.cascade.learned import Learned, learned_for
 from stretto.strategies.cascade.options import CascadeOptions
-from stretto.strategies.cascade.standing import Small
+from stretto.strategies.cascade.parts import PartsFirst
+from stretto.strategies.cascade.standing import USUAL, Bound, By, Small, can_tell, usual_way
 from stretto.strategies.direct import Direct, direct_spec, show
+from stretto.strategies.items import Items
 from stretto.strategies.needs import check_needs
 from stretto.strategies.runner import Runner
+from stretto.strategies.skeleton import Skeleton
 from stretto.strategies.strategy_options import options_of
 
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
@@ -59,33 +64,83 @@ class Cascade:
                 "strategy='cascade' needs a smaller model, and this client has none. Give it one as small=, or leave "
                 "strategy out."
             )
-        fit, unfit = _fit(request, ladder)
+        steps, unfit = _steps(request, ladder, runner.backends["main"], options)
         runner.reason = " ".join(unfit)
-        if not fit:
+        if not steps:
             await Direct().run(request, route, runner)
             return
+        if options.parts is not None:
+            await _in_parts(request, route, runner, steps[-1], options.parts)
+            return
         runner.strategy = self.name
-        await _Cascade(request, runner, fit, options).run()
+        await _Cascade(request, runner, steps, hand_on=options.hand_on).run()
 
 
-def _fit(request: Request, ladder: dict[str, Backend]) -> tuple[dict[str, Backend], list[str]]:
-    """The models that can do what the request needs, and a sentence for each other one."""
-    fit: dict[str, Backend] = {}
+async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step, strategy: str) -> None:
+    """Write the answer in parts, each by a cascade. Raises `InvalidRequestError` without log-probabilities."""
+    if not can_tell(step.backend, "probability"):
+        raise InvalidRequestError(
+            f"strategy_options= holds parts={strategy!r}, and {step.backend.name} reports no log-probabilities, which "
+            "tell whether a part stands. Leave parts out, or give another model as small=."
+        )
+    parts = PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
+    runner.before = parts.before
+    await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
+    runner.reason = " ".join(filter(None, (runner.reason, parts.said)))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A smaller model, and from where on its answer stands."""
+
+    role: str
+    backend: Backend
+    by: By
+    bounds: Mapping[By, Bound]
+    """That of `by`, and those for a server that reports no log-probabilities although it could."""
+
+
+def _steps(
+    request: Request, ladder: dict[str, Backend], main: Backend, options: CascadeOptions
+) -> tuple[list[_Step], list[str]]:
+    """The models that are asked, and a sentence for each other one."""
+    steps: list[_Step] = []
     unfit: list[str] = []
-    for role, backend in ladder.items():
+    together = learned_for([*ladder.values()], main)
+    for place, (role, backend) in enumerate(ladder.items()):
+        learned, at = (together, place) if together is not None else (learned_for([backend], main), 0)
         try:
             check_needs(request, backend)
-            fit[role] = backend
+            steps.append(_step(role, backend, options, learned, at))
         except InvalidRequestError as error:
             unfit.append(f"{backend.name} was not asked: {error}")
-    return fit, unfit
+    return steps, unfit
+
+
+def _step(role: str, backend: Backend, options: CascadeOptions, learned: Learned | None, place: int) -> _Step:
+    """How the answer of a model is judged: as the caller says, else as was learned, else as usual.
+
+    Raises `InvalidRequestError` where it need not be asked, or cannot tell how sure it is.
+    """
+    named = options.threshold_of(role)
+    if named is None and learned is not None:
+        by = learned.steps[place].by
+        if options.by in (None, by) and can_tell(backend, by):
+            bound = learned.bound(place)
+            if bound is None:
+                raise InvalidRequestError(f"it does not pay{learned.source}.")
+            return _Step(role, backend, by, {**USUAL, by: bound})
+    if options.by is not None and not can_tell(backend, options.by):
+        raise InvalidRequestError(f"by={options.by!r} cannot be told of it.")
+    bounds = USUAL if named is None else {**USUAL, "probability": Bound(named)}
+    return _Step(role, backend, options.by or usual_way(backend), bounds)
 
 
 class _Cascade:
     """One run."""
 
-    def __init__(self, request: Request, runner: Runner, ladder: dict[str, Backend], options: CascadeOptions) -> None:
-        self.request, self.runner, self.ladder, self.options = request, runner, ladder, options
+    def __init__(self, request: Request, runner: Runner, steps: list[_Step], *, hand_on: bool) -> None:
+        self.request, self.runner, self.steps, self.hand_on = request, runner, steps, hand_on
         self.at_once = request.preference == "fastest"
         self.smalls: list[Small] = []
         self.doubts: list[str] = []
@@ -97,13 +152,14 @@ class _Cascade:
                 self._start_next()
             self.main = self._start_main()
             self.main.withhold()
-        for number in range(len(self.ladder)):
+        for number, step in enumerate(self.steps):
             if number == len(self.smalls):
                 if not self._affords_next():
                     break
                 self._start_next()
             small = self.smalls[number]
-            verdict = await small.verdict(self.options.threshold)
+            sureness = await small.sureness()
+            verdict = sureness.verdict(step.bounds[sureness.by])
             if self._main_is_whole():
                 break
             if verdict.stands:
@@ -114,28 +170,42 @@ class _Cascade:
 
     def _affords_next(self) -> bool:
         """Whether there is a next smaller model, and calls for it, its check and the main model."""
-        if len(self.smalls) == len(self.ladder):
+        if len(self.smalls) == len(self.steps):
             return False
-        left, backend = self.runner.ledger.calls_left, list(self.ladder.values())[len(self.smalls)]
-        needed = 2 if backend.capabilities.logprobs else 3
+        left, step = self.runner.ledger.calls_left, self.steps[len(self.smalls)]
+        needed = 2 if step.by == "probability" else 3
         started = 2 * len(self.smalls) if self.at_once else 0  # whose calls are not sent yet
         if left is None or left - started >= needed:
             return True
         self.doubts.append(
-            f"{backend.name} was not asked: budget max_calls={self.request.budget.max_calls} is too low."
+            f"{step.backend.name} was not asked: budget max_calls={self.request.budget.max_calls} is too low."
         )
         return False
 
     def _start_next(self) -> None:
         number, now, deadline = len(self.smalls), self.runner.now_s(), self.request.deadline_s
-        role, backend = list(self.ladder.items())[number]
+        step = self.steps[number]
         until_s = math.inf if deadline is None else now + (deadline - now) * _SHARE
-        self.smalls.append(Small(role, backend, self.request, self.runner, number=number + 1, until_s=until_s))
+        small = Small(
+            step.role, step.backend, self.request, self.runner, number=number + 1, by=step.by, until_s=until_s
+        )
+        self.smalls.append(small)
 
     def _start_main(self) -> RunningBranch:
         spec = direct_spec(self.request, self.runner)
-        return self.runner.start(
-            replace(spec, standalone=False, on_end=lambda _: self._end_lost()) if self.at_once else spec
+        if self.at_once:
+            return self.runner.start(replace(spec, standalone=False, on_end=lambda _: self._end_lost()))
+        return self.runner.start(self._drafted(spec))
+
+    def _drafted(self, spec: BranchSpec) -> BranchSpec:
+        """The same, drafted from the last answer that did not stand, if that is wanted and the main model can."""
+        written = [small.running.text for small in self.smalls if small.is_whole]
+        if not (self.hand_on and written and "auto" in self.runner.capabilities.decodings):
+            return spec
+        return replace(
+            spec,
+            prompt=lambda: replace(spec.prompt(), draft=written[-1]),
+            options=spec.options.model_copy(update={"decoding": "auto"}),
         )
 
     def _main_is_whole(self) -> bool:
