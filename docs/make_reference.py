@@ -25,6 +25,7 @@ from griffe import (
 from griffe2md import render_object_docs
 
 import stretto
+import stretto.calibrating
 import stretto.comparing
 import stretto.extending
 import stretto.local
@@ -59,6 +60,9 @@ BESIDE = {
     "The server in an application: `stretto.server`": ("server.create_app", "server.ServerOptions"),
     "Comparing two ways of answering: `stretto.comparing`": tuple(
         f"comparing.{name}" for name in stretto.comparing.__all__ if name != "CRITERIA"
+    ),
+    "Learning when a small model's answer stands: `stretto.calibrating`": tuple(
+        f"calibrating.{name}" for name in stretto.calibrating.__all__
     ),
     "Testing: `stretto.testing`": tuple(f"testing.{name}" for name in stretto.testing.__all__),
     "A scripted server: `stretto.testing.server`": tuple(

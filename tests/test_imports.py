@@ -34,6 +34,7 @@ ROOMS = (
     "integrations",
     "testing",
     "comparing",  # two ways of answering, side by side
+    "calibrating",  # when the answer of a smaller model stands
     "cli",
 )
 """From the ground up: a room imports only those before it. `docs/architecture.md` says what each holds."""

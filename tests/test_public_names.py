@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PUBLIC = (
     *("stretto", "stretto.extending", "stretto.local", "stretto.testing", "stretto.testing.server"),
-    *("stretto.comparing", "stretto.server", "stretto.integrations.langchain", "stretto.integrations.ray_serve"),
+    *("stretto.comparing", "stretto.calibrating", "stretto.server"),
+    *("stretto.integrations.langchain", "stretto.integrations.ray_serve"),
 )
 PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "reference.md")]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))

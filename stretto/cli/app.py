@@ -12,6 +12,7 @@ import typer
 from stretto.cli import chats, logs, prompts
 from stretto.cli.ask import ask
 from stretto.cli.bench import bench
+from stretto.cli.calibrate import calibrate
 from stretto.cli.chat import chat
 from stretto.cli.check import check
 from stretto.cli.command_client import Opener
@@ -42,6 +43,7 @@ app.add_typer(chats.app, name="chats")
 app.add_typer(prompts.app, name="prompts")
 app.add_typer(logs.app, name="logs")
 app.command()(compare)
+app.command()(calibrate)
 app.command()(check)
 app.command()(bench)
 app.command()(doctor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,6 +32,9 @@ def route(
     small: options.Small = None,
     role: options.Roles = None,
     request: dict[str, Any],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also print what spoke for and against an outline, and your correction.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Explain how a question would be answered.
@@ -51,7 +54,7 @@ def route(
     from rich.console import Console  # noqa: PLC0415 - not needed for JSON
 
     console = Console(highlight=False, markup=False, emoji=False)
-    for line in explanation(chosen, overflow):
+    for line in [*explanation(chosen, overflow), *(_outline(chosen, asked) if explain else [])]:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
@@ -122,3 +125,26 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
 
 def _dollars(cost: float | None) -> str:
     return "unknown" if cost is None else f"{cost:.5f}"
+
+
+def _outline(route: Route, question: str) -> list[Text]:
+    """What spoke for and against an outline, and what a correction of the user's changed."""
+    from rich.text import Text  # noqa: PLC0415 - not needed for JSON
+
+    from stretto.cli.calibrate import said_of  # noqa: PLC0415 - likewise
+    from stretto.cli.columns import columns  # noqa: PLC0415 - likewise
+    from stretto.cli.plain import one_line  # noqa: PLC0415 - likewise
+    from stretto.router.correction import correction, moved  # noqa: PLC0415 - likewise
+    from stretto.router.shape import ShapeModel  # noqa: PLC0415 - likewise
+
+    cues = [(one_line(cue), f"{share:+.2f}") for cue, share in ShapeModel.committed().explain(question)]
+    lines = [Text(), Text("What spoke for (+) and against (-) an outline", "bold"), *columns(cues, right=(1,))]
+    found, chance = correction(), route.probabilities.get("skeleton")
+    if found is None:
+        lines += [
+            Text(),
+            Text("The router is as it comes: no correction was learned (stretto calibrate --router).", "dim"),
+        ]
+    elif chance is not None:
+        lines += [Text(), Text(f"{moved(chance, -found.offset):.0%} sure of an outline before {said_of(found)}.")]
+    return lines

@@ -36,11 +36,15 @@ class Stubborn(AsyncStretto):
 def opening(script, *, name="scripted:model", opened=None, **capabilities):
     """What a command takes instead of `AsyncStretto`; ``opened`` collects the backends it made."""
 
-    def open_client(model=None, *, base_url=None, api_key=None):
+    def scripted(model):
         backend = ScriptedBackend(script, name=model or name, capabilities=Capabilities(**capabilities))
         if opened is not None:
             opened.append(backend)
-        return (Stubborn if os.environ.get("STUBBORN") else Owning)(backend)
+        return backend
+
+    def open_client(model=None, *, base_url=None, api_key=None, small=None, roles=None, fallback=None):
+        others = {role: scripted(each) for role, each in {"small": small, **(roles or {})}.items() if each}
+        return (Stubborn if os.environ.get("STUBBORN") else Owning)(scripted(model), roles=others, fallback=fallback)
 
     return open_client
 

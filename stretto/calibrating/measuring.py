@@ -1,0 +1,90 @@
+"""Asks one question of one model of the ladder, as the cascade would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stretto.calibrating.questions import LabelledQuestion
+from stretto.client import AsyncStretto
+from stretto.comparing import Sample, Side
+from stretto.comparing.sampling import sample
+from stretto.errors import InvalidRequestError
+from stretto.request import Request
+from stretto.route import Route
+from stretto.router.case import Case
+from stretto.router.offer import Offer
+from stretto.strategies.cascade.standing import By, Small, Sureness
+from stretto.strategies.runner import Runner
+
+__all__ = ["Scored", "ask_large", "ask_small"]
+
+
+class Scored(Sample):
+    """The answer of one model, and how sure it is of it.
+
+    Attributes:
+        by: what tells how sure it is; ``None`` for the large model, which is not asked that.
+        score: see `Sureness`; ``None``: the answer cannot stand.
+    """
+
+    by: By | None = None
+    score: float | None = None
+
+
+class _Asking:
+    """A strategy that has one smaller model answer, and tells how sure that model is."""
+
+    name = "calibrate"
+    asks_several = True
+
+    def __init__(self, role: str, by: By) -> None:
+        self._role, self._by = role, by
+        self.sureness: Sureness | None = None
+
+    def offer(self, case: Case) -> Offer | None:  # noqa: ARG002 - it is asked for by name
+        return None
+
+    async def run(self, request: Request, route: Route, runner: Runner) -> None:  # noqa: ARG002 - every strategy is given its route
+        runner.strategy = self.name
+        small = Small(self._role, runner.backends[self._role], request, runner, by=self._by)
+        self.sureness = await small.sureness()
+        small.keep()
+        runner.merge.add_branch(small.running)
+        await runner.merge.finish()
+
+
+async def ask_small(
+    client: AsyncStretto,
+    model: tuple[str, By],
+    question: LabelledQuestion,
+    options: Mapping[str, Any],
+    seed: int | None,
+) -> Scored:
+    """The answer of a smaller model, given by its role and what tells how sure it is, with its score.
+
+    An answer that fails has no score; see `sample` for what is raised.
+    """
+    role, by = model
+    asking = _Asking(role, by)
+    found = await sample(Side(role, client, _options(question, options) | {"strategy": asking}), question, seed)
+    told = asking.sureness
+    score = None if told is None or found.failed else told.score
+    if told is not None and score is not None and told.by != by:
+        raise InvalidRequestError(
+            f"{client.backends[role].name} reported no log-probabilities, although its server can. Name by={told.by!r}."
+        )
+    return Scored(**found.model_dump(), by=by, score=score)
+
+
+async def ask_large(
+    client: AsyncStretto, question: LabelledQuestion, options: Mapping[str, Any], seed: int | None
+) -> Scored:
+    """The straight answer of the large model."""
+    found = await sample(Side("main", client, _options(question, options) | {"strategy": "direct"}), question, seed)
+    return Scored(**found.model_dump())
+
+
+def _options(question: LabelledQuestion, options: Mapping[str, Any]) -> dict[str, Any]:
+    held = {} if question.response_format is None else {"response_format": question.response_format}
+    return {**options, **held}

@@ -1,0 +1,174 @@
+"""The result of a calibration: what was learned, what it is worth on held-out questions, and every question."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from stretto.calibrating.curve import Point, curve, gap_recovered, held_out, random_routing
+from stretto.calibrating.goodness import Goodness
+from stretto.calibrating.measuring import Scored
+from stretto.calibrating.questions import LabelledQuestion
+from stretto.calibrating.thresholds import Spent, Trial, fewest, learn_for
+from stretto.errors import InvalidRequestError
+from stretto.strategies.cascade.learned import Learned
+
+WORTH = 50  # questions below which the intervals are too wide to choose by
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question with all answers.
+
+    Attributes:
+        question: what was asked.
+        smaller: the answers of the smaller models, the smallest first.
+        main: that of the large model.
+        goodness: of each smaller answer.
+    """
+
+    question: LabelledQuestion
+    smaller: tuple[Scored, ...]
+    main: Scored
+    goodness: tuple[Goodness, ...]
+
+    @property
+    def trial(self) -> Trial:
+        """What thresholds are learned from."""
+        right = [each.right for each in self.goodness]
+        known = [each for each in right if each is not None]
+        return Trial(
+            scores=tuple(each.score for each in self.smaller),
+            good=tuple(each.good for each in self.goodness),
+            spent=tuple(Spent(each.total_s, each.tokens, each.cost_usd) for each in (*self.smaller, self.main)),
+            right=(*(each[0] for each in known), known[0][1]) if len(known) == len(right) else None,
+        )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was learned of a ladder of models.
+
+    Attributes:
+        smaller: names of the smaller models, the smallest first.
+        main: name of the large model.
+        judge: that of the judge.
+        goal: share of the answers that should be as good as those of the large model.
+        answered: every question that could be used, with its answers.
+        asked: how many questions there were; more than were answered where the budget ended the run.
+        failed: questions left out because the large model, or the judge, did not answer.
+        learned: what is kept; ``None`` where the questions were too few.
+    """
+
+    smaller: tuple[str, ...]
+    main: str
+    judge: str | None
+    goal: float
+    answered: tuple[Answered, ...]
+    asked: int
+    failed: int
+    learned: Learned | None = None
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """The questions as thresholds are learned from them."""
+        return tuple(each.trial for each in self.answered)
+
+    @cached_property
+    def curve(self) -> tuple[Point, ...]:
+        """The cascade, from its most careful to its boldest thresholds, on held-out questions."""
+        return curve(self.trials)
+
+    @cached_property
+    def at_goal(self) -> Point | None:
+        """The cascade with thresholds learned for the goal, on held-out questions."""
+        return self.held_out_for(self.goal)
+
+    def held_out_for(self, goal: float) -> Point | None:
+        """The cascade with thresholds learned for another goal, on held-out questions."""
+        return held_out(self.trials, lambda trials: learn_for(goal, trials))
+
+    @cached_property
+    def alone(self) -> tuple[Point | None, Point | None]:
+        """The smallest model alone, and the large one alone."""
+        return self.random(0.0), self.random(1.0)
+
+    def random(self, share: float) -> Point | None:
+        """Random routing that sends this share of the questions to the large model."""
+        return random_routing(self.trials, share)
+
+    @cached_property
+    def gap_recovered(self) -> float | None:
+        """Mean over all shares of what is recovered of the gap between the models; random routing has 0.5."""
+        small = self.alone[0]
+        return None if small is None else gap_recovered(self.curve, small.agreement.value)
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """By what it was told whether an answer is as good, with how often."""
+        return Counter(each.told for pair in self.answered for each in pair.goodness)
+
+    @property
+    def caution(self) -> str:
+        """What is to be said of the number of questions; empty where they suffice."""
+        count, needed = len(self.answered), fewest(self.goal)
+        if count < needed:
+            return (
+                f"{count} questions are too few: that {self.goal:.0%} of the answers are as good can only be learned "
+                f"from {needed} or more. Nothing is kept."
+            )
+        if count < WORTH:
+            return f"{count} questions are few: see the intervals. {WORTH} or more are worth having."
+        return ""
+
+    def as_json(self) -> str:
+        """Everything, as JSON."""
+        return json.dumps(self._values(), indent=1, ensure_ascii=False)
+
+    def save(self, file: str | Path) -> Path:
+        """Write a page with the curve and all answers (``.html``), or all as JSON. Raises `InvalidRequestError`."""
+        from stretto.calibrating.page import calibration_page  # noqa: PLC0415 - figures need no page
+
+        path = Path(file).expanduser()
+        if path.suffix.lower() not in (".html", ".json"):
+            raise InvalidRequestError(f"{str(path)!r} cannot be written: a calibration is saved as .html or .json.")
+        try:
+            path.write_text(
+                calibration_page(self) if path.suffix.lower() == ".html" else self.as_json(), encoding="utf-8"
+            )
+        except OSError as error:
+            raise InvalidRequestError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+        return path
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            "smaller": self.smaller,
+            "main": self.main,
+            "judge": self.judge,
+            "goal": self.goal,
+            "asked": self.asked,
+            "answered": len(self.answered),
+            "failed": self.failed,
+            "told": self.told,
+            "caution": self.caution,
+            "learned": self.learned and self.learned.model_dump(mode="json"),
+            "at_goal": self.at_goal and asdict(self.at_goal),
+            "gap_recovered": self.gap_recovered,
+            "curve": [asdict(point) for point in self.curve],
+            "smallest_alone": self.alone[0] and asdict(self.alone[0]),
+            "main_alone": self.alone[1] and asdict(self.alone[1]),
+            "questions": [
+                {
+                    "question": pair.question.model_dump(mode="json"),
+                    "smaller": [each.model_dump(mode="json") for each in pair.smaller],
+                    "main": pair.main.model_dump(mode="json"),
+                    "goodness": [asdict(each) for each in pair.goodness],
+                }
+                for pair in self.answered
+            ],
+        }

@@ -1,0 +1,167 @@
+"""Learns a correction of the router from questions whose strategy is known, and keeps it only if it helps."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stretto.comparing.intervals import Interval, interval
+from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import reason
+from stretto.request import Message, Request
+from stretto.router.correction import Correction, fitted, moved
+from stretto.router.parse import Parse
+from stretto.router.shape import ShapeModel
+
+__all__ = ["LEAST", "RoutedQuestion", "RouterCalibration", "calibrate_router", "routed_questions_in"]
+
+LEAST = 20
+FOLDS = 5
+_SEED = 20231
+
+
+class RoutedQuestion(BaseModel):
+    """A question, and how its answer is wanted: in points that are written side by side, or straight."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: str = Field(min_length=1)
+    strategy: Literal["skeleton", "direct"]
+
+
+@dataclass(frozen=True)
+class RouterCalibration:
+    """What was learned, and whether it helps on questions that it was not learned from.
+
+    Attributes:
+        correction: what may be kept; ``None`` where it does not help, or the questions are too few.
+        offset: learned from all questions.
+        questions: how many there were.
+        right_before: questions whose strategy is right without a correction.
+        right: the same with corrections learned from the other questions.
+        loss: how much more surprising what was wanted is with a correction than without, in nats a question; below 0
+            is better.
+    """
+
+    correction: Correction | None
+    offset: float
+    questions: int
+    right_before: int
+    right: int
+    loss: Interval
+
+    @property
+    def said(self) -> str:
+        """The result as one or two sentences."""
+        if self.questions < LEAST:
+            return f"{self.questions} questions are too few to correct the router: {LEAST} are needed. Nothing is kept."
+        figures = (
+            f"on held-out questions {self.right} of {self.questions} get the strategy that was wanted, and "
+            f"{self.right_before} without a correction; loss {self.loss.value:+.3f} "
+            f"({self.loss.low:+.3f} to {self.loss.high:+.3f}) nats a question"
+        )
+        if self.correction is None:
+            return f"A correction of {self.offset:+.2f} does not help: {figures}. Nothing is kept."
+        return f"A correction of {self.offset:+.2f} helps: {figures}."
+
+
+def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
+    """Learn a correction. It counts as a help if the loss is lower by its whole interval, and no fewer are right.
+
+    Raises `InvalidRequestError` where there is no question.
+    """
+    if not questions:
+        raise InvalidRequestError("There are no questions to learn from.")
+    model = ShapeModel.committed()
+    threshold = model.thresholds["balanced"]
+    judged = [model.judge(Parse.of(_request(each.question)).text).skeleton for each in questions]
+    wanted = [each.strategy == "skeleton" for each in questions]
+    later = list(judged)
+    order = list(range(len(questions)))
+    random.Random(_SEED).shuffle(order)  # noqa: S311 - nobody has to be kept from guessing it
+    for fold in range(FOLDS):
+        part = set(order[fold::FOLDS])
+        rest = [at for at in range(len(questions)) if at not in part]
+        offset = fitted([judged[at] for at in rest], [wanted[at] for at in rest])
+        for at in part:
+            later[at] = moved(judged[at], offset)
+    changes = [_loss(new, was) - _loss(old, was) for new, old, was in zip(later, judged, wanted, strict=True)]
+    loss = interval(changes)
+    assert loss is not None  # noqa: S101 - there is a question; for the type checker
+    before, after = (
+        sum((each >= threshold) == was for each, was in zip(chances, wanted, strict=True))
+        for chances in (judged, later)
+    )
+    offset, count = fitted(judged, wanted), len(questions)
+    helps = count >= LEAST and loss.high < 0 and after >= before
+    found = Correction(offset=offset, learned=date.today(), questions=count, right_before=before, right=after)
+    return RouterCalibration(found if helps else None, offset, count, before, after, loss)
+
+
+def routed_questions_in(file: str | Path) -> tuple[RoutedQuestion, ...]:
+    """Read questions with their strategy: JSON Lines, or the report of a comparison of points with straight answers.
+
+    Of a report (``.json``), the strategy that the judge preferred is taken; ties are left out. Raises
+    `InvalidRequestError`.
+    """
+    path = Path(file).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InvalidRequestError(f"The questions {str(path)!r} cannot be read: {why}.") from None
+    if path.suffix.lower() == ".json":
+        return tuple(_compared(text, path))
+    return tuple(
+        _row(line, f"line {number} of {str(path)!r}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    )
+
+
+def _row(line: str, where: str) -> RoutedQuestion:
+    try:
+        return RoutedQuestion.model_validate(json.loads(line))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
+        raise InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.") from None
+    except ValueError:
+        raise InvalidRequestError(
+            f'{where} is no JSON. Write {{"question": ..., "strategy": "skeleton"}}, or "direct".'
+        ) from None
+
+
+def _compared(text: str, path: Path) -> list[RoutedQuestion]:
+    try:
+        pairs: list[dict[str, Any]] = json.loads(text)["pairs"]
+        return [found for pair in pairs if (found := _preferred(pair)) is not None]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidRequestError(
+            f"{str(path)!r} is no report of a comparison. Write one: stretto compare ... --judge MODEL --out FILE.json"
+        ) from None
+
+
+def _preferred(pair: dict[str, Any]) -> RoutedQuestion | None:
+    """The question of a pair whose sides were written in points and straight, with the strategy that was preferred."""
+    said = ((pair["verdict"] or {}).get("preferences") or {}).get("general")
+    strategies = {pair[side]["strategy"] for side in ("one", "other")}
+    if said not in ("one", "other") or strategies != {"skeleton", "direct"}:
+        return None
+    return RoutedQuestion(question=pair["question"]["question"], strategy=pair[said]["strategy"])
+
+
+def _request(question: str) -> Request:
+    return Request(messages=(Message(role="user", content=question),))
+
+
+def _loss(chance: float, was: bool) -> float:
+    return -math.log(max(chance if was else 1 - chance, 1e-12))
