@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import cascade
 import document_chart
 import load
 import server_report
@@ -24,6 +25,7 @@ __all__ = ["PLOTS", "main"]
 
 PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "batching": (lambda result: draw_batching(result, IMAGES / "batching"), ["batching"]),
+    "cascade": (cascade.draw, ["cascade"]),
     "decoding": (lambda result: report.draw(result, IMAGES / "decoding"), ["decoding"]),
     "decoding-float32": (lambda result: report.draw(result, IMAGES / "decoding-float32"), ["decoding-float32"]),
     "document": (document_chart.draw, ["document-figures"]),
