@@ -307,7 +307,8 @@ def _strategy(strategy: Any) -> dict[str, Any]:
 
 
 def _check(request: Request) -> None:
-    if request.options.response_format is not None and request.strategy not in WHOLE:
+    whole = request.strategy in WHOLE or getattr(request.own_strategy, "writes_whole", False)
+    if request.options.response_format is not None and not whole:
         raise InvalidRequestError(
             f"response_format holds an answer as a whole, and strategy={request.strategy!r} writes it in parts. "
             f"Use one of {', '.join(WHOLE)}, or leave it out."

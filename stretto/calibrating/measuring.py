@@ -37,6 +37,8 @@ class _Asking:
 
     name = "calibrate"
     asks_several = True
+    writes_whole = True
+    """So the answer may be held to a format."""
 
     def __init__(self, role: str, by: By) -> None:
         self._role, self._by = role, by

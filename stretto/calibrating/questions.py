@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
 from stretto.comparing.questions import Question
 
@@ -19,7 +18,7 @@ class LabelledQuestion(Question):
     """
 
     answer: tuple[str, ...] = ()
-    response_format: Mapping[str, Any] | str | None = Field(default=None)
+    response_format: dict[str, Any] | str | None = None
 
     @field_validator("answer", mode="before")
     @classmethod

@@ -29,7 +29,12 @@ _SEED = 20231
 
 
 class RoutedQuestion(BaseModel):
-    """A question, and how its answer is wanted: in points that are written side by side, or straight."""
+    """A question, and how its answer is wanted.
+
+    Attributes:
+        question: its text.
+        strategy: "skeleton" for points that are written side by side, "direct" for a straight answer.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -74,7 +79,7 @@ class RouterCalibration:
 
 
 def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
-    """Learn a correction. It counts as a help if the loss is lower by its whole interval, and no fewer are right.
+    """Learn a correction. It helps if the loss is lower by its whole interval, and more questions are right.
 
     Raises `InvalidRequestError` where there is no question.
     """
@@ -101,7 +106,7 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
         for chances in (judged, later)
     )
     offset, count = fitted(judged, wanted), len(questions)
-    helps = count >= LEAST and loss.high < 0 and after >= before
+    helps = count >= LEAST and loss.high < 0 and after > before
     found = Correction(offset=offset, learned=date.today(), questions=count, right_before=before, right=after)
     return RouterCalibration(found if helps else None, offset, count, before, after, loss)
 

@@ -100,7 +100,7 @@ async def calibrate_async(
         found = await run.answers(question, None if seed is None else seed + number, steps)
         *smaller, main = found
         good = () if main.failed else await run.goodness_of(question, smaller, main)
-        spent = [*found, *run.verdicts_on(question)]
+        spent: list[Scored | Verdict] = [*found, *run.verdicts_on(question)]
         ledger.add(sum(each.tokens for each in spent), _dollars(spent))
         if len(good) < len(roles):
             failed += 1

@@ -22,7 +22,7 @@ __all__ = ["Correction", "corrected", "correction", "correction_file", "fitted",
 
 AGAIN = "stretto calibrate --router"
 _SPREAD = 1.0  # of the correction before anything is known: that of a normal distribution, in log-odds
-_STEPS = 50
+_WIDEST, _STEPS = 20.0, 50
 
 
 class Correction(BaseModel):
@@ -74,13 +74,13 @@ def moved(probability: float, offset: float) -> float:
 
 
 def fitted(probabilities: Sequence[float], wanted: Sequence[bool]) -> float:
-    """The offset under which what was wanted is likeliest, held near 0 by its spread (Newton's method)."""
-    offset = 0.0
+    """The offset under which what was wanted is likeliest, held near 0 by its spread; found by bisection."""
+    low, high = -_WIDEST, _WIDEST
     for _ in range(_STEPS):
-        now = [moved(each, offset) for each in probabilities]
-        slope = offset / _SPREAD**2 + sum(each - was for each, was in zip(now, wanted, strict=True))
-        bend = 1 / _SPREAD**2 + sum(each * (1 - each) for each in now)
-        offset -= slope / bend
-        if abs(slope / bend) < 1e-9:
-            break
-    return offset
+        middle = (low + high) / 2
+        errors = sum(moved(each, middle) - was for each, was in zip(probabilities, wanted, strict=True))
+        if errors + middle / _SPREAD**2 > 0:
+            high = middle
+        else:
+            low = middle
+    return (low + high) / 2

@@ -17,6 +17,7 @@ from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+SMALL, LARGE = "openai:gpt-5.4-nano", "openai:gpt-5.4"  # whose prices are known, so that no clock decides
 KNOWN = [LabelledQuestion(question=f"What is easy {n} and 1? A number.", answer=str(n)) for n in range(12)]
 HARD = [LabelledQuestion(question=f"What is hard {n} and 1? A number.", answer=str(n)) for n in range(12)]
 
@@ -37,18 +38,19 @@ def number_in(prompt):
 
 
 def small(**changed):
-    """Knows what is easy, and is sure of it; of what is hard it says -1, and is not sure."""
-    script = {"easy": number_in, "hard": "-1", "": "Hello."}
-    return ScoredBackend({**script, **changed}, scores={"easy": -0.1, "hard": -2.0})
+    """Knows what is easy, and is sure of it; of what is hard it says 99, and is not sure."""
+    script = {"easy": number_in, "hard": "99", "": "Hello."}
+    script = {**changed, **{words: said for words, said in script.items() if words not in changed}}
+    return ScoredBackend(script, name=SMALL, scores={"easy": -0.1, "hard": -2.0})
 
 
-def main(script=None, name="own:main", **able):
+def main(script=None, name=LARGE, **able):
     return ScriptedBackend(script or {"": number_in}, name=name, capabilities=Capabilities(**able))
 
 
 def client(*smaller, large=None):
-    roles = dict(zip(("smaller", "small")[-len(smaller) :], smaller, strict=True))
-    return AsyncStretto(large or main(), roles=roles)
+    *others, last = smaller
+    return AsyncStretto(large or main(), small=last, roles=dict(zip(("smaller",), others, strict=False)))
 
 
 async def test_what_is_learned_is_kept_and_the_cascade_goes_by_it():
@@ -64,17 +66,17 @@ async def test_what_is_learned_is_kept_and_the_cascade_goes_by_it():
     assert found.gap_recovered > 0.7
     easy = await stretto.ask("What is easy 3 and 1?", strategy="cascade")
     hard = await stretto.ask("What is hard 3 and 1?", strategy="cascade")
-    assert (easy.branches[-1].model, hard.branches[-1].model) == ("own:small", "own:main")
+    assert (easy.branches[-1].model, hard.branches[-1].model) == (SMALL, LARGE)
     assert "and -1.05 is needed, as learned from 24 questions on" in easy.route.reason
 
 
 async def test_a_ladder_gets_a_threshold_for_each_step():
-    smaller = small(hard="-1")
-    smaller.name = "own:smaller"
-    middle = ScoredBackend({"": number_in}, -0.3)
-    stretto = client(smaller, middle, large=main({"": Reply("-2", tokens_per_second=200)}))
-    found = await calibrate_async([*KNOWN, *HARD], stretto, goal=0.9)
-    assert [step.model for step in found.learned.steps] == ["own:smaller", "own:small"]
+    smaller = small()
+    smaller.name = "local:smaller"
+    middle = ScoredBackend({"": number_in}, -0.3, name=SMALL)
+    found = await calibrate_async([*KNOWN, *HARD], client(smaller, middle), goal=0.9)
+    assert [step.model for step in found.learned.steps] == ["local:smaller", SMALL]
+    assert None not in [step.threshold for step in found.learned.steps]
     assert found.at_goal.share.value == 0.0  # the middle one knows what is hard
     assert found.at_goal.right.value == 1.0
 
@@ -100,7 +102,9 @@ async def test_an_interrupted_run_goes_on_where_it_ended_with_the_same_figures(t
     large = main()
     found = await calibrate_async(KNOWN, client(small(), large=large), keep=kept)
     assert len(large.calls) == 12 - 4 + 1  # four were there; one to load the model
-    again = await calibrate_async(KNOWN, client(small("Never asked."), large=main({"": "Never."})), keep=kept)
+    again = await calibrate_async(
+        KNOWN, client(ScoredBackend({"": "Never asked."}, name=SMALL), large=main({"": "Never."})), keep=kept
+    )
     assert again.as_json() == found.as_json()
     with pytest.raises(InvalidRequestError, match="holds another calibration"):
         await calibrate_async(HARD, client(small()), keep=kept)
@@ -183,7 +187,7 @@ async def test_what_would_fail_for_every_question_ends_the_run():
     ("options", "words"),
     [
         ({"goal": 1.0}, r"goal=1.0 cannot be used"),
-        ({"by": "check"}, r"by='check' cannot be told of own:small"),
+        ({"by": "check"}, r"by='check' cannot be told of openai:gpt-5.4-nano"),
     ],
 )
 async def test_a_wrong_argument_is_one_clear_error(options, words):

@@ -43,8 +43,9 @@ def opening(script, *, name="scripted:model", opened=None, **capabilities):
         return backend
 
     def open_client(model=None, *, base_url=None, api_key=None, small=None, roles=None, fallback=None):
-        others = {role: scripted(each) for role, each in {"small": small, **(roles or {})}.items() if each}
-        return (Stubborn if os.environ.get("STUBBORN") else Owning)(scripted(model), roles=others, fallback=fallback)
+        others = {role: scripted(each) for role, each in (roles or {}).items()}
+        kind = Stubborn if os.environ.get("STUBBORN") else Owning
+        return kind(scripted(model), small=small and scripted(small), roles=others, fallback=fallback)
 
     return open_client
 

@@ -60,7 +60,7 @@ class Serving:
         model: LoadedModel,
         equipment: DraftEquipment,
         drafters: Mapping[str, Callable[[DraftEquipment], Drafter]],
-        scheduler: Callable[[Callable[[str], Drafter]], Scheduler],
+        scheduler: Callable[[Callable[[Generation], Drafter]], Scheduler],
         *,
         cost: StepCost,
         batch_size: int,

@@ -83,6 +83,8 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
             f"strategy_options= holds parts={strategy!r}, and {step.backend.name} reports no log-probabilities, which "
             "tell whether a part stands. Leave parts out, or give another model as small=."
         )
+    if request.options.response_format is not None:
+        raise InvalidRequestError("response_format holds an answer as a whole. Leave parts or the format out.")
     parts = PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
     runner.before = parts.before
     await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
