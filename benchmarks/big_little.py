@@ -55,7 +55,7 @@ class Run:
 
 def little_of(name: str, left_out: int) -> LoadedModel:
     """The model without so many layers of its middle."""
-    model, tokenizer = read_model(find_source(name), torch.float32, trust_remote_code=False)
+    model, tokenizer, _ = read_model(find_source(name), torch.float32, trust_remote_code=False)
     layers = list(model.model.layers)
     first = (len(layers) - left_out) // 2
     kept = layers[:first] + layers[first + left_out :]

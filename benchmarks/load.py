@@ -24,6 +24,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -126,7 +127,7 @@ async def level(way: str, load: float, options: argparse.Namespace, progress: Pr
             with anyio.move_on_after(until):
                 async with anyio.create_task_group() as tasks:
                     for number, (due, points) in enumerate(zip(arrivals, kinds, strict=True)):
-                        tasks.start_soon(lambda n=number, d=due, p=points: ask(stretto, n, d, points=p))
+                        tasks.start_soon(partial(ask, stretto, number, due, points=points))
                     while (now := time.perf_counter() - began) < until:
                         progress.update(task, completed=now)
                         await anyio.sleep(0.2)

@@ -21,7 +21,7 @@ from stretto.foundation.arguments import MOST_THREADS, reason, shown
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
-_LOCAL = ("dtype", "device", "decoding", "threads", "compiled", "long_context", "adapters")
+_LOCAL = ("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters")
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY")
 """Variables that other modules read, without the prefix."""
 
@@ -50,6 +50,7 @@ class Settings(BaseModel):
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
         dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next six.
+        quantize: weights of local models in few bits: ``int8``, ``int4``, ``none``.
         device: where local models run, as ``cpu``.
         decoding: how local models find their tokens.
         threads: for one forward of a local model at most.
@@ -84,6 +85,7 @@ class Settings(BaseModel):
     hedge: bool = False
     second_opinion: bool = False
     dtype: str | None = None
+    quantize: str | None = None
     device: str | None = None
     decoding: str | None = None
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)

@@ -36,6 +36,7 @@ def ask(
     fallback: options.Fallback = None,
     request: dict[str, Any],
     dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
@@ -73,7 +74,7 @@ def ask(
         )
     asked = question_of(question)
     screen = Screen(quiet=quiet, unrendered=plain)
-    local = local_options(dtype, device, threads, no_compiled, long_context)
+    local = local_options(dtype, quantize, device, threads, no_compiled, long_context)
     client = open_client(
         context,
         model,

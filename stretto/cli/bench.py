@@ -62,6 +62,7 @@ def bench(
         float, typer.Option("--temperature", metavar="T", min=0.0, max=2.0, help="0: always the likeliest word.")
     ] = 0.0,
     dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
@@ -78,7 +79,7 @@ def bench(
 
     screen = Screen(quiet=quiet)
     own = None if prompts is None else prompts_in(prompts)
-    settings = Settings.load(**local_options(dtype, device, threads, no_compiled))
+    settings = Settings.load(**local_options(dtype, quantize, device, threads, no_compiled))
     loaded, drafting = _loaded(screen, model, draft, settings)
     from stretto.local_engine.measuring.advice import advice  # noqa: PLC0415 - torch is there now
     from stretto.local_engine.measuring.bench import PROMPTS  # noqa: PLC0415
@@ -127,7 +128,13 @@ def _loaded(
             f"{source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
             "Run: pip install 'stretto[local]'"
         ) from error
-    load = partial(load_model, dtype=settings.dtype, device=settings.device, compiled=settings.compiled is not False)
+    load = partial(
+        load_model,
+        dtype=settings.dtype,
+        quantize=settings.quantize,
+        device=settings.device,
+        compiled=settings.compiled is not False,
+    )
     return load(source), None if draft is None else load(draft)
 
 

@@ -41,6 +41,7 @@ def chat(
     document: options.Documents = None,
     decoding: options.Decoding = None,
     dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
@@ -74,7 +75,7 @@ def chat(
     from stretto.cli.chat_folder import ChatFolder  # noqa: PLC0415 - these two keep `stretto --help` light
     from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
-    local = local_options(dtype, device, threads, no_compiled, long_context)
+    local = local_options(dtype, quantize, device, threads, no_compiled, long_context)
     opener = local_opener(opener_of(context), local, prompt_family=prompt_family, fallback=fallback or None)
     opener = partial(opener, **models_of(role, small=small))
     if web:
@@ -156,6 +157,7 @@ _WITH_WEB = frozenset(
         "role",
         "fallback",
         "dtype",
+        "quantize",
         "device",
         "threads",
         "no_compiled",

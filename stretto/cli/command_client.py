@@ -62,12 +62,17 @@ def models_of(roles: Sequence[tuple[str, str]] | None, **named: str | None) -> d
     return {**own, **({"roles": models} if models else {})}
 
 
-def local_options(
-    dtype: str | None, device: str | None, threads: int | None, no_compiled: bool, long_context: str | None = None
+def local_options(  # noqa: PLR0917 - as the options of the commands
+    dtype: str | None,
+    quantize: str | None,
+    device: str | None,
+    threads: int | None,
+    no_compiled: bool,
+    long_context: str | None = None,
 ) -> dict[str, Any]:
     """Those options of a command that are for local models and were given, by their settings."""
     given = {"dtype": dtype, "device": device, "threads": threads, "compiled": False if no_compiled else None}
-    given |= {"long_context": long_context}
+    given |= {"quantize": quantize, "long_context": long_context}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -58,6 +58,13 @@ def complete_decoding(incomplete: str) -> list[str]:
     return [name for name in all_drafters() if name.startswith(incomplete)]
 
 
+def complete_quantize(incomplete: str) -> list[str]:
+    """Values of ``--quantize``."""
+    from stretto.local_engine.model.source import QUANTIZE  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return [name for name in QUANTIZE if name.startswith(incomplete)]
+
+
 def complete_long_context(incomplete: str) -> list[str]:
     """Ways to read prompts that are longer than the window."""
     from stretto.local_engine.long_context.reader_options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
@@ -248,6 +255,15 @@ Decoding = Annotated[
 ]
 Dtype = Annotated[
     str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
+]
+Quantize = Annotated[
+    str | None,
+    typer.Option(
+        "--quantize",
+        metavar="BITS",
+        help="Weights of a local model in few bits: int8, int4, or none, which also unpacks a GGUF file.",
+        autocompletion=complete_quantize,
+    ),
 ]
 Device = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")

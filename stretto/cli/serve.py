@@ -94,6 +94,7 @@ def serve(
     drain: Drain = 20,
     shared: Shared = None,
     dtype: options.Dtype = None,
+    quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
     no_compiled: options.NotCompiled = False,
@@ -140,7 +141,7 @@ def serve(
         body_bytes=int(max_body * 1_000_000),
         drain_s=drain,
     )
-    given = local_options(dtype, device, threads, no_compiled)
+    given = local_options(dtype, quantize, device, threads, no_compiled)
     settings = _settings(given | {"shared": shared, "fallback": fallback or None}, concurrent_answers)
     first, further = (model[0], model[1:]) if model else (None, [])
     numbered = [(f"model-{number}", name) for number, name in enumerate(further, 2)]

@@ -6,7 +6,9 @@ import re
 
 from stretto.cli.options import OF_A_REQUEST
 
-_OF_A_CLIENT = ("base_url", "device", "dtype", "fallback", "long_context", "model", "prompt_family", "threads")
+_OF_A_CLIENT = (
+    *("base_url", "device", "dtype", "fallback", "long_context", "model", "prompt_family", "quantize", "threads"),
+)
 _OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document", "roles": "--role"}
 
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *OF_A_REQUEST)} | _OTHERWISE

@@ -52,7 +52,7 @@ def test_each_family_answers_as_the_model_that_was_written(name, tmp_path, token
 def test_each_form_of_storing_is_unpacked_to_what_it_holds(kind, tmp_path, tokenizer):
     written = MODELS["llama"]()
     path = write_gguf(tmp_path / "a.gguf", written, tokenizer, kind=kind)
-    model, _ = read_model(find_source(f"local:{path}"), torch.float32, trust_remote_code=False)
+    model, *_ = read_model(find_source(f"local:{path}"), torch.float32, trust_remote_code=False)
     form = gguf.GGMLQuantizationType[kind]
     for name in ("model.embed_tokens.weight", "model.layers.1.self_attn.v_proj.weight", "lm_head.weight"):
         weight = written.state_dict()[name].numpy()
@@ -76,14 +76,14 @@ def test_factors_of_the_file_divide_the_frequencies_of_positions(tmp_path, token
         tmp_path / "a.gguf", MODELS["llama"](), tokenizer, tensors=[("rope_freqs.weight", factors.numpy())]
     )
     plain = MODELS["llama"]().model.rotary_emb.inv_freq
-    model, _ = read_model(find_source(str(path)), torch.float32, trust_remote_code=False)
+    model, *_ = read_model(find_source(str(path)), torch.float32, trust_remote_code=False)
     assert torch.allclose(model.model.rotary_emb.inv_freq, plain / factors)
 
 
 def test_positions_that_are_scaled_by_a_factor_are(tmp_path, tokenizer):
     fields = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
     path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields=fields)
-    model, _ = read_model(find_source(str(path)), torch.float32, trust_remote_code=False)
+    model, *_ = read_model(find_source(str(path)), torch.float32, trust_remote_code=False)
     assert torch.allclose(model.model.rotary_emb.inv_freq, MODELS["llama"]().model.rotary_emb.inv_freq / 4)
 
 

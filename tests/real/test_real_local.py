@@ -27,7 +27,7 @@ def peak():
     lines = Path("/proc/self/status").read_text().splitlines()  # ru_maxrss begins with that of the parent process
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 before = peak()
-model, _ = read_model(find_source("local:smollm2"), torch.bfloat16, trust_remote_code=False)
+model, *_ = read_model(find_source("local:smollm2"), torch.bfloat16, trust_remote_code=False)
 print(sum(weight.nbytes for weight in model.parameters()), peak() - before)
 """
 
@@ -57,7 +57,7 @@ async def test_greedy_answers_in_float32_equal_those_of_transformers_on_the_same
 
 
 def test_the_weights_equal_those_that_transformers_unpacks(by_transformers):
-    ours, _ = read_model(find_source("local:smollm2"), torch.float32, trust_remote_code=False)
+    ours, *_ = read_model(find_source("local:smollm2"), torch.float32, trust_remote_code=False)
     theirs = by_transformers[0].state_dict()
     assert ours.state_dict().keys() == theirs.keys()
     assert all(torch.equal(weight, theirs[name]) for name, weight in ours.state_dict().items())
@@ -65,7 +65,7 @@ def test_the_weights_equal_those_that_transformers_unpacks(by_transformers):
 
 def test_tokens_equal_those_of_llamacpp(llamacpp):
     """The tokenizer is built from the file by two programs. (Transformers' own reader differs at "½".)"""
-    _, tokenizer = read_model(find_source("local:smollm2"), torch.float32, trust_remote_code=False)
+    _, tokenizer, _ = read_model(find_source("local:smollm2"), torch.float32, trust_remote_code=False)
     for text in (*QUESTIONS, "It's 12,345 ½ größe 東京 🚲\n\n  x = [1, 2]\tend", "word " * 40):
         ours = tokenizer(text, add_special_tokens=False).input_ids
         assert ours == llamacpp.tokens(text)

@@ -64,6 +64,10 @@ class LocalBackend:
     Args:
         model: ``local:pocket``, ``local:./folder`` or ``local:`` and a hub name.
         dtype: ``float32``, ``bfloat16``, ...; by default bfloat16 where the machine computes in it, else float32.
+        quantize: weights in few bits, for compiled code on a CPU: ``int8`` or ``int4`` rounds them while they are
+            loaded, in groups of 32 with a scale each. By default those of a GGUF file stay as they are stored, unless a
+            dtype is given, and others are not rounded; ``none`` unpacks GGUF files, too. Rows are rounded to 8 bits for
+            products with such weights. Elsewhere weights are unpacked, and one warning says so.
         device: ``cpu``, ``cuda``, ...; by default the GPU where there is one.
         trust_remote_code: run Python code that came with the model.
         cuda_graphs: record decoding steps while the model is loaded, and repeat them as a whole: about two to five
@@ -101,6 +105,7 @@ class LocalBackend:
         model: str,
         *,
         dtype: str | None = None,
+        quantize: str | None = None,
         device: str | None = None,
         threads: int | None = None,
         compiled: bool | None = None,
@@ -119,6 +124,7 @@ class LocalBackend:
         options = LoadingOptions(
             find_source(model),
             dtype=dtype,
+            quantize=quantize,
             device=device,
             threads=threads,
             compiled=compiled_by_default() if compiled is None else compiled,

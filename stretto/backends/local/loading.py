@@ -32,7 +32,7 @@ from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
-from stretto.local_engine.model.source import Source
+from stretto.local_engine.model.source import QUANTIZE, Source
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class LoadingOptions:
 
     source: Source
     dtype: str | None
+    quantize: str | None
     device: str | None
     threads: int | None
     compiled: bool | None
@@ -140,6 +141,8 @@ class LoadingOptions:
                 )
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
+        if self.quantize is not None and self.quantize not in QUANTIZE:
+            raise SettingsError(f"quantize={shown(self.quantize)} cannot be used. Use one of: {', '.join(QUANTIZE)}.")
         if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
             raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
@@ -201,6 +204,7 @@ class LoadingOptions:
         load = partial(
             load_model,
             dtype=self.dtype,
+            quantize=self.quantize,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
             compiled=self.compiled,

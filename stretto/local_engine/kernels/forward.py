@@ -14,27 +14,13 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.kernels import blanks
 from stretto.local_engine.kernels.attention import mix, visible, write
+from stretto.local_engine.kernels.embedding import Embedding, look_up
 from stretto.local_engine.kernels.jit import entry, inner, summing
-from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT32, PANEL, PANELS, TABLE
+from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
-__all__ = ["Embedding", "Inputs", "KeyValues", "Scratch", "Weights", "run"]
-
-
-class Embedding(NamedTuple):
-    """Input vectors of tokens.
-
-    Attributes:
-        address: of the numbers.
-        layout: `TABLE`, a vector after the other; or the panels of the last product, where that has the same weights:
-            `PANELS` or `PAIRS`, see `stretto.local_engine.kernels.panels`.
-        stored: the type: `FLOAT32`, `BFLOAT16` or `FLOAT16`.
-    """
-
-    address: int
-    layout: int
-    stored: int
+__all__ = ["Inputs", "KeyValues", "Scratch", "Weights", "run"]
 
 
 class Weights(NamedTuple):
@@ -148,36 +134,12 @@ def _gate(source, target, part, parts):
 
 
 @inner
-def _look_up(embedding, line, target):
-    """Read the input vector of a token as float32 # [hidden]."""
-    panel, place, width, bits = line // PANEL, line % PANEL, len(target), target.view(np.uint32)
-    size = (np.int64(2) ** 62,)
-    floats = carray(pointer(embedding.address), size, np.float32)  # type: ignore[type-var]  # compiled, it is a number
-    halves = carray(pointer(embedding.address), size, np.uint16)
-    for at in range(width):
-        if embedding.layout == TABLE:
-            spot = line * width + at
-        elif embedding.layout == PANELS:
-            spot = (panel * width + at) * PANEL + place
-        else:
-            spot = ((panel * (width // 2) + at // 2) * PANEL + place) * 2 + at % 2
-        if embedding.stored == FLOAT32:
-            target[at] = floats[spot]
-        elif embedding.stored == BFLOAT16:
-            bits[at] = np.uint32(halves[spot]) << np.uint32(16)
-        else:  # float16: the exponent moves by a product with 2 to the 112
-            number = np.uint32(halves[spot])
-            bits[at] = (number & np.uint32(0x7FFF)) << np.uint32(13)
-            target[at] *= np.float32(-(2.0**112)) if number & np.uint32(0x8000) else np.float32(2.0**112)
-
-
-@inner
-def _read_in(tokens, embedding, adapter, state):
+def _read_in(like, tokens, embedding, adapter, state):
     """Look up the input vectors # [count, hidden]; those of blank rows are the adapter's."""
     for row in range(len(tokens)):
         token = tokens[row]
         if token >= 0:
-            _look_up(embedding, token, state[row])
+            look_up(like, embedding, token, state[row])
         else:
             blanks.read_in(adapter, token, state[row])
 
@@ -225,7 +187,7 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
     bounds, bends = np.empty((count, 2), np.int64), np.empty((count, 3), np.int64)
     paths = np.empty((count, inputs.ancestry.shape[1]), np.int64)
     if part == 0:
-        _read_in(inputs.tokens, weights.embedding, adapter, state)
+        _read_in(like, inputs.tokens, weights.embedding, adapter, state)
     _angles(inputs.batches, inputs.lines, inputs.positions, weights.frequencies, weights.amplitude, cosine, sine)
     for row in range(count):
         targets[row] = inputs.slots[inputs.batches[row], inputs.lines[row]]

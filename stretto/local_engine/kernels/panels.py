@@ -130,9 +130,9 @@ class Panels:
         if rows.dtype != torch.float32:
             raise TypeError(f"weights in panels are multiplied with float32, not with {rows.dtype}")
         flat = rows.reshape(-1, rows.shape[-1]).contiguous()
-        result = flat.new_empty(len(flat), len(self.held) * PANEL)
+        result = flat.new_empty(len(flat), self.filled)
         source, target = flat.numpy(), result.numpy()
-        multiply, amount = _multiply(), len(flat) * self.held.numel()
+        multiply, amount = _multiply(), len(flat) * self.size
         share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
         return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
 
@@ -146,6 +146,16 @@ class Panels:
     def address(self) -> int:
         """Address of the numbers."""
         return self.held.data_ptr()
+
+    @property
+    def size(self) -> int:
+        """Numbers of the weight, with those that fill the last panel up."""
+        return self.held.numel()
+
+    @property
+    def filled(self) -> int:
+        """Outputs, with those that fill the last panel up."""
+        return len(self.held) * PANEL
 
     @property
     def inner(self) -> int:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CHOOSING", "Part", "forward", "product"]
+__all__ = ["BLOCKS", "CHOOSING", "Part", "forward", "product"]
+
+BLOCKS = "blocks"
+"""The kind of weights in few bits; see `stretto.local_engine.kernels.block_kinds`."""
 
 _TRIALS = "stretto.local_engine.kernels.trials"
 
@@ -30,6 +33,8 @@ CHOOSING = Part("choosing", f"{_TRIALS}:choose")
 
 def product(weights: str) -> Part:
     """Products with weights of a kind; see `stretto.local_engine.kernels.trials.KINDS`."""
+    if weights == BLOCKS:
+        return Part(f"product-{weights}", "stretto.local_engine.kernels.block_trials:multiply")
     return Part(f"product-{weights}", f"{_TRIALS}:multiply", (weights,))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "PAIRS", "PANEL", "PANELS", "STOPPED", "TABLE"]
+__all__ = ["BFLOAT16", "BLOCKS", "FLOAT16", "FLOAT32", "PAIRS", "PANEL", "PANELS", "STOPPED", "TABLE"]
 
 PANEL = 16
 """Outputs of a panel: a register of AVX-512, two of AVX2, four of NEON."""
@@ -10,7 +10,7 @@ PANEL = 16
 STOPPED = -(2**62)
 """Written into a counter, it releases all threads that wait; see `stretto.local_engine.kernels.vectors.barrier`."""
 
-TABLE, PANELS, PAIRS = range(3)
+TABLE, PANELS, PAIRS, BLOCKS = range(4)
 """Layouts, and..."""
 
 FLOAT32, BFLOAT16, FLOAT16 = range(3)

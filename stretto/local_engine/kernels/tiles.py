@@ -12,7 +12,7 @@ from stretto.local_engine.kernels.jit import entry, inner
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.vectors import ABREAST, MOST, tile
 
-__all__ = ["multiply", "multiply_part", "stripe"]
+__all__ = ["multiply", "multiply_part", "operand", "spread", "stripe"]
 
 
 @inner
@@ -45,16 +45,35 @@ def _rounded(rows):
     return pairs
 
 
-def _operand(like: Any, rows: Any) -> Any:
-    """The rows in the type that weights like these are multiplied with."""
+def operand(like: Any, rows: Any) -> Any:
+    """The rows in the form that weights like these are multiplied with."""
     raise NotImplementedError
 
 
-@overload(_operand)
+def spread(like: Any, rows: Any, weight: Any, result: Any, add: Any, part: Any, parts: Any) -> None:
+    """See `multiply_part`; the rows are what `operand` made of them, and kept alive by the caller."""
+    raise NotImplementedError
+
+
+def _in_panels(like: Any) -> bool:
+    """Whether it is the tag of numbers in panels; other modules implement these two functions for other tags."""
+    return like.dtype in (types.uint16, types.int16, types.float32, types.uint32)
+
+
+@overload(operand)
 def _choose_operand(like, rows):  # noqa: ARG001 - numba calls it by these names
     if like.dtype == types.uint32:
         return lambda like, rows: _rounded(rows)  # noqa: ARG005 - see above
-    return lambda like, rows: rows  # noqa: ARG005 - see above
+    return (lambda like, rows: rows) if _in_panels(like) else None  # noqa: ARG005 - see above
+
+
+@overload(spread)
+def _spread_panels(like, rows, weight, result, add, part, parts):  # noqa: ARG001 - see above
+    if not _in_panels(like):
+        return None
+    return lambda like, rows, weight, result, add, part, parts: _multiply(  # noqa: PLW0108 - numba takes functions only
+        like, rows, weight, result, add, part, parts
+    )
 
 
 @inner
@@ -72,12 +91,12 @@ def multiply_part(like, rows, weight, result, add, part, parts):
         part: of the panels.
         parts: their number.
     """
-    _multiply(like, _operand(like, rows), weight, result, add, part, parts)
+    spread(like, operand(like, rows), weight, result, add, part, parts)
 
 
 @inner
 def _multiply(like, operand, weight, result, add, part, parts):
-    """See `multiply_part`. The caller keeps the operand alive: here only its address is used."""
+    """See `spread`; here only the address of the operand is used."""
     (count, width), out = operand.shape, result.shape[1]
     panels, step = out // PANEL, PANEL * like.itemsize
     first, last = panels * part // parts, panels * (part + 1) // parts

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stretto.local_engine.kernels.block_trials import ones_in_blocks
+from stretto.local_engine.kernels.blocks import LIKE
 from stretto.local_engine.kernels.draws import drawn
-from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Scratch, Weights, run
+from stretto.local_engine.kernels.embedding import Embedding
+from stretto.local_engine.kernels.forward import Inputs, KeyValues, Scratch, Weights, run
 from stretto.local_engine.kernels.ranks import ranked
 from stretto.local_engine.kernels.sizes import FLOAT32, PANEL, TABLE
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
@@ -25,6 +28,7 @@ KINDS: dict[str, tuple[NDArray[np.generic], int]] = {
     "float16": (np.empty(0, np.int16), 0x3C00),
     "float32": (np.empty(0, np.float32), 1),
     "pairs": (np.empty(0, np.uint32), 0x3F803F80) if PAIRED else (np.empty(0, np.uint16), 0x3F80),
+    "blocks": (LIKE, 1),
 }
 """By kind of weights: an empty array of its dtype, which compiled code selects by, and the number 1 in it."""
 
@@ -112,6 +116,8 @@ def forward(weights: str, adapter: Any = None) -> None:
 def ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:
     """Make a weight of ones in panels; see `stretto.local_engine.kernels.panels.Panels`."""
     like, one = KINDS[kind]
+    if like is LIKE:
+        return ones_in_blocks(outer, inner)
     return np.full((outer // PANEL, inner // 2 if like.dtype == np.uint32 else inner, PANEL), one, like.dtype)
 
 

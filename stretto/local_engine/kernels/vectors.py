@@ -45,14 +45,26 @@ from stretto.local_engine.kernels.llvm import (
 )
 from stretto.local_engine.kernels.sizes import PANEL
 
-__all__ = ["ABREAST", "MOST", "PAIRED", "barrier", "dots", "exp", "pointer", "soften", "tile"]
+__all__ = [
+    "ABREAST",
+    "FEATURES",
+    "MOST",
+    "PAIRED",
+    "barrier",
+    "dots",
+    "exp",
+    "load_halves",
+    "pointer",
+    "soften",
+    "tile",
+]
 
-_FEATURES = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
+FEATURES = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
 """Those that numba compiles for, which ``NUMBA_CPU_NAME`` and others change: not those that the processor has."""
 
-_WIDE = "+avx512f" in _FEATURES
+_WIDE = "+avx512f" in FEATURES
 
-PAIRED = _WIDE and "+avx512bf16" in _FEATURES
+PAIRED = _WIDE and "+avx512bf16" in FEATURES
 """Whether one operation multiplies pairs of bfloat16 and adds both products to a float32."""
 
 MOST = 12 if _WIDE else 6
@@ -61,7 +73,7 @@ MOST = 12 if _WIDE else 6
 ABREAST = (1, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2) if _WIDE else (1, 4, 2, 2, 1, 1, 1)
 """Panels of a tile, by its rows: enough accumulators to hide the latency of a multiply-add."""
 
-_HALVES = "+f16c" in _FEATURES or platform.machine() not in {"x86_64", "AMD64"}
+_HALVES = "+f16c" in FEATURES or platform.machine() not in {"x86_64", "AMD64"}
 """Whether the processor widens float16. Elsewhere LLVM calls a function that no program here has, and ends."""
 
 _ACROSS = 16 if _WIDE else 4
@@ -80,15 +92,24 @@ def _loaded(builder: Any, address: Any, kind: Any) -> Any:
         return load(builder, address, WORDS)
     if kind == types.float32:
         return load(builder, address, VECTOR)
-    native = kind == types.int16 and _HALVES
-    held = ir.HalfType() if native else ir.IntType(16)
-    vector = builder.load(builder.inttoptr(address, ir.VectorType(held, PANEL).as_pointer()), align=2)
-    if native:
-        return builder.fpext(vector, VECTOR)
-    words = builder.zext(vector, WORDS)
     if kind == types.int16:
-        return widen_float16(builder, words)
+        return load_halves(builder, address)
+    words = _load_words(builder, address)
     return builder.bitcast(builder.shl(words, ir.Constant(words.type, [16] * PANEL)), VECTOR)
+
+
+def load_halves(builder: Any, address: Any) -> Any:
+    """Load as many float16 as there are outputs of a panel, as float32."""
+    if not _HALVES:
+        return widen_float16(builder, _load_words(builder, address))
+    halves = ir.VectorType(ir.HalfType(), PANEL)
+    return builder.fpext(builder.load(builder.inttoptr(address, halves.as_pointer()), align=2), VECTOR)
+
+
+def _load_words(builder: Any, address: Any) -> Any:
+    """Load numbers of 16 bits as words."""
+    shorts = ir.VectorType(ir.IntType(16), PANEL)
+    return builder.zext(builder.load(builder.inttoptr(address, shorts.as_pointer()), align=2), WORDS)
 
 
 def _fill(function: Any, count: int, many: int, kind: Any) -> None:

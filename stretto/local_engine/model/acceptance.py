@@ -201,8 +201,14 @@ def _narrowed(model: Any, config: Any) -> Iterator[str]:
             setattr(config, name, value)
 
 
+def _vocabulary(model: Any) -> int:
+    """Tokens of the model, which may have been let go of their vectors."""
+    table = model.get_input_embeddings()
+    return int(getattr(table, "num_embeddings", None) or table.weight.shape[0])
+
+
 def _texts(model: Any) -> list[Tensor]:
-    vocabulary, device = model.get_input_embeddings().weight.shape[0], model.device
+    vocabulary, device = _vocabulary(model), model.device
     starts = (11, 5)
     return [
         (torch.arange(length, device=device) * 7 + start) % vocabulary
@@ -242,7 +248,7 @@ class Expected:
     @classmethod
     def of(cls, model: Any) -> Expected:
         """Run the model."""
-        device, vocabulary = model.device, model.get_input_embeddings().weight.shape[0]
+        device, vocabulary = model.device, _vocabulary(model)
         tree, paths = _draft(vocabulary)
         texts, logits, scale = [text.tolist() for text in _texts(model)], [], 1e-6
         for text in texts:

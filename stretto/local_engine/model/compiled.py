@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stretto.local_engine.kernels.forward import Embedding, Inputs, KeyValues, Scratch, Weights, run
+from stretto.local_engine.kernels.embedding import Embedding
+from stretto.local_engine.kernels.forward import Inputs, KeyValues, Scratch, Weights, run
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT16, FLOAT32, PANEL, STOPPED, TABLE
+from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT16, FLOAT32, STOPPED, TABLE
 from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.rows import Rows
@@ -89,7 +90,7 @@ class CompiledModel:
             products=np.array([[weight.address for weight in each] for each in products], np.int64),
             vocabulary=vocabulary.address,
         )
-        self._size = sum(weight.held.numel() for each in products for weight in each) + vocabulary.held.numel()
+        self._size = sum(weight.size for each in products for weight in each) + vocabulary.size
         stream, inner = tuple(norm.shape), layers[0].down.inner
         self._room = (
             stream,
@@ -125,7 +126,7 @@ class CompiledModel:
         key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
         scratch = Scratch._make((*shared, np.zeros(1, np.int64)))
-        logits = torch.empty(len(wanted), self._vocabulary.held.shape[0] * PANEL, dtype=torch.float32)
+        logits = torch.empty(len(wanted), self._vocabulary.filled, dtype=torch.float32)
         given, scores = (self._like, self._weights, blanks, inputs, key_values, scratch), logits.numpy()
         share(
             count * self._size,
@@ -143,7 +144,7 @@ def _embedding(table: Tensor | Panels) -> Embedding:
     held, layout = (table.held, table.layout) if isinstance(table, Panels) else (table, TABLE)
     if not held.is_contiguous():
         raise ValueError("the input vectors have gaps between them")
-    return Embedding(held.data_ptr(), layout, _STORED[held.dtype])
+    return Embedding(held.data_ptr(), layout, _STORED.get(held.dtype, FLOAT32))
 
 
 def _whole(tensor: Tensor) -> NDArray[Any]:

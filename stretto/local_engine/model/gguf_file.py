@@ -7,6 +7,7 @@ times. Here the weights are unpacked into their final type, the large ones in pi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -17,10 +18,16 @@ import transformers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError
+from stretto.local_engine.kernels.block_layout import Numbers
 from stretto.local_engine.model.gguf_header import DamagedFileError, Header, TensorEntry, check_places, read_header
+from stretto.local_engine.model.llama import is_llama_like
+from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
+from stretto.local_engine.model.quantised.stored import FORMS, taken_apart
 from stretto.local_engine.model.source import Source
 
 __all__ = ["read_gguf"]
+
+_log = logging.getLogger(__name__)
 
 _ARCHITECTURES = {
     **{name: name for name in ("llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "starcoder2", "nemotron")},
@@ -30,6 +37,8 @@ _ARCHITECTURES = {
 """ggml's names, and those of transformers' tables."""
 
 _KNOWN = "Llama, Mistral, SmolLM, Qwen2, Qwen3, Gemma 2 and 3, Phi-3, StarCoder2 and Nemotron"
+_TABLES = frozenset({"token_embd.weight", "output.weight"})
+_PLAIN = frozenset({"F32", "F16", "BF16"})
 _PIECE = 2**22  # numbers that are unpacked at a time
 _ROTARY = "rope_freqs.weight"
 _UNUSED = frozenset({_ROTARY})  # of the tensors that have no place among the weights
@@ -39,10 +48,18 @@ _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codes
 _LARGEST_GEMMA3 = 62  # layers; its queries are scaled by the width of a head that it does not have
 
 
-def read_gguf(source: Source, dtype: torch.dtype) -> tuple[Any, Any, dict[str, Any]]:
+def read_gguf(
+    source: Source, dtype: torch.dtype, *, blocks: str | None = None
+) -> tuple[Any, Any, dict[str, Any], StoredBlocks[TensorEntry] | None]:
     """Read a causal language model and its tokenizer; also what of the weights did not fit, as transformers tells it.
 
     Without a fit there is no model: memory for the sizes that a damaged head tells would have to be taken.
+
+    Args:
+        source: the file.
+        dtype: of the weights.
+        blocks: ``only`` leaves weights that compiled code can read as they are stored in the file, and returns what
+            reads them; ``beside`` also returns it, with all weights unpacked.
 
     Raises `ModelNotFoundError` for a file that cannot be read and `MissingDependencyError` without gguf.
     """
@@ -60,12 +77,70 @@ def read_gguf(source: Source, dtype: torch.dtype) -> tuple[Any, Any, dict[str, A
     _split_digits(header, tokenizer)
     with torch.device("meta"):
         hollow = kind(config)
-    weights = dict(_weights(header, config, hollow, dtype))
+    stored = None if blocks is None else _stored(source, header, config, hollow)
+    left = stored if blocks == "only" else None
+    weights = dict(_weights(header, config, hollow, dtype, left))
     if any((found := _misfits(weights, hollow)).values()):
-        return None, tokenizer, found
-    model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
+        return None, tokenizer, found, None
+    if left is None:
+        model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=dtype)
+    else:
+        model = _filled(hollow, config, weights)
     _scale_rotary(header, model)
-    return model, tokenizer, found
+    if stored is not None:
+        stored.belong_to(model)
+    return model, tokenizer, found, stored
+
+
+def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredBlocks[TensorEntry] | None:
+    """What reads the weights as they are stored; ``None`` where they have to be unpacked, which one warning says."""
+    processor = _processor(header, config)
+    names = _names(header, processor, hollow)
+    data = np.memmap(header.path, mode="r", dtype=np.uint8)
+    tensors = {names[tensor.name]: tensor for tensor in header.tensors if tensor.name in names}
+    products = {name: tensor for name, tensor in tensors.items() if name.endswith(PRODUCTS)}
+    forms = sorted({_form(tensor) for tensor in products.values()})
+    if set(forms) <= _PLAIN:
+        return None
+    if others := [form for form in forms if form not in FORMS]:
+        _log.warning(
+            "%s is unpacked: compiled code has no products for these types of weights: %s",
+            source.name,
+            ", ".join(others),
+        )
+        return None
+    if not (is_llama_like(hollow) and fill_blocks(hollow)):
+        _log.warning("%s is unpacked: compiled code does not run %s", source.name, type(hollow).__name__)
+        return None
+
+    def read(tensor: TensorEntry) -> Numbers:
+        rows = np.array(_rows(header, tensor, data))
+        if tensor.name not in _TABLES:  # lines may have to change places, which is the same for blocks
+            rows = np.ascontiguousarray(processor.process(weights=rows, name=tensor.name).weights)
+        return taken_apart(_form(tensor), rows)
+
+    changed = header.path.stat()
+    return StoredBlocks(
+        products,
+        lambda tensor: FORMS[_form(tensor)].kind,
+        read,
+        f"{header.path.resolve()} {changed.st_size} {changed.st_mtime_ns}",
+    )
+
+
+def _form(tensor: TensorEntry) -> str:
+    from gguf import GGMLQuantizationType  # noqa: PLC0415 - an optional dependency
+
+    return GGMLQuantizationType(tensor.kind).name
+
+
+def _filled(hollow: Any, config: Any, weights: Mapping[str, torch.Tensor]) -> Any:
+    """The model with these weights. What it computes when it is made is computed again: that had no memory."""
+    hollow.load_state_dict(weights, strict=False, assign=True)
+    if config.tie_word_embeddings:
+        hollow.lm_head.weight = hollow.model.embed_tokens.weight
+    hollow.model.rotary_emb = type(hollow.model.rotary_emb)(config=config)
+    return hollow
 
 
 def _split_digits(header: Header, tokenizer: Any) -> None:
@@ -182,21 +257,34 @@ def _factor(header: Header) -> float:
     return float(found) or 1.0
 
 
-def _weights(header: Header, config: Any, hollow: Any, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
-    """Weights by transformers' names, in their final type. ``hollow``: the model without weights."""
+def _processor(header: Header, config: Any) -> Any:
+    """What puts the weights of an architecture in transformers' order."""
     from transformers.modeling_gguf_pytorch_utils import (  # noqa: PLC0415 - not part of its public face
         TENSOR_PROCESSORS,
         TensorProcessor,
     )
 
     kind: Any = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)
-    processor = kind(config=config.to_dict())
+    return kind(config=config.to_dict())
+
+
+def _weights(
+    header: Header, config: Any, hollow: Any, dtype: torch.dtype, stored: StoredBlocks[TensorEntry] | None
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Weights by transformers' names, in their final type; of those that are ``stored``, the shape only.
+
+    ``hollow``: the model without weights.
+    """
+    processor = _processor(header, config)
     names = _names(header, processor, hollow)
     joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor puts together
     data = np.memmap(header.path, mode="r", dtype=np.uint8)
     for tensor in header.tensors:
         name = names.get(tensor.name)
-        if name is not None and tensor.name in ("token_embd.weight", "output.weight"):
+        if name is not None and stored is not None and name in stored:
+            yield name, hollow_weight(tensor.shape, dtype)
+            continue
+        if name is not None and tensor.name in _TABLES:
             yield name, _unpacked(header, tensor, data, dtype)
             continue
         if tensor.name in _UNUSED:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,6 +36,7 @@ from stretto.local_engine.model.rows import Rows
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.compiled import CompiledModel
+    from stretto.local_engine.model.quantised.quantisation import Quantisation
 
 __all__ = ["LlamaForward", "is_llama_like"]
 
@@ -81,8 +83,9 @@ class LlamaForward:
     switch: int | None = None
     longest: int | None = None
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, quantisation: Quantisation | None = None) -> None:
         config, inner = model.config, model.model
+        self.quantisation = quantisation
         self._heads = config.num_attention_heads
         self._stored = config.num_key_value_heads
         self._width = inner.layers[0].self_attn.head_dim
@@ -117,6 +120,9 @@ class LlamaForward:
 
     def parts(self) -> tuple[Part, ...]:
         """What `pack` needs compiled; nothing where torch's kernels are faster."""
+        if self.quantisation is not None:
+            self._kind = parts.BLOCKS
+            return parts.product(self._kind), parts.forward(self._kind)
         weights = self._dense()
         if not self._better_in_panels(weights):
             return ()
@@ -135,7 +141,10 @@ class LlamaForward:
                 packed, and cannot run any more unless `unpack` follows. Without it, they stay where they are.
         """
         with self._packing:
-            self._pack(model)
+            if self.quantisation is not None and model is not None:
+                self._pack_blocks(model, self.quantisation)
+            else:
+                self._pack(model)
 
     def _pack(self, model: Any) -> None:
         weights = self._dense()
@@ -165,7 +174,39 @@ class LlamaForward:
             for module in (model.lm_head, model.model.embed_tokens):
                 freed.add(module.weight.nbytes)
                 module.weight.data = module.weight.data.new_empty(0)
-        self._compiled = self._compile() if self._in_panels and fill else None
+        self._end_packing(whole=self._in_panels and fill)
+
+    def _pack_blocks(self, model: Any, quantisation: Quantisation) -> None:
+        """Hold the weights in few bits, a layer at a time, and let the model go of them."""
+        from stretto.local_engine.model.quantised.quantisation import (  # noqa: PLC0415 - only where it is wanted
+            arena_for,
+            blocks_of,
+            blocks_of_layer,
+        )
+
+        arena = arena_for(quantisation, model)
+        self._in_panels, self._norm, freed = True, self._norm.as_type(torch.float32), Freed()
+
+        def pack_layer(number: int) -> None:
+            layer, of_model = self._layers[number].as_type(torch.float32), model.model.layers[number]
+            blocks: dict[str, Any] = {**blocks_of_layer(quantisation, of_model, arena)}
+            self._layers[number] = replace(layer, **blocks)
+            let_go(of_model)
+            freed.add(layer.nbytes)
+
+        with LateExecutor(torch.get_num_threads()) as pool:  # each is laid out by one thread
+            for _ in pool.map(pack_layer, range(len(self._layers))):
+                pass
+        last, first = model.lm_head, model.model.embed_tokens
+        self._vocabulary = self._embedding = blocks_of(quantisation, [last], arena, vectors=True)
+        if not self._is_tied:
+            self._embedding = blocks_of(quantisation, [first], arena, vectors=True)
+        for module in (last, first):
+            module.weight.data = module.weight.data.new_empty(0)
+        self._end_packing(whole=True)
+
+    def _end_packing(self, *, whole: bool) -> None:
+        self._compiled = self._compile() if whole else None
         self.is_packed = True
         if self.adapter is not None:
             self.attach(self.adapter)
@@ -273,6 +314,11 @@ class LlamaForward:
     def layers(self) -> Sequence[Layer]:
         """The layers, for code that runs them with another attention: `stretto.local_engine.long_context.decoder`."""
         return self._layers
+
+    @property
+    def vocabulary(self) -> Weight:
+        """The weight of the last product # [vocabulary, hidden]."""
+        return self._vocabulary
 
     @property
     def norm(self) -> Norm:

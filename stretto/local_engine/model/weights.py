@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
@@ -24,6 +24,9 @@ from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.local_engine.model.quantised_folder import check_packages, explained
 from stretto.local_engine.model.source import Source
 
+if TYPE_CHECKING:
+    from stretto.local_engine.model.quantised.quantisation import StoredBlocks
+
 __all__ = ["read_model"]
 
 _NAMED = 3
@@ -36,8 +39,13 @@ _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "posit
 """Ends of the names of buffers that old versions of transformers saved; they are computed now."""
 
 
-def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -> tuple[Any, Any]:
+def read_model(
+    source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool, blocks: str | None = None
+) -> tuple[Any, Any, StoredBlocks[Any] | None]:
     """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
+
+    ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
+    a folder's files.
 
     Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
     adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
@@ -47,7 +55,7 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     if source.file is not None:
-        return _from_file(source, dtype)
+        return _from_file(source, dtype, blocks)
     if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
         raise _not_loaded(source, ValueError(problem))
     config: Any = None
@@ -83,15 +91,15 @@ def read_model(source: Source, dtype: torch.dtype, *, trust_remote_code: bool) -
         raise _misfits(source, misfit, model)
     if low_rank is not None:
         low_rank.merge(dict(model.named_parameters()))
-    return model, tokenizer
+    return model, tokenizer, None
 
 
-def _from_file(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
+def _from_file(source: Source, dtype: Any, blocks: str | None) -> tuple[Any, Any, StoredBlocks[Any] | None]:
     from stretto.local_engine.model.gguf_file import read_gguf  # noqa: PLC0415 - its tables are imported when needed
 
     try:
         with _quietly():
-            model, tokenizer, found = read_gguf(source, dtype)
+            model, tokenizer, found, stored = read_gguf(source, dtype, blocks=blocks)
     except StrettoError:
         raise
     except Exception as error:  # as in `read_model`
@@ -109,7 +117,7 @@ def _from_file(source: Source, dtype: torch.dtype) -> tuple[Any, Any]:
             "again, or run it with llama.cpp's server and use llamacpp:NAME.",
             backend=source.name,
         )
-    return model, tokenizer
+    return model, tokenizer, stored
 
 
 def _damaged(source: Source, names: Collection[str]) -> str:

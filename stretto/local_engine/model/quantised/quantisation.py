@@ -1,0 +1,181 @@
+"""How the weights of a model become blocks: as a GGUF file holds them, or rounded while the model is loaded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from stretto.local_engine.kernels import parts
+from stretto.local_engine.kernels.arena import Arena
+from stretto.local_engine.kernels.block_kinds import GROUP, BlockKind, block_kind
+from stretto.local_engine.kernels.block_layout import Numbers
+from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.model.llama import is_llama_like
+from stretto.local_engine.model.llama_layer import multiplied
+from stretto.local_engine.model.quantised.blocks import Blocks
+from stretto.local_engine.model.quantised.rounding import WIDTHS, rounded_to
+
+__all__ = [
+    "IN_BLOCKS",
+    "PRODUCTS",
+    "Quantisation",
+    "Rounding",
+    "StoredBlocks",
+    "arena_for",
+    "blocks_of",
+    "blocks_of_layer",
+    "fill_blocks",
+    "hollow_weight",
+    "rounding",
+]
+
+
+PRODUCTS = ("_proj.weight", "lm_head.weight", "embed_tokens.weight")
+"""Ends of the names of weights that are held in blocks."""
+
+IN_BLOCKS = (parts.product(parts.BLOCKS), parts.forward(parts.BLOCKS))
+"""What has to be compiled."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Quantisation(Protocol):
+    """Gives the weights of a transformers model as numbers in few bits.
+
+    Attributes:
+        key: of these numbers, for what is kept of them between two loadings; empty if nothing is.
+    """
+
+    key: str
+
+    def kind(self, module: Any, *, vectors: bool) -> BlockKind:
+        """How the numbers of a module's weight are held."""
+        ...
+
+    def numbers(self, module: Any, *, vectors: bool) -> Numbers:
+        """Those of a module's weight; ``vectors``: whether its lines are input or output vectors of tokens."""
+        ...
+
+
+class Rounding:
+    """Rounds weights in memory.
+
+    Args:
+        how: ``int8`` or ``int4``. Vectors of tokens keep 8 bits, which harms less and costs little.
+    """
+
+    key = ""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+
+    def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - all are held in the same way
+        """See `Quantisation`."""
+        return block_kind(WIDTHS["int8" if vectors else self._how])
+
+    def numbers(self, module: Any, *, vectors: bool) -> Numbers:
+        """See `Quantisation`."""
+        weight = module.weight.data.detach().float().numpy()
+        return rounded_to("int8" if vectors else self._how, weight)
+
+    def apply(self, model: Any) -> None:
+        """Round the weights in place, so that a model says the same before it is held in few bits."""
+        tables = (model.lm_head, model.model.embed_tokens)
+        every = {module.weight: (module, False) for layer in model.model.layers for module in _flat(multiplied(layer))}
+        every |= {module.weight: (module, True) for module in tables}
+        for weight, (module, vectors) in every.items():
+            weight.data.copy_(Blocks.joined([self.numbers(module, vectors=vectors)]).dense(weight.dtype))
+
+
+def rounding(how: str, model: Any, name: str) -> Rounding | None:
+    """Rounding for a model; ``None`` where compiled code cannot run it so, which one warning says."""
+    if is_llama_like(model) and fill_blocks(model):
+        return Rounding(how)
+    _log.warning("%s is not held in few bits: compiled code does not run %s of these sizes", name, type(model).__name__)
+    return None
+
+
+class StoredBlocks(Generic[T]):
+    """Reads weights of a GGUF file as they are stored.
+
+    Args:
+        tensors: of the file, by transformers' names of the weights.
+        kind: how one of them is held.
+        read: takes one apart.
+        key: see `Quantisation`.
+    """
+
+    def __init__(
+        self, tensors: Mapping[str, T], kind: Callable[[T], BlockKind], read: Callable[[T], Numbers], key: str
+    ) -> None:
+        self._tensors, self._kind, self._read, self.key = tensors, kind, read, key
+        self._modules: dict[Any, T] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def belong_to(self, model: Any) -> None:
+        """Find the modules of a model."""
+        tied = self._tensors["model.embed_tokens.weight"]
+        self._modules = {
+            module: self._tensors.get(f"{name}.weight", tied)
+            for name, module in model.named_modules()
+            if f"{name}.weight".endswith(PRODUCTS)
+        }
+
+    def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - the file says how each is held
+        """See `Quantisation`."""
+        return self._kind(self._modules[module])
+
+    def numbers(self, module: Any, *, vectors: bool) -> Numbers:  # noqa: ARG002 - the file says how each is held
+        """See `Quantisation`."""
+        return self._read(self._modules[module])
+
+
+def arena_for(quantisation: Quantisation, model: Any) -> Arena | None:
+    """Memory for all blocks of a model, in one piece; ``None`` if there is none so large."""
+    tables = {each.weight: each for each in (model.lm_head, model.model.embed_tokens)}  # one where they are tied
+    every = [(each, False) for layer in model.model.layers for each in _flat(multiplied(layer))]
+    every += [(each, True) for each in tables.values()]
+    size = sum(quantisation.kind(each, vectors=vectors).size(*each.weight.shape) for each, vectors in every)
+    with suppress(OSError):
+        return Arena(size, len(every))
+    return None
+
+
+def blocks_of(
+    quantisation: Quantisation, modules: Iterable[Any], arena: Arena | None, *, vectors: bool = False
+) -> Blocks:
+    """The weights of some modules, one below the other."""
+    return Blocks.joined([quantisation.numbers(module, vectors=vectors) for module in modules], arena)
+
+
+def blocks_of_layer(quantisation: Quantisation, layer: Any, arena: Arena | None) -> Mapping[str, Blocks]:
+    """The products of a transformers layer; see `stretto.local_engine.model.llama_layer.Layer.products`."""
+    return {name: blocks_of(quantisation, modules, arena) for name, modules in multiplied(layer).items()}
+
+
+def fill_blocks(model: Any) -> bool:
+    """Whether the products of a model of the Llama family can be held in blocks: their sizes are whole groups."""
+    config = model.config
+    width = model.model.layers[0].self_attn.head_dim
+    sizes = [module.weight.shape for layer in model.model.layers for module in _flat(multiplied(layer))]
+    return (
+        width % PANEL == 0
+        and config.hidden_size % GROUP == 0
+        and all(outer % PANEL == 0 and inner % GROUP == 0 for outer, inner in sizes)
+    )
+
+
+def _flat(products: Mapping[str, Iterable[Any]]) -> list[Any]:
+    return [module for modules in products.values() for module in modules]
+
+
+def hollow_weight(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A weight of that shape without memory, in place of one that is held elsewhere."""
+    return torch.zeros((), dtype=dtype).expand(*shape)
