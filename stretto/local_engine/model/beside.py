@@ -99,14 +99,15 @@ class Beside:
         for change, outer in changes:
             factor = None
             if change is not None:
-                down, up = change.down.to(device), change.up.to(device)
+                own = change.to(device)
+                down, up = own.down, own.up
                 whole = up.new_zeros(total, up.shape[1])
                 whole[start : start + outer] = up
                 downs.append(down.float())
                 ups.append(whole)
-                if change.magnitude is not None:
+                if own.magnitude is not None:
                     changed = dense[start : start + outer].float() + up.float() @ down.float()
-                    factor = Change(down, up, change.magnitude.to(device)).factor(changed)
+                    factor = own.factor(changed)
             factors.append(torch.ones(outer, device=device) if factor is None else factor)
             start += outer
         lengths = None if all(bool((factor == 1).all()) for factor in factors) else torch.cat(factors).to(dtype)
@@ -168,11 +169,13 @@ def _listen(module: Any, name: str) -> None:
     module.stretto_listens = True
 
     def changed(own: Any, given: tuple[Tensor, ...], product: Tensor) -> Tensor:
-        change = getattr(_here, "changes", {}).get(name)
+        change: Beside | None = getattr(_here, "changes", {}).get(name)
         if change is None:
             return product
-        bias = own.bias
-        return change(given[0], product) if bias is None else change(given[0], product - bias) + bias
+        if own.bias is None:
+            return change(given[0], product)
+        with_bias: Tensor = change(given[0], product - own.bias) + own.bias
+        return with_bias
 
     module.register_forward_hook(changed)
 

@@ -58,6 +58,11 @@ class Change:
         """Of the weight that it changes."""
         return self.up.shape[0], self.down.shape[1]
 
+    def to(self, device: torch.device) -> Change:
+        """The same on a device."""
+        lengths = None if self.magnitude is None else self.magnitude.to(device)
+        return Change(self.down.to(device), self.up.to(device), lengths)
+
     def factor(self, changed: Tensor) -> Tensor | None:
         """What each row of the changed weight is multiplied by # [outer]; ``None`` without lengths."""
         return None if self.magnitude is None else self.magnitude.float() / changed.float().norm(dim=1)
@@ -93,8 +98,7 @@ class LowRank:
             weight = weights[f"{name}.weight"]
             if not weight.is_floating_point():
                 raise self.misfit(f"{name} is quantised, and nothing can be added to it")
-            own = Change(*(None if each is None else each.to(weight.device) for each in _parts(change)))
-            changed = own.on(weight.T if self.transposed else weight)
+            changed = change.to(weight.device).on(weight.T if self.transposed else weight)
             weight.copy_((changed.T if self.transposed else changed).to(weight.dtype))
         for name, whole in self.replaced.items():
             weights[name].copy_(whole.to(weights[name].dtype))
@@ -181,10 +185,6 @@ def _scale(config: Mapping[str, Any], module: str, rank: int) -> float:
 
 def _flat(magnitude: Tensor | None) -> Tensor | None:
     return None if magnitude is None else magnitude.flatten()
-
-
-def _parts(change: Change) -> tuple[Any, ...]:
-    return change.down, change.up, change.magnitude
 
 
 def _sizes(shape: tuple[int, ...]) -> str:
