@@ -22,7 +22,7 @@ from griffe import (
     Object,
     Parser,
 )
-from griffe2md import render_object_docs
+from griffe2md import prepare_context, prepare_env
 
 import stretto
 import stretto.calibrating
@@ -107,6 +107,7 @@ CONFIGURATION: Any = {
     "show_signature_annotations": True,
     "members_order": "source",
 }
+TEMPLATES = prepare_env()
 
 
 def render() -> str:
@@ -140,7 +141,12 @@ def _object(package: Any, name: str) -> str:
         for inner in INNER.get(name.rpartition(".")[2], ()):
             del known.members[inner]
         _gather_fields(known)
-    return _without_constructor(HEADING.sub(r"\1 `\2`", render_object_docs(known, CONFIGURATION)))
+    return _without_constructor(HEADING.sub(r"\1 `\2`", _rendered(known)))
+
+
+def _rendered(known: Object) -> str:
+    """What griffe2md's `render_object_docs` gives, which compiles all templates again for each object."""
+    return TEMPLATES.get_template(f"{known.kind.value}.md.jinja").render(**prepare_context(known, CONFIGURATION))
 
 
 def _without_constructor(text: str) -> str:
