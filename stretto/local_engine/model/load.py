@@ -155,13 +155,15 @@ def load_model(
             CUDA device.
         change: is given the weights by name, to change them in place before they are laid out.
         quantize: ``int8`` or ``int4`` rounds the weights of the products, ``none`` unpacks those of a GGUF file. By
-            default these are held as the file holds them, unless a dtype is given. Only in compiled code on a CPU.
+            default these are held as the file holds them, unless a dtype or a change is given. Only in compiled code
+            on a CPU.
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
     target = _device(device)
     chosen = chosen_dtype(dtype, target)
-    how = quantize or ("stored" if source.file is not None and dtype is None else "none")
+    kept = source.file is not None and dtype is None and change is None  # nothing can be added to blocks
+    how = quantize or ("stored" if kept else "none")
     if how == "none":
         check_room(source, chosen, target)
     if how not in ("none", "stored") and not (packed and compiled is not False and target.type == "cpu"):

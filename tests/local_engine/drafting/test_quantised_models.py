@@ -114,6 +114,18 @@ def test_a_gguf_file_keeps_its_blocks(name, form, tmp_path, tokenizer):
     assert gap(logits(held), logits(unpacked)) < 0.1  # rows are rounded to 8 bits
 
 
+def test_a_gguf_file_that_is_changed_is_unpacked_first(tmp_path, tokenizer):
+    path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q4_1")
+
+    @torch.no_grad()
+    def change(weights):
+        weights["model.layers.0.self_attn.q_proj.weight"].mul_(3)
+
+    changed = load(path, change=change)
+    assert not is_in_blocks(changed)
+    assert gap(logits(changed), logits(load(path, quantize="none"))) > 0.1
+
+
 def test_the_check_runs_the_model_once_for_a_file_and_again_for_a_changed_one(tmp_path, tokenizer, monkeypatch):
     path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q8_0")
     runs, run_model = [], LlamaForCausalLM.forward
