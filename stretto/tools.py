@@ -46,6 +46,10 @@ class Tool:
         description: by default the docstring of the function, up to its section of arguments.
         timeout_s: seconds after which a call is given up, and the model is told so.
 
+    Attributes:
+        name: by which the model asks for it.
+        description: what the model is told of it.
+
     Raises `InvalidRequestError` for a function that a model cannot call.
     """
 

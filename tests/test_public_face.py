@@ -40,7 +40,8 @@ def test_the_contract_of_a_backend_says_what_an_author_must_know(words):
 
 
 def test_the_options_are_those_of_the_request_and_its_generation():
-    fields = set(GenerationOptions.model_fields) | set(stretto.Request.model_fields) | {"system"}
+    own = {"system", "chat_template_kwargs"}  # become a message, and a part of ``extra``
+    fields = set(GenerationOptions.model_fields) | set(stretto.Request.model_fields) | own
     beside = {"messages", "options", "functions", "own_strategy", "unread"}
     assert set(RequestOptions.__annotations__) == fields - beside
 

@@ -339,7 +339,7 @@ async def test_while_a_schema_is_compiled_the_event_loop_and_other_requests_go_o
     begun, others_ended, announced = threading.Event(), threading.Event(), []
 
     def before():
-        announced.append(engine._serving._coming)
+        announced.append(engine._serving._gathering.coming)
         begun.set()
         assert others_ended.wait(patience(60)), "another request did not get through while a schema was compiled"
 

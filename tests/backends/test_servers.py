@@ -472,7 +472,7 @@ async def test_the_router_knows_the_slots_of_the_server():
 
 
 async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_point():
-    prompt = [{"role": "system", "content": "You know bicycles. " * 1_000}, {"role": "user", "content": QUESTION}]
+    prompt = [{"role": "system", "content": "You know bicycles. " * 2_000}, {"role": "user", "content": QUESTION}]
     found = {}
     for caching in (True, False):
         async with (

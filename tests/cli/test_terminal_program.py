@@ -15,7 +15,7 @@ from stretto.cli.chat_folder import ChatFolder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo terminals are a thing of POSIX")
 PLAIN = json.dumps({"": "A plain answer."})
-NEVER_ENDING = json.dumps({"stop here": "Fine.", "": {"chunks": ["One ", "two."], "chunk_delay_s": 3600}})
+NEVER_ENDING = json.dumps({"stop here": "Fine.", "": {"chunks": ["First ", "second."], "chunk_delay_s": 3600}})
 HOSTILE = json.dumps(
     {"": "Begin \x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x07\x1b[5mblink\x9b5m \x1b]8;;http://evil.example\x07end."}
 )
@@ -43,7 +43,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(program):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct", "--no-history")) as terminal:
         terminal.wait_for("Enter sends")
         terminal.type("Why?" + ENTER)
-        terminal.wait_for("One")
+        terminal.wait_for("First")
         terminal.type("\x03")
         terminal.wait_for("Stopped after")
         terminal.type("stop here" + ENTER)
@@ -73,7 +73,7 @@ def test_a_program_that_is_told_to_go_keeps_what_there_is_of_an_answer(program, 
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct"), controls=True) as terminal:
         terminal.wait_for("Enter sends")
         terminal.type("Why?" + ENTER)
-        terminal.wait_for("One")
+        terminal.wait_for("First")
         if way == "window":
             terminal.close()
         else:
@@ -81,14 +81,14 @@ def test_a_program_that_is_told_to_go_keeps_what_there_is_of_an_answer(program, 
         terminal.wait_for_exit()
     (turn,) = ChatFolder().find(None).read().turns
     assert turn.question == "Why?"
-    assert turn.text == "One "
+    assert turn.text == "First "
 
 
 def test_a_killed_program_has_kept_the_question(program):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct")) as terminal:
         terminal.wait_for("Enter sends")
         terminal.type("Why?" + ENTER)
-        terminal.wait_for("One")
+        terminal.wait_for("First")
         terminal.signal(signal.SIGKILL)
         terminal.wait_for_exit()
     assert [turn.question for turn in ChatFolder().find(None).read().turns] == ["Why?"]
@@ -98,7 +98,7 @@ def test_it_ends_although_its_model_cannot_be_stopped(program):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct"), environment={"STUBBORN": "1"}) as terminal:
         terminal.wait_for("Enter sends")
         terminal.type("Why?" + ENTER)
-        terminal.wait_for("One")
+        terminal.wait_for("First")
         terminal.type("\x11")  # Ctrl-Q
         rest, _ = terminal.wait_for_end()
     assert BACK in rest

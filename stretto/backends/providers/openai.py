@@ -66,7 +66,7 @@ class OpenAIBackend(RemoteBackend):
 
     provider = "openai"
     default_url = "https://api.openai.com/v1"
-    sdk = "openai.resources.chat"
+    sdk = "openai.resources.chat.completions.completions"  # the packages around it import nothing by themselves
     key_variable = "OPENAI_API_KEY"
     url_variable = "OPENAI_BASE_URL"
 

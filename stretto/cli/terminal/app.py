@@ -35,6 +35,7 @@ Enter sends; Ctrl-J, Shift-Enter, or a \\ before Enter begins another line; Up e
 Ctrl-C or Escape stops the answer; Page Up and Page Down scroll; Ctrl-D ends
 Text that is selected with the mouse is copied with Ctrl-C; with --no-mouse, the terminal's own way"""
 IDLE = "Enter sends · Ctrl-J new line · /help · Ctrl-D ends"
+MIDDLE_IDLE = "Enter sends · /help · Ctrl-D ends"
 SHORT_IDLE = "/help · Ctrl-D ends"
 EDITING = "Enter sends it instead of the last question · Escape leaves it"
 SHORT_EDITING = "Enter sends it · Escape leaves it"
@@ -123,7 +124,7 @@ class ChatApp(App[None]):
         if self._hint:
             return SHORT_EDITING if self._hint == EDITING and width < len(EDITING) else self._hint
         about = f"{one_line(self.state.name)} · {name_of(self.state.strategy)}"
-        every = (f"{about} · {IDLE}", f"{about} · {SHORT_IDLE}", SHORT_IDLE)
+        every = (*(f"{about} · {keys}" for keys in (IDLE, MIDDLE_IDLE, SHORT_IDLE)), SHORT_IDLE)
         return next((said for said in every if cell_len(said) <= width), SHORT_IDLE)
 
     @on(Asking.Sent)
