@@ -31,6 +31,7 @@ TARGETS: dict[str, dict[str, str]] = {
 COMPILED = (
     "tests/local_engine/test_compiled_model.py",
     "tests/local_engine/test_products.py",
+    "tests/local_engine/test_blocks.py",
     "tests/local_engine/test_ranks.py",
     "tests/local_engine/test_draws.py",
     "tests/local_engine/drafting/test_auto.py",
