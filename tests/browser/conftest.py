@@ -16,14 +16,14 @@ from live_server import serving
 from stretto import AsyncStretto, Settings
 
 
-@pytest.fixture(scope="session")  # one event loop, as Playwright's connection belongs to it
+@pytest.fixture
 def anyio_backend():
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
-async def chromium(anyio_backend):
-    """One browser for all tests: each has a context of its own, which shares nothing with others."""
+@pytest.fixture
+async def chromium():
+    """A browser of a test's own: in a shared one, a page that hung kept the pages of later tests waiting."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert path, "There is no Chromium here. `make test-browser` installs Debian's."
     async with async_playwright() as playwright:
