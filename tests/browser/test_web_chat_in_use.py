@@ -361,8 +361,10 @@ async def test_a_part_stays_where_it_begins_however_long_it_grows(chatting):
         await page.wait_for_selector(".card >> text=line 29")
         after = await first.bounding_box()
         assert abs(after["y"] - before["y"]) <= 8
-        hidden = "(all) => all.map((each) => each.scrollHeight > each.clientHeight + 2)"
-        assert await page.locator(".card > .text").evaluate_all(hidden) == [False, False, True]  # the second is next
+        hidden = (
+            "[...document.querySelectorAll('.card > .text')].map((each) => each.scrollHeight > each.clientHeight + 2)"
+        )
+        await page.wait_for_function(f"`${{{hidden}}}` === 'false,false,true'")  # unfolded; the second is next
 
 
 # Hostile and unusual
