@@ -83,4 +83,5 @@ def run(open_client: Opener | None = None) -> None:
     try:
         app(spelled_out(sys.argv[1:]), obj=open_client, prog_name="stretto")
     finally:
-        gc.freeze()  # or the interpreter, on its way out, would search all of torch for garbage: a second
+        if "triton" not in sys.modules:  # its bindings would tell people what is left at the end
+            gc.freeze()  # or the interpreter, on its way out, would search all of torch for garbage: a second
