@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 EXAMPLES: Mapping[tuple[str, str], Sequence[str]] = {
+    ("backends/local/tools.py", "f'\\\\b{re.escape(name)}\\\\b'"): ["\\benable_thinking\\b"],
     ("backends/providers/redaction.py", "f'(?<!\\\\w){re.escape(secret)}(?!\\\\w)'"): ["(?<!\\w)sk\\-a1(?!\\w)"],
     ("language/listing.py", "split"): ["[;；]", "\\s[/|]\\s", ",\\s+|[、，]\\s*|,(?=[^\\W\\d])"],
+    # Of the adapter's own folder, which the user chose.
+    ("local_engine/model/low_rank.py", "f\"(?:.*\\\\.)?(?:{pattern.removeprefix('^')})\""): ["(?:.*\\.)?(?:q_proj)"],
     ("local_engine/text/chat_template.py", "'|'.join(longest_first) or '(?!)'"): [
         "<\\|im_start\\|>|<\\|im_end\\|>|</s>"
     ],
