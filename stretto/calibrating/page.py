@@ -8,29 +8,20 @@ from html import escape
 from stretto.calibrating.curve import Point
 from stretto.calibrating.report import Answered, Calibration
 from stretto.comparing.intervals import Interval
-from stretto.display.page import page
+from stretto.display.page import page, style_of_pairs
 from stretto.display.palette import Scheme, palette
 
 
 def _colours(scheme: Scheme) -> str:
     colours = palette(scheme)
     return (
-        f".pair div{{border-color:{colours.line}}}.axis{{stroke:{colours.field}}}"
+        f".axis{{stroke:{colours.field}}}"
         f".cascade{{stroke:{colours.voices[0]};fill:{colours.voices[0]}}}.chance{{stroke:{colours.dim}}}"
         f".goal{{stroke:{colours.good};fill:{colours.good}}}"
     )
 
 
-_STYLE = f"""<style>
-body{{max-width:1100px}}
-.pair{{display:grid;grid-template-columns:1fr 1fr;gap:1rem}}
-.pair div{{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;border-radius:6px;padding:.7rem}}
-summary{{cursor:pointer;padding:.3rem 0}}svg{{max-width:100%;height:auto}}
-svg text{{font:12px system-ui,sans-serif;fill:currentColor}}
-{_colours("light")}
-@media (max-width:700px){{.pair{{grid-template-columns:1fr}}}}
-@media (prefers-color-scheme:dark){{{_colours("dark")}}}
-</style>"""
+_STYLE = style_of_pairs(_colours)
 _WIDTH, _HEIGHT, _LEFT, _BASE = 760, 340, 60, 290
 
 

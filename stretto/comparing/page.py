@@ -7,28 +7,19 @@ from html import escape
 from stretto.comparing.intervals import Interval
 from stretto.comparing.report import Comparison, Pair, Preferences
 from stretto.comparing.sampling import Sample
-from stretto.display.page import page
+from stretto.display.page import page, style_of_pairs
 from stretto.display.palette import Scheme, palette
 
 
 def _colours(scheme: Scheme) -> str:
     colours = palette(scheme)
     return (
-        f".pair div{{border-color:{colours.line}}}.win{{fill:{colours.good}}}.tie{{fill:{colours.field}}}"
-        f".loss{{fill:{colours.bad}}}.axis{{stroke:{colours.field}}}"
+        f".win{{fill:{colours.good}}}.tie{{fill:{colours.field}}}.loss{{fill:{colours.bad}}}"
+        f".axis{{stroke:{colours.field}}}"
     )
 
 
-_STYLE = f"""<style>
-body{{max-width:1100px}}
-.pair{{display:grid;grid-template-columns:1fr 1fr;gap:1rem}}
-.pair div{{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;border-radius:6px;padding:.7rem}}
-summary{{cursor:pointer;padding:.3rem 0}}svg{{max-width:100%;height:auto}}
-svg text{{font:12px system-ui,sans-serif;fill:currentColor}}
-{_colours("light")}
-@media (max-width:700px){{.pair{{grid-template-columns:1fr}}}}
-@media (prefers-color-scheme:dark){{{_colours("dark")}}}
-</style>"""
+_STYLE = style_of_pairs(_colours)
 _WIDTH, _LABEL, _ROW, _TOP = 760, 130, 26, 30
 _BAR = _WIDTH - _LABEL - 120
 _SLOWEST = 4.0  # a ratio beyond it is drawn at the edge

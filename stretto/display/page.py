@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 from stretto.display.palette import Scheme, palette
@@ -26,6 +27,7 @@ blockquote{{border-left:3px solid;margin-left:0;padding-left:1rem}}
 {_colours("light")}
 @media (prefers-color-scheme:dark){{{_colours("dark")}}}
 """
+_SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -39,3 +41,22 @@ def page(title: str, *parts: str) -> str:
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
+
+
+def style_of_pairs(colours: Callable[[Scheme], str]) -> str:
+    """The style element of a page that shows answers side by side.
+
+    Args:
+        colours: the page's own rules for a scheme.
+    """
+    light, dark = (f".pair div{{border-color:{palette(scheme).line}}}{colours(scheme)}" for scheme in _SCHEMES)
+    return f"""<style>
+body{{max-width:1100px}}
+.pair{{display:grid;grid-template-columns:1fr 1fr;gap:1rem}}
+.pair div{{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;border-radius:6px;padding:.7rem}}
+summary{{cursor:pointer;padding:.3rem 0}}svg{{max-width:100%;height:auto}}
+svg text{{font:12px system-ui,sans-serif;fill:currentColor}}
+{light}
+@media (max-width:700px){{.pair{{grid-template-columns:1fr}}}}
+@media (prefers-color-scheme:dark){{{dark}}}
+</style>"""
