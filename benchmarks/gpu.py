@@ -1,6 +1,7 @@
 """The engine on a GPU: a step over the bandwidth floor, what rows cost, and `auto` over the fastest plain decoding.
 
     python benchmarks/gpu.py                        needs a CUDA device with 40 GB; about fifteen minutes
+    python benchmarks/gpu.py --alone                the engine only, without transformers beside it; four minutes
     python benchmarks/gpu.py --tiny --device cpu    the same code on toy sizes, to see that it runs; keeps nothing
 
 1. A Llama of 8 billion parameters, random weights, bfloat16: the time of a plain step over the time in which its
@@ -81,7 +82,9 @@ def step_cost(options: argparse.Namespace) -> tuple[dict[str, Any], StepCost]:
     engine = Engine(loaded, prefix_cache_bytes=0)
     try:
         model.generation_config.eos_token_id = None
-        figures["beside"] = beside(engine, model, tiny=options.tiny, repetitions=options.repetitions)
+        figures["beside"] = beside(
+            engine, model, tiny=options.tiny, repetitions=options.repetitions, alone=options.alone
+        )
     finally:
         engine.close()
     return figures, measure_step_cost(loaded)
@@ -174,7 +177,7 @@ def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress)
                     progress.advance(task)
         finally:
             engine.close()
-    others = peers(model, slots=max(map(len, prompts)) + limit)
+    others = [] if options.alone else peers(model, slots=max(map(len, prompts)) + limit)
     model.generation_config.eos_token_id = None
     told["peers"] = single(others, [Task(ids, limit) for ids in prompts], options.repetitions)
     return {"training": told, "methods": rows}
@@ -224,9 +227,8 @@ def interpolated(cost: StepCost, rows: float) -> float:
     return cost(low) + (rows - low) * (cost(low + 1) - cost(low))
 
 
-def tell(results: dict[str, Any]) -> None:
-    """Print it."""
-    step = results["step"]
+def tell_step(step: dict[str, Any]) -> None:
+    """Print part 1."""
     console.print(
         f"{step['gigabytes']:.2f} GB at {step['bandwidth_gb_s']:.0f} GB/s: floor {step['floor_ms']:.3f} ms; "
         f"plain step {step['plain_step_ms_graphs']} ms with graphs, {step['plain_step_ms_no_graphs']} without"
@@ -234,6 +236,15 @@ def tell(results: dict[str, Any]) -> None:
     for name in ("graphs", "no_graphs"):
         costs = ", ".join(f"{rows}: {cost:.3f}" for rows, cost in step[f"rows_ms_{name}"].items())
         console.print(f"forward by rows, {name}, ms: {costs}")
+    tell_peers("large model, one sequence", step["beside"]["single"])
+    for name, spread in step["beside"]["first_token_ms"].items():
+        console.print(f"first token of {step['beside']['prompt_tokens']}, {name}: {spread} ms")
+    for name, speeds in step["beside"]["batch_tokens_per_s"].items():
+        console.print(f"batches, {name}, tokens/s: {', '.join(f'{size}: {each}' for size, each in speeds.items())}")
+
+
+def tell(results: dict[str, Any]) -> None:
+    """Print parts 2 and 3."""
     table = Table("method", "graphs", "temperature", "tokens/step", "rows/step", "tokens/s", "as alone", "4-grams")
     for row in results["acceptance"]["methods"]:
         cells = (row["tokens_per_step"], row["rows_per_step"], row["tokens_per_s"])
@@ -241,12 +252,7 @@ def tell(results: dict[str, Any]) -> None:
         graphs = "yes" if row["graphs"] else "no"
         table.add_row(row["method"], graphs, str(row["temperature"]), *numbers, f"{row['distinct_4_grams']:.2f}")
     console.print(table)
-    tell_peers("large model, one sequence", step["beside"]["single"])
     tell_peers("small model, greedy", results["acceptance"]["training"]["peers"])
-    for name, spread in step["beside"]["first_token_ms"].items():
-        console.print(f"first token of {step['beside']['prompt_tokens']}, {name}: {spread} ms")
-    for name, speeds in step["beside"]["batch_tokens_per_s"].items():
-        console.print(f"batches, {name}, tokens/s: {', '.join(f'{size}: {each}' for size, each in speeds.items())}")
     for bar in results["bars"]:
         mark = "[green]met   [/]" if bar["met"] else "[red]missed[/]"
         console.print(f"{mark} {bar['measured']:6.2f}  {'<=' if bar['at_most'] else '>='} {bar['aim']}  {bar['name']}")
@@ -290,6 +296,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true", help="toy sizes; results are not kept")
     parser.add_argument("--seconds", type=float, default=240.0, help="of training")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--alone", action="store_true", help="without transformers beside the engine")
     options = parser.parse_args(given)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         console.print(
@@ -300,6 +307,7 @@ def main(given: Sequence[str] | None = None) -> int:
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         step, large = step_cost(options)
+        tell_step(step)  # at once: what comes later may be cut off
         learnt = acceptance(options, large, progress)
     together = composed(step, learnt["methods"], large)
     name = device_name(options.device)

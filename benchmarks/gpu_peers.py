@@ -113,19 +113,19 @@ def batches_of_peer(model: Any, sizes: Sequence[int], tokens: int, repetitions: 
     return {size: Spread.of([run(size) for _ in range(repetitions + 1)][1:]) for size in sizes}
 
 
-def beside(engine: Engine, model: Any, *, tiny: bool, repetitions: int) -> dict[str, Any]:
-    """All of it for one model: one sequence, a long prompt, batches."""
+def beside(engine: Engine, model: Any, *, tiny: bool, repetitions: int, alone: bool = False) -> dict[str, Any]:
+    """All of it for one model: one sequence, a long prompt, batches; with ``alone`` the engine's figures only."""
     limit, prompt, sizes = (8, 40, (1, 2)) if tiny else (128, 2000, (1, 4, 16))
     ours = Ours(engine, "autoregressive")
-    others = peers(model, slots=prompt + limit)
+    others = [] if alone else peers(model, slots=prompt + limit)
+    together = {"engine": batches_of_engine(engine, sizes, limit, repetitions)}
+    if not alone:
+        together["transformers"] = batches_of_peer(model, sizes, limit, repetitions)
     return {
         "single": single([ours, *others], [Task(_prompt(0), limit)], repetitions),
         "prompt_tokens": prompt,
         "first_token_ms": first_token([ours, *others], prompt, repetitions),
-        "batch_tokens_per_s": {
-            "engine": batches_of_engine(engine, sizes, limit, repetitions),
-            "transformers": batches_of_peer(model, sizes, limit, repetitions),
-        },
+        "batch_tokens_per_s": together,
     }
 
 
