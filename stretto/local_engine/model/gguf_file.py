@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError
 from stretto.local_engine.kernels.block_layout import Numbers
 from stretto.local_engine.model.gguf_header import DamagedFileError, Header, TensorEntry, check_places, read_header
+from stretto.local_engine.model.gguf_tokenizer import read_tokenizer
+from stretto.local_engine.model.kept_data import key_of
 from stretto.local_engine.model.llama import is_llama_like
 from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
 from stretto.local_engine.model.quantised.stored import FORMS, taken_apart
@@ -42,9 +43,6 @@ _PLAIN = frozenset({"F32", "F16", "BF16"})
 _PIECE = 2**22  # numbers that are unpacked at a time
 _ROTARY = "rope_freqs.weight"
 _UNUSED = frozenset({_ROTARY})  # of the tensors that have no place among the weights
-_SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
-"""What llama.cpp calls the vocabularies whose texts are cut at each digit (``llama-vocab.cpp``)."""
-
 _LARGEST_GEMMA3 = 62  # layers; its queries are scaled by the width of a head that it does not have
 
 
@@ -71,10 +69,7 @@ def read_gguf(
     header = _checked(source)
     config = _config(header)
     kind: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(
-        str(source.file.parent), gguf_file=source.file.name
-    )
-    _split_digits(header, tokenizer)
+    tokenizer = read_tokenizer(header)
     with torch.device("meta"):
         hollow = kind(config)
     stored = None if blocks is None else _stored(source, header, config, hollow)
@@ -119,13 +114,7 @@ def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredB
             rows = np.ascontiguousarray(processor.process(weights=rows, name=tensor.name).weights)
         return taken_apart(_form(tensor), rows)
 
-    changed = header.path.stat()
-    return StoredBlocks(
-        products,
-        lambda tensor: FORMS[_form(tensor)].kind,
-        read,
-        f"{header.path.resolve()} {changed.st_size} {changed.st_mtime_ns}",
-    )
+    return StoredBlocks(products, lambda tensor: FORMS[_form(tensor)].kind, read, key_of(header.path))
 
 
 def _form(tensor: TensorEntry) -> str:
@@ -141,13 +130,6 @@ def _filled(hollow: Any, config: Any, weights: Mapping[str, torch.Tensor]) -> An
         hollow.lm_head.weight = hollow.model.embed_tokens.weight
     hollow.model.rotary_emb = type(hollow.model.rotary_emb)(config=config)
     return hollow
-
-
-def _split_digits(header: Header, tokenizer: Any) -> None:
-    """Cut texts at each digit where the file's vocabulary was learned so; transformers' table leaves these out."""
-    if header.metadata.get("tokenizer.ggml.pre") in _SINGLE_DIGITS:
-        digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
-        tokenizer.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
 
 
 def _misfits(weights: Mapping[str, torch.Tensor], hollow: Any) -> dict[str, Any]:
