@@ -100,15 +100,19 @@ class _Length:
         return text
 
 
+def may_begin(request: Request) -> bool:
+    """Whether a request leaves room for a straight answer that may not be shown."""
+    budget = request.budget
+    return request.n == 1 and budget.max_tokens_total is None and budget.max_calls is None
+
+
 def is_worth_it(request: Request, runner: Runner) -> bool:
     """Whether a rival bounds what a weak model's outline may cost, and costs little itself.
 
     A machine that computes everything has its price for each call; where that was not measured, there is no rival.
     """
-    able, budget = runner.capabilities, request.budget
-    if able.prompt_family != SMALL or able.concurrent_calls < FEWEST_SLOTS or request.n > 1:
-        return False
-    if budget.max_tokens_total is not None or budget.max_calls is not None:
+    able = runner.capabilities
+    if able.prompt_family != SMALL or able.concurrent_calls < FEWEST_SLOTS or not may_begin(request):
         return False
     cost = runner.cost_of(2)
     return cost is not None and cost <= MOST_COST

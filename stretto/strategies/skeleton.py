@@ -32,7 +32,7 @@ from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.one_point import OnePoint, nothing_new, of_no_use
 from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
-from stretto.strategies.rival import Rival, is_worth_it
+from stretto.strategies.rival import Rival, is_worth_it, may_begin
 from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton_calls import OUTLINES, SkeletonCalls
 from stretto.strategies.skeleton_offer import offer_skeleton
@@ -93,12 +93,8 @@ class _Skeleton:
     async def run(self) -> None:
         if self.request.race or is_worth_it(self.request, self.runner):
             self.rival = Rival(self.request, self.runner, self._end_lost)
-            if self.small and not self.request.race:
-                await self.rival.is_long()
-                if self._lost():
-                    self.runner.warn("Answered straight on instead of by points: the straight answer is short.")
-                    await self.rival.show()
-                    return
+        if self.small and not self.request.race and await self._is_short():
+            return
         outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)
         doubt = self._doubt()
@@ -112,6 +108,26 @@ class _Skeleton:
             self._win("the outline was there first")
         tell_dropped(self.titles, self.runner)
         await self._write(outline)
+
+    async def _is_short(self) -> bool:
+        """Begin the straight answer of a weak model, and show it if it ends at once.
+
+        Where a second call beside it would cost too much, or as much as nobody knows, it stops once it is long. So a
+        short answer never waits for an outline.
+        """
+        begun = self.rival
+        if begun is None:
+            if self.request.strategy != "auto" or not may_begin(self.request):
+                return False
+            begun = Rival(self.request, self.runner, lambda: None)
+        await begun.is_long()
+        if begun.is_whole:
+            self.runner.warn("Answered straight on instead of by points: the straight answer is short.")
+            await begun.show()
+            return True
+        if self.rival is None:
+            begun.running.drop("the answer is long enough for points")
+        return False
 
     async def _read(self, outline: RunningBranch) -> None:
         """Read the outline to its end, or as far as it is of use."""

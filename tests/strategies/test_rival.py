@@ -61,7 +61,7 @@ async def ask(backend, **request):
     backend.capabilities = Capabilities(prompt_family="small")
     async with AsyncStretto(backend) as stretto:
         with anyio.fail_after(60):
-            return await stretto.ask(QUESTION, strategy="skeleton", **request)
+            return await stretto.ask(QUESTION, **{"strategy": "skeleton", **request})
 
 
 async def test_points_that_fail_cost_no_second_straight_answer():
@@ -88,6 +88,26 @@ async def test_there_is_no_outline_where_the_straight_answer_is_short():
     answer = await ask(backend)
     assert (answer.text, answer.strategy, len(backend.calls)) == (SHORT, "direct", 1)
     assert answer.warnings == ("Answered straight on instead of by points: the straight answer is short.",)
+
+
+async def test_where_two_calls_cost_too_much_a_short_straight_answer_waits_for_no_outline_either():
+    backend = Dear({OUTLINE: TITLES, STRAIGHT: SHORT, **POINTS})
+    answer = await ask(backend, strategy="auto")
+    assert (answer.text, answer.strategy, len(backend.calls)) == (SHORT, "direct", 1)
+
+
+async def test_there_a_long_one_stops_before_the_outline_and_its_tokens_count_as_discarded():
+    backend = Dear({OUTLINE: TITLES, STRAIGHT: Reply(chunks=[WRITTEN, *["And so on. "] * 400]), **POINTS})
+    answer = await ask(backend, strategy="auto")
+    assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
+    assert 0 < answer.usage.discarded_tokens < 400
+    assert backend.most_running == 2  # the points
+
+
+async def test_points_that_were_asked_for_begin_at_once_there():
+    backend = Dear({OUTLINE: TITLES, STRAIGHT: SHORT, **POINTS})
+    answer = await ask(backend)
+    assert (answer.strategy, len(backend.calls)) == ("skeleton", 3)
 
 
 async def test_the_outline_goes_on_where_the_straight_answer_fails():
