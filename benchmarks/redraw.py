@@ -9,6 +9,7 @@ from typing import Any
 
 import cascade
 import document_chart
+import llamacpp
 import load
 import server_report
 import skeleton
@@ -30,6 +31,7 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "decoding-float32": (lambda result: report.draw(result, IMAGES / "decoding-float32"), ["decoding-float32"]),
     "document": (document_chart.draw, ["document-figures"]),
     "lexical": (lambda result: draw_lexical(result["rows"]), ["lexical"]),
+    "llamacpp": (llamacpp.draw, ["llamacpp"]),
     "load": (lambda result: load.draw(result["levels"]), ["load"]),
     "long_context": (
         lambda result: draw_long_context(result["passkey"], result["times"], result["perplexity"]),
