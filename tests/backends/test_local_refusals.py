@@ -1,6 +1,7 @@
 """Folders that cannot be loaded here: too large for the memory, or quantised in a way that lacks a package."""
 
 import json
+import os
 import shutil
 from importlib.util import find_spec
 
@@ -34,6 +35,20 @@ async def test_a_model_that_cannot_fit_is_refused_before_it_is_read(model, tmp_p
             await answer(backend)
     assert "does not fit into the memory of cpu: its 2.8e+05 billion weights take 1.1e+06 GB" in str(refused.value)
     assert "billion weights would fit." in str(refused.value)
+
+
+async def test_a_folder_that_is_rounded_and_a_file_that_cannot_fit_are_refused_too(model, tmp_path):
+    folder = shutil.copytree(model, tmp_path / "large")
+    head = json.dumps({"model.norm.weight": {"dtype": "BF16", "shape": PETABYTE, "data_offsets": [0, 2**49]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head)
+    file = tmp_path / "large.gguf"
+    file.write_bytes(b"GGUF")
+    os.truncate(file, 2**43)  # without its blocks
+    for place, options, said in ((folder, {"quantize": "int4"}, "5.6e+05 GB in bfloat16"), (file, {}, "8.8e+03 GB")):
+        async with opened(place, **options) as backend:
+            with pytest.raises(BackendError, match=r"does not fit into the memory of cpu") as refused:
+                await answer(backend)
+        assert said in str(refused.value)
 
 
 def test_what_would_fit_is_said():

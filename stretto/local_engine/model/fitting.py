@@ -40,9 +40,18 @@ def free_bytes(device: torch.device) -> int:
 def check_room(source: Source, dtype: torch.dtype, device: torch.device) -> None:
     """Raise `BackendError` for weights that alone are more than the free memory: reading them would end the process.
 
-    Nothing is said of a model on the hub, nor of one in blocks of fewer bits.
+    Nothing is said of a model on the hub. A GGUF file takes at least its own size.
     """
-    if device.type == "cpu" and (weights := weights_of(source)) * dtype.itemsize > free_bytes(device):
+    if device.type != "cpu":
+        return
+    free = free_bytes(device)
+    if source.file is not None and (size := source.file.stat().st_size) > free:
+        raise BackendError(
+            f"{source.name} does not fit into the memory of {device}: its file has {_gigabytes(size)}, and "
+            f"{_gigabytes(free)} are free. Use one with fewer bits for each weight, or a smaller model.",
+            backend=source.name,
+        )
+    if (weights := weights_of(source)) * dtype.itemsize > free:
         raise does_not_fit(source.name, weights, dtype, device)
 
 

@@ -164,8 +164,7 @@ def load_model(
     chosen = chosen_dtype(dtype, target)
     kept = source.file is not None and dtype is None and change is None  # nothing can be added to blocks
     how = quantize or ("stored" if kept else "none")
-    if how == "none":
-        check_room(source, chosen, target)
+    check_room(source, chosen if how == "none" else torch.bfloat16, target)  # from which others are rounded
     if how not in ("none", "stored") and not (packed and compiled is not False and target.type == "cpu"):
         _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, how)
     read = partial(read_model, source, trust_remote_code=trust_remote_code)
