@@ -17,7 +17,7 @@ _ROWS = 48  # rows times heads that attend together: few enough that their score
 
 
 @inner
-def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, paths, bends):
+def visible(batches, lines, slots, positions, sees, ancestry, window, seen, bounds, paths, bends):
     """Compute which positions each row sees, and the slots of their keys.
 
     A token is in the slot of its position, except nodes of a draft tree, which are in the order of their rows.
@@ -25,10 +25,11 @@ def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, pa
     added up without a tree.
 
     Args:
-        batches: see `stretto.local_engine.kernels.forward.Inputs`; so are the next five.
+        batches: see `stretto.local_engine.kernels.forward.Inputs`; so are the next six.
         lines: see there.
         slots: see there.
         positions: see there; that of a node is the position of its sequence's first row plus its depth.
+        sees: see there.
         ancestry: see there.
         window: positions that a row sees at most, with its own.
         seen: output: which positions a row sees # [count, kv_len]
@@ -42,7 +43,8 @@ def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, pa
     for row in range(len(batches)):
         batch, line = batches[row], lines[row]
         own = positions[batch, line]
-        first, last, bend, length, start = max(0, own + 1 - window), own + 1, 0, 0, slots[batch, 0]
+        first, end, bend, length, start = max(0, own + 1 - window), sees[batch, line], 0, 0, slots[batch, 0]
+        last = end
         if len(ancestry) > 0:
             for other in range(line + 1):
                 if ancestry[batch, line, other]:
@@ -52,7 +54,7 @@ def visible(batches, lines, slots, positions, ancestry, window, seen, bounds, pa
                     length += 1
             bend, last = max(bend, first - start), slots[batch, line] + 1
         for position in range(seen.shape[1]):
-            seen[row, position] = first <= position <= own
+            seen[row, position] = first <= position < end
         bounds[row, 0], bounds[row, 1] = first // PANEL * PANEL, last
         bends[row, 0], bends[row, 1], bends[row, 2] = bend, length, start
 

@@ -64,6 +64,7 @@ class Inputs(NamedTuple):
         lines: index of the row in its sequence # [count]
         positions: # [batch, rows]
         slots: # [batch, rows]
+        sees: positions that each row sees, from the first one on # [batch, rows]
         ancestry: # [batch, rows, rows], or empty
         kv_len: slots in use.
         wanted: rows whose logits are computed, in order # [wanted]
@@ -74,6 +75,7 @@ class Inputs(NamedTuple):
     lines: NDArray[np.int64]
     positions: NDArray[np.int64]
     slots: NDArray[np.int64]
+    sees: NDArray[np.int64]
     ancestry: NDArray[np.bool_]
     kv_len: int
     wanted: NDArray[np.int64]
@@ -201,8 +203,8 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
         multiply_part(like, normed, weights.products[layer, 0], flat_heads, put, part, parts)
         if weights.windows[layer] != window:
             window = weights.windows[layer]
-            of_rows = (inputs.batches, inputs.lines, inputs.slots, inputs.positions, inputs.ancestry)
-            visible(*of_rows, window, seen, bounds, paths, bends)
+            of_rows = (inputs.batches, inputs.lines, inputs.slots, inputs.positions, inputs.sees)
+            visible(*of_rows, inputs.ancestry, window, seen, bounds, paths, bends)
         barrier(counter, parts)
         bias, norm, turned = weights.first_bias[layer], weights.head_norms[layer], (weights.epsilon, cosine, sine)
         write(heads, bias, norm, *turned, keys, values, inputs.batches, targets, mixed.shape[1], part, parts)

@@ -98,6 +98,7 @@ def forward(weights: str, adapter: Any = None) -> None:
         lines=np.arange(count),
         positions=np.array([[0, 1, 1]]),
         slots=np.arange(count)[None].copy(),
+        sees=np.array([[1, 2, 2]]),
         ancestry=np.array([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]], bool),
         kv_len=count,
         wanted=np.arange(count),

@@ -102,8 +102,10 @@ class CompiledModel:
         )  # of a row
 
     def takes(self, rows: Rows, keep: Tensor) -> bool:
-        """Whether it can run these rows: if the logits of all are wanted, or of one row of a prompt."""
-        return len(keep) == rows.tokens.shape[1] or (len(keep) == 1 and rows.ancestry is None)
+        """Whether it can run these rows: if the logits of all are wanted, or without a tree, of neighbours."""
+        if len(keep) == rows.tokens.shape[1]:
+            return True
+        return rows.ancestry is None and len(keep) > 0 and int(keep[-1]) - int(keep[0]) == len(keep) - 1
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor, blanks: Any = None) -> Tensor:
         """See `stretto.local_engine.model.forward.Forward`; ``blanks``: see `RowAdapter.compiled`."""
@@ -115,13 +117,15 @@ class CompiledModel:
             tokens, batches, lines = tokens[real], batches[real], lines[real]
         wanted = _all(len(tokens))
         if kept < wide:
-            wanted = np.nonzero(lines == int(keep))[0]
+            first = int(keep[0])
+            wanted = np.nonzero((first <= lines) & (lines < first + kept))[0]
         if (blanks is None and tokens.min() < 0) or tokens.max() >= self._tokens:
             raise IndexError(f"a token is none of the model's {self._tokens}")
         positions = _whole(rows.positions)
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
-        inputs = Inputs(tokens, batches, lines, positions, slots, ancestry, rows.kv_len, wanted)
+        sees = positions + 1 if rows.sees is None else _whole(rows.sees)
+        inputs = Inputs(tokens, batches, lines, positions, slots, sees, ancestry, rows.kv_len, wanted)
         keys, values = cache.addresses(rows.kv_len, len(self._kept), (self._stored, self._room[1][1]))
         key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]

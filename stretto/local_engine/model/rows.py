@@ -26,6 +26,8 @@ class Rows:
         kv_len: slots in use once these rows are written; a row sees none beyond.
         slots: of the rows of a tree; without a tree they are the positions # [batch, rows]
         ancestry: which rows of a tree each row descends from, itself included # [batch, rows, rows]
+        sees: the number of slots that each row sees, if these are not just those up to its own; not for a tree. Rows of
+            a block that see each other are in any order # [batch, rows]
         blank: which rows have no token, if any: they have a negative one, which a `RowAdapter` reads # [batch, rows]
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
@@ -38,6 +40,7 @@ class Rows:
     kv_len: int
     slots: Tensor | None = None
     ancestry: Tensor | None = None
+    sees: Tensor | None = None
     blank: Tensor | None = None
     real: Tensor | None = None
     segments: tuple[Segment, ...] | None = None
@@ -64,16 +67,17 @@ class Rows:
             int(slots[sequence, chosen].max()) + 1 if len(chosen) else 0,
             slots=None if self.slots is None else slots[sequence, chosen][None],
             ancestry=None if self.ancestry is None else self.ancestry[sequence][chosen][:, chosen][None],
+            sees=None if self.sees is None else self.sees[sequence, chosen][None],
         )
         return own, chosen
 
     def mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """Make the mask that is added to the attention scores: 0 for what a row sees, else minus infinity.
 
-        A slot holds the token of the same position, so a row sees the slots up to its own position; with a
-        sliding ``window``, only the last ``window`` of them. A node of a tree sees the committed tokens and its
-        ancestors (Miao et al., arXiv:2305.09781). The mask holds floats, because eager attention in transformers
-        silently misreads a boolean mask.
+        A slot holds the token of the same position, so a row sees the slots up to its own position, or as many as
+        ``sees`` says; with a sliding ``window``, none that lie ``window`` or more before it. A node of a tree sees the
+        committed tokens and its ancestors (Miao et al., arXiv:2305.09781). The mask holds floats, because eager
+        attention in transformers silently misreads a boolean mask.
 
         Returns:
             # [batch, 1, rows, kv_len]
@@ -82,7 +86,7 @@ class Rows:
             return self._tree_mask(dtype, window, self.slots, self.ancestry)
         slots = torch.arange(self.kv_len, device=self.positions.device)
         own = self.positions[:, None, :, None]
-        hidden = slots > own
+        hidden = slots > own if self.sees is None else slots >= self.sees[:, None, :, None]
         if window is not None:
             hidden |= slots <= own - window
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
