@@ -39,7 +39,8 @@ class DecodingStats(BaseModel):
         drafted: rows that were drafted, by source.
         accepted: those of them that became part of an answer.
         changed: tokens of the answer that a lossy method took though the model itself would have chosen another one;
-            0 for all other methods.
+            0 for all other methods, and for those that write blocks, where no such choice is known.
+        lossy: whether a method was used that changes the answer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,6 +52,7 @@ class DecodingStats(BaseModel):
     drafted: Mapping[str, int] = Field(default_factory=dict)
     accepted: Mapping[str, int] = Field(default_factory=dict)
     changed: int = 0
+    lossy: bool = False
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorators above property
     @property
@@ -85,6 +87,7 @@ class DecodingStats(BaseModel):
             drafted=_added(self.drafted, other.drafted),
             accepted=_added(self.accepted, other.accepted),
             changed=self.changed + other.changed,
+            lossy=self.lossy or other.lossy,
         )
 
 

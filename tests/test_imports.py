@@ -13,7 +13,18 @@ CLIENT = (
     *("stretto.client", "stretto.synchronous_client", "stretto.streams", "stretto.writing", "stretto.first_imports"),
     *("stretto.structured_logs", "stretto.client_options", "stretto.client_backends"),
 )
-ENGINE = ("kernels", "text", "pocket", "model", "choosing", "drafting", "serving", "long_context", "measuring")
+ENGINE = (
+    "kernels",
+    "text",
+    "pocket",
+    "model",
+    "choosing",
+    "drafting",
+    "refining",
+    "serving",
+    "long_context",
+    "measuring",
+)
 ROOMS = (
     "values",  # requests, answers, events, errors: single files at the top, and `foundation` under them
     "language",

@@ -54,8 +54,9 @@ def complete_strategy(incomplete: str) -> list[str]:
 def complete_decoding(incomplete: str) -> list[str]:
     """Decoding methods of a local model that begin like this."""
     from stretto.local_engine.drafting.catalogue import all_drafters  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.refining.catalogue import RULES  # noqa: PLC0415 - as above
 
-    return [name for name in all_drafters() if name.startswith(incomplete)]
+    return [name for name in (*all_drafters(), *RULES) if name.startswith(incomplete)]
 
 
 def complete_quantize(incomplete: str) -> list[str]:

@@ -11,6 +11,7 @@ accepted.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities
@@ -70,6 +71,8 @@ def choose_decoding(
         return Choice(wanted, f"Decoded with {_called(wanted)}: asked for by the caller.")
     if (made_with := capabilities.decoding) is not None:
         return Choice(made_with, f"Decoded with {_called(made_with)}: {backend} was made with it.")
+    if there[0] in _rules():  # the model has no other way
+        return Choice(there[0], f"Decoded with {_called(there[0])}: {backend} writes blocks of tokens at once.")
     return _suited(request, there, shape, parse, step_ms)
 
 
@@ -121,7 +124,14 @@ def _called(method: str) -> str:
     """A method that was named, and whether it changes the answer."""
     from stretto.local_engine.drafting.catalogue import LOSSY  # noqa: PLC0415 - needed for such a request only
 
-    return f"{method}, which is lossy" if method in LOSSY else method
+    return f"{method}, which is lossy" if method in LOSSY or method in _rules() else method
+
+
+def _rules() -> Collection[str]:
+    """The decoding methods of models that write blocks at once."""
+    from stretto.local_engine.refining.catalogue import RULES  # noqa: PLC0415 - needed for a local model only
+
+    return RULES
 
 
 def _check(wanted: str, backend: str, there: tuple[str, ...]) -> None:

@@ -19,7 +19,13 @@ from stretto.backends.base import Capabilities, Chunk, Measured, ModelRequest, S
 from stretto.backends.load import Load
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_spans import tell_traces
-from stretto.backends.local.loading import DEFAULT_DECODING, EngineLoader, LoadingOptions, compiled_by_default
+from stretto.backends.local.loading import (
+    DEFAULT_DECODING,
+    EngineLoader,
+    LoadingOptions,
+    compiled_by_default,
+    of_blocks,
+)
 from stretto.backends.local.tools import (
     check_template,
     forced_schema,
@@ -147,6 +153,8 @@ class LocalBackend:
         self._beside = {name: self._loader_beside(name, options) for name in options.adapters}
         window = self._capabilities.context_window
         self._long_context = chosen_method(long_context, options.source.folder, self._name, window)
+        if options.source.block_form() is not None:
+            self._long_context = None  # both ways read a prompt from left to right
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
@@ -163,7 +171,8 @@ class LocalBackend:
         engine = self._loader.engine
         if engine is None:
             return self._capabilities
-        return replace(self._capabilities, context_window=engine.model.context_window)
+        known = replace(self._capabilities, context_window=engine.model.context_window)
+        return known if engine.model.refined is None else of_blocks(known)
 
     def measured(self) -> Measured | None:
         """What the engine has measured of its speed; ``None`` before its model is loaded."""
@@ -203,7 +212,7 @@ class LocalBackend:
         engine = await (reading or self._loader).ready()
         if options.adapter is not None:
             engine = await self._beside[options.adapter].ready()
-        model = engine.model
+        model, decoding = engine.model, engine.decoding_for(decoding)
         check_template(model.form, prompt, self.name)
         forced = forced_schema(prompt, self.name)
         if forced is not None:
@@ -248,7 +257,7 @@ class LocalBackend:
         model = engine.model
         is_short = _is_short(prompt)
         with engine.announced() if is_short else nullcontext():
-            beyond = self._long_context is not None and options.adapter is None
+            beyond = self._long_context is not None and options.adapter is None and model.refined is None
             encode = partial(self._tokens, model, prompt, None if beyond else model.context_window)
             ids = encode() if is_short else await self._loader.in_worker(encode)
             chunks.reader = reader_of(
@@ -361,7 +370,8 @@ def _generation(
     own = model.sampling | {
         name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
     }  # what the model recommends; the caller's values take precedence
-    wanted = options.max_tokens or _DEFAULT_NEW_TOKENS
+    usual = None if model.refined is None else model.refined.answer
+    wanted = options.max_tokens or usual or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,
         max_new_tokens=max(1, min(wanted, room)),

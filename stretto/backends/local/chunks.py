@@ -13,8 +13,10 @@ from stretto.answer import Usage
 from stretto.backends.base import Chunk, Stages
 from stretto.backends.local.tools import new_call_id
 from stretto.errors import BackendError
+from stretto.local_engine.drafting.catalogue import LOSSY
 from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
+from stretto.local_engine.refining.catalogue import RULES
 from stretto.local_engine.serving.record import Record
 from stretto.markup.parts import Parts
 from stretto.markup.reading import Reader
@@ -188,4 +190,5 @@ def decoding_of(figures: Figures) -> DecodingStats:
         drafted=figures.drafted,
         accepted=figures.accepted,
         changed=figures.changed,
+        lossy=figures.decoding in LOSSY or figures.decoding in RULES,
     )

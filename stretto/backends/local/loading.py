@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,13 +33,14 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import QUANTIZE, Source
+from stretto.local_engine.refining.catalogue import RULE_NAMES, RULES
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default"]
+__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default", "of_blocks"]
 
 DEFAULT_DECODING = "autoregressive"
 _log = logging.getLogger(__package__)
@@ -62,6 +63,13 @@ def compiled_by_default() -> bool | None:
     if value not in _SWITCH:
         raise SettingsError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be used. Set it to 1 or 0.")
     return _SWITCH[value]
+
+
+def of_blocks(capabilities: Capabilities) -> Capabilities:
+    """What is left of them for a model that writes blocks of tokens at once."""
+    return replace(
+        capabilities, decodings=RULE_NAMES, logprobs=False, json_schema=False, regex=False, beyond_window=False
+    )
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ class LoadingOptions:
         self._check()
         pocket = self.source.name == "local:pocket"
         form = form_in(self.source)
-        return Capabilities(
+        found = Capabilities(
             context_window=self.source.context_window(),
             concurrent_calls=_SLOTS,
             prompt_family=POCKET if pocket else family_of(self.source.name, self.source.parameters()),
@@ -117,6 +125,7 @@ class LoadingOptions:
             json_schema=_GRAMMARS,
             regex=_GRAMMARS,
         )
+        return found if self.source.block_form() is None else of_blocks(found)
 
     def _check(self) -> None:
         """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
@@ -132,7 +141,7 @@ class LoadingOptions:
         for name in ("compiled", "trust_remote_code", "cuda_graphs"):
             if not isinstance(value := getattr(self, name), (bool, NoneType)):
                 raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
-        check_options(self.method_options)
+        check_options(self.method_options, RULES)
         for folder in (self.adapter, *self.adapters.values()):
             if folder is not None and not (folder / LOW_RANK_CONFIG).is_file():
                 raise SettingsError(
@@ -151,6 +160,10 @@ class LoadingOptions:
         missing = {name: self._missing(name) for name in all_drafters()}
         usable = tuple(name for name, lack in missing.items() if not lack)
         offered = tuple(name for name in usable if name not in LOSSY or name == self.decoding)
+        if self.source.block_form() is not None:
+            usable = offered = RULE_NAMES
+        elif self.source.hub_name is not None and self.decoding is not None and self.decoding in RULES:
+            usable = offered = (*offered, self.decoding)  # what it is shows when it is loaded
         if self.decoding is not None and self.decoding not in usable:
             raise SettingsError(
                 f"decoding={shown(self.decoding)} cannot be used.{missing.get(self.decoding, '')} "
@@ -245,7 +258,7 @@ class LoadingOptions:
             measure=measure,
         )
         try:
-            engine.equip(self.decoding or DEFAULT_DECODING)
+            engine.equip(engine.decoding_for(self.decoding or DEFAULT_DECODING))
         except BaseException:
             engine.close()
             raise

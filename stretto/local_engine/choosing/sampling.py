@@ -18,7 +18,7 @@ from stretto.local_engine.choosing.penalties import Penalties
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.switch import runs_compiled
 
-__all__ = ["Sampler", "best_tokens", "choose", "first_rows", "most_probable", "scores"]
+__all__ = ["Sampler", "best_tokens", "choose", "first_rows", "most_probable", "score_adjusted", "scores"]
 
 _UNLIMITED = (1.0, 0.0, 0.0)  # top_p, top_k, min_p
 _COLDEST = 1e-30  # float32 has a number for it, and at it only the most probable token is drawn
@@ -201,7 +201,14 @@ def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Seque
 
 
 def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:
-    """Score each token by adjusted logits; see `scores`."""
+    return score_adjusted(logits, samplers, list(map(len, paths)))
+
+
+def score_adjusted(logits: Tensor, samplers: Sequence[Sampler], ahead: Sequence[int]) -> Tensor:
+    """Score each token by adjusted logits; see `scores`.
+
+    ``ahead``: tokens between the request's last committed token and what each row predicts.
+    """
     sampled = [row for row, sampler in enumerate(samplers) if sampler.sampled]
     if not sampled:
         return logits
@@ -210,7 +217,7 @@ def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequenc
     rows = logits if indices is None else logits[indices]
     settings = [samplers[row].settings for row in sampled]
     temperature, *limits = torch.tensor(settings, dtype=torch.float32, device=logits.device).unbind(1)
-    keys = [samplers[row].key(len(paths[row])) for row in sampled]
+    keys = [samplers[row].key(ahead[row]) for row in sampled]
     chances = exponential(torch.tensor(keys, dtype=torch.int32, device=logits.device), logits.shape[-1])
     if all(samplers[row].unlimited for row in sampled):  # the same result, three times faster
         drawn = torch.softmax(rows / temperature[:, None], dim=-1).div_(chances)

@@ -91,22 +91,25 @@ WEIGHING = frozenset(name for name, method in METHODS.items() if method.weighs)
 """Methods that choose the size of a draft by the cost of rows."""
 
 
-def check_options(options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `SettingsError` for options that a method does not have, or cannot use."""
+def check_options(options: Mapping[str, Mapping[str, Any]], others: Mapping[str, Callable[..., Any]]) -> None:
+    """Raise `SettingsError` for options that a method does not have, or cannot use.
+
+    ``others``: what takes the options of methods that draft nothing, by their names.
+    """
     if not (isinstance(options, Mapping) and all(isinstance(given, Mapping) for given in options.values())):
         raise SettingsError(
             f"method_options={shown(options)} cannot be used. It holds the options of each method by its "
             'name: {"method": {"option": 0.5}}.'
         )
     for name, given in options.items():
-        if name not in all_drafters():
+        if name not in all_drafters() and name not in others:
             raise SettingsError(
                 f"method_options has {shown(name)}, which is no decoding method. "
-                f"Use one of: {', '.join(all_drafters())}."
+                f"Use one of: {', '.join((*all_drafters(), *others))}."
             )
-        if name not in METHODS:
+        if name not in METHODS and name not in others:
             continue  # of another package, which checks its own
-        makes = METHODS[name].options
+        makes = METHODS[name].options if name in METHODS else others[name]
         known = () if makes is None else tuple(signature(makes).parameters)
         if unknown := sorted(given.keys() - known):
             remedy = f"It has: {', '.join(known)}." if known else "It has none."

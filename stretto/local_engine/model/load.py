@@ -26,9 +26,11 @@ from stretto.local_engine.model.memory import give_back
 from stretto.local_engine.model.quantised.acceptance import OF_BLOCKS, NotInBlocksError, in_blocks
 from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS, Quantisation, rounding
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
+from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.model.refined.fitting import checked_form
 from stretto.local_engine.model.source import Source
 from stretto.local_engine.model.unpacked import Unpacked
-from stretto.local_engine.model.weights import read_model
+from stretto.local_engine.model.weights import block_form, read_model
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import Form, form_of
@@ -53,6 +55,7 @@ class LoadedModel:
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens other than marks of thoughts and calls.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
+        refined: how it writes blocks of tokens at once; ``None`` for a model that writes from left to right.
         compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
         unpacked: switches the forward to compiled code later, where that was not ready when the model was loaded.
         device: where the weights are.
@@ -84,6 +87,7 @@ class LoadedModel:
     threads: int | None = None
     folder: Path | None = None
     token_bytes: Callable[[int], bytes] | None = None
+    refined: BlockForm | None = None
     compiled: bool | None = True
     unpacked: Unpacked | None = None
     _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
@@ -189,7 +193,7 @@ def load_model(
 
 
 def _loaded(
-    read: Callable[..., tuple[Any, Any, Quantisation | None]],
+    read: partial[tuple[Any, Any, Any]],
     make: partial[LoadedModel],
     how: str,
     *,
@@ -222,7 +226,8 @@ def _loaded(
     log_event(_log, logging.INFO, "comparing with transformers", model=name)
     if model.device != device:  # some quantised ones cannot be moved
         model = model.to(device)
-    return make(model, tokenizer, quantisation=quantisation, waiting=later)
+    refined = block_form(*read.args)
+    return make(model, tokenizer, quantisation=quantisation, waiting=later, refined=refined)
 
 
 def prepare(
@@ -236,11 +241,12 @@ def prepare(
     owned: bool = False,
     quantisation: Quantisation | None = None,
     waiting: bool = False,
+    refined: BlockForm | None = None,
 ) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
     ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
-    few bits, and ``waiting``: only later, when the code for that is compiled.
+    few bits, and ``waiting``: only later, when the code for that is compiled. ``refined``: how it writes blocks.
 
     Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
     `SettingsError` for CUDA graphs on another device.
@@ -260,6 +266,9 @@ def prepare(
         else:
             packs = packed and compiled is not False and quantisation is None
             forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned)
+    if refined is not None:
+        refined, cuda_graphs = checked_form(name, refined, forward, config.vocab_size, tokenizer), False
+        window = window // refined.block * refined.block if refined.sight == "block" else window
     limit = tolerance(model.dtype)
     if waiting and quantisation is not None and isinstance(forward, LlamaForward):
         forward.quantisation, limit = quantisation, OF_BLOCKS
@@ -290,6 +299,7 @@ def prepare(
         penalties=penalties,
         threads=threads,
         token_bytes=token_bytes(tokenizer),
+        refined=refined,
         compiled=compiled,
         unpacked=unpacked,
     )

@@ -15,6 +15,8 @@ from typing import Any
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError, UnknownModelError
 from stretto.local_engine.model.gguf_header import DamagedFileError, Header, read_header
+from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.model.refined.formats import recognised
 from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["QUANTIZE", "Source", "find_source"]
@@ -69,7 +71,7 @@ class Source:
         window = next(
             (
                 config[key]
-                for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+                for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
                 if key in config
             ),
             None,
@@ -86,6 +88,13 @@ class Source:
             return None
         width, layers, inner, words = shape
         return layers * width * (3 * inner + 4 * width) + words * width
+
+    def block_form(self) -> BlockForm | None:
+        """How the model writes blocks at once, by its ``config.json``; ``None`` if it does not, or is not known yet."""
+        with suppress(ValueError, KeyError):  # loading tells it
+            found = recognised(self._config())
+            return None if found is None else found.form
+        return None
 
     def _config(self) -> Mapping[str, Any]:
         """What ``config.json`` says of the text model; empty where there is none."""

@@ -22,12 +22,14 @@ from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.local_engine.model.quantised_folder import check_packages, explained
+from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.model.refined.formats import Recognised, recognised
 from stretto.local_engine.model.source import Source
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.quantised.quantisation import StoredBlocks
 
-__all__ = ["read_model"]
+__all__ = ["block_form", "read_model"]
 
 _NAMED = 3
 _SETTINGS = (
@@ -64,18 +66,22 @@ def read_model(
             base = _base_of_adapter(source) if _is_low_rank(source) else _base(source)
             low_rank = read_low_rank(Path(source.where)) if _is_low_rank(source) else None
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
-            config = transformers.AutoConfig.from_pretrained(base, **options)
+            written = _written_at_once(base)
+            config = _config(base, written, options)
+            if written is not None:
+                options = {"trust_remote_code": False, "config": config}
             check_packages(source.name, config)
             if low_rank is None:
                 _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
-            tokenizer = transformers.AutoTokenizer.from_pretrained(source.where if own else base, **options)
+            tokenizer = _tokenizer(source.where if own else base, config, options)
             loaded: Any = _kind(config).from_pretrained(
                 source.where if low_rank is None else base,
                 dtype=dtype,
                 use_safetensors=True,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # `_misfit` names them
+                key_mapping=None if written is None else dict(written.names),
                 **options,
             )
         model, found = loaded
@@ -92,6 +98,41 @@ def read_model(
     if low_rank is not None:
         low_rank.merge(dict(model.named_parameters()))
     return model, tokenizer, None
+
+
+def block_form(source: Source) -> BlockForm | None:
+    """How a model that was read writes blocks at once; ``None`` for one that writes from left to right."""
+    if source.file is not None:
+        return None
+    written = _written_at_once(_base_of_adapter(source) if _is_low_rank(source) else _base(source))
+    return None if written is None else written.form
+
+
+def _written_at_once(base: str) -> Recognised | None:
+    """How the files of a model say that it writes blocks at once; raises `ValueError` for what cannot be run."""
+    try:
+        config, _ = transformers.PreTrainedConfig.get_config_dict(base)
+    except Exception:  # noqa: BLE001 - reading it as any other configuration says best what is wrong
+        return None
+    return recognised(config)
+
+
+def _config(base: str, written: Recognised | None, options: dict[str, Any]) -> Any:
+    if written is None:
+        return transformers.AutoConfig.from_pretrained(base, **options)
+    fields = dict(written.config)
+    return transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
+
+
+def _tokenizer(where: str, config: Any, options: dict[str, Any]) -> Any:
+    try:
+        return transformers.AutoTokenizer.from_pretrained(where, **options)
+    except (ValueError, OSError):
+        if "config" not in options:
+            raise
+        # It came with code of its own, which is not run; its files are those of the base.
+        own: Any = transformers.TOKENIZER_MAPPING[type(config)]
+        return own.from_pretrained(where)
 
 
 def _from_file(source: Source, dtype: Any, blocks: str | None) -> tuple[Any, Any, StoredBlocks[Any] | None]:

@@ -19,6 +19,9 @@ from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
+from stretto.local_engine.refining.catalogue import RULES, USUAL_RULE, rules_for
+from stretto.local_engine.refining.refused import check_refined
+from stretto.local_engine.refining.rules import Rule
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
@@ -51,7 +54,7 @@ class Engine:
         method_options: options of decoding methods, by the method's name.
         measure: time steps by their number of rows while no request is there, from the start on; without it, from the
             first request with a method that weighs its drafts on. Until that is done, rows are taken to be expensive.
-        drafters: the decoding methods by name.
+        drafters: the decoding methods by name; a model that writes blocks at once has its own.
     """
 
     def __init__(
@@ -71,7 +74,11 @@ class Engine:
     ) -> None:
         self.model = model
         """What it runs."""
-        self._drafters = all_drafters() if drafters is None else drafters
+        self._drafters: Mapping[str, Callable[[DraftEquipment], Drafter | Rule]]
+        if model.refined is not None:
+            self._drafters, measure = rules_for(model.name, model.refined), False
+        else:
+            self._drafters = all_drafters() if drafters is None else drafters
         memory = AnswerMemory(remember_answers) if remember_answers else None
         self._cost = StepCost()
         self._equipment = DraftEquipment(
@@ -174,6 +181,13 @@ class Engine:
         """
         return None if response_format is None else self._grammars.constraint(response_format, end_ids)
 
+    def decoding_for(self, decoding: str) -> str:
+        """The method to use for a request; the usual rule if one that drafts was chosen for a model that does not.
+
+        That happens where a method is chosen before the model is loaded.
+        """
+        return USUAL_RULE if self.model.refined is not None and decoding not in RULES else decoding
+
     def equipped(self, decoding: str) -> bool:
         """Whether `equip` has been called for a decoding method."""
         return decoding in self._equipped
@@ -244,6 +258,8 @@ class Engine:
                 raise InvalidRequestError(f"{what} has all tokens of {name}: none is left to choose. Leave some out.")
 
     def _check(self, request: Generation) -> None:
+        if self.model.refined is not None:
+            check_refined(request, self.model.name, self.model.refined)
         self.check_tokens(request)
         name, window = self.model.name, self.model.context_window
         length, wanted = len(request.prompt), request.max_new_tokens

@@ -10,7 +10,7 @@ from torch import Tensor
 from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.segments import parts
+from stretto.local_engine.model.segments import parts, segments
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 
 __all__ = ["Prefill"]
@@ -30,6 +30,7 @@ class Prefill:
         tokens: of all prompts together to read in one forward at most.
         known: for each request, where the keys and values of its prompt's first tokens are, not of the whole; they
             are copied at once.
+        block: tokens that see each other. Only whole blocks are read, and none if it is ``None``.
     """
 
     def __init__(
@@ -40,26 +41,35 @@ class Prefill:
         *,
         tokens: int = 512,
         known: Sequence[Source | None] = (),
+        block: int | None = 1,
     ) -> None:
         self.sequences = list(sequences)
         self._forward = forward
         self._device = device
-        self._tokens = tokens
+        self._block = block or 1
+        self._tokens = max(tokens, self._block)
         sources = [*known] or [None] * len(self.sequences)
         longest = max(len(state.request.prompt) for state in self.sequences)
         self.cache = KeyValueCache.copied(sources, longest) if any(sources) else KeyValueCache(len(sources))
         self._read = [source.length if source else 0 for source in sources]  # tokens of each prompt
+        lengths = [len(state.request.prompt) for state in self.sequences]
+        self._ends = [0 if block is None else length // block * block for length in lengths]
         self._last: list[Tensor | None] = [None] * len(sources)  # logits of the last prompt token # [vocabulary]
 
     @property
     def done(self) -> bool:
         """Whether all prompts are read."""
-        return all(logits is not None for logits in self._last)
+        return self._read == self._ends
 
     @property
     def logits(self) -> Tensor:
         """Logits of each prompt's last token, once all are read # [batch, vocabulary]."""
         return torch.stack([logits for logits in self._last if logits is not None])
+
+    @property
+    def last(self) -> Sequence[Tensor | None]:
+        """Logits of the last token that was read of each prompt, unless it was copied # [vocabulary]."""
+        return self._last
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keep only these requests, in this order; at least one."""
@@ -68,26 +78,27 @@ class Prefill:
         self.sequences = [self.sequences[row] for row in rows]
         self._last = [self._last[row] for row in rows]
         self._read = [self._read[row] for row in rows]
+        self._ends = [self._ends[row] for row in rows]
         self.cache.keep(rows)
 
     def advance(self) -> None:
         """Run one forward."""
         prompts = [state.request.prompt for state in self.sequences]
-        counts = self._share([len(prompt) - read for prompt, read in zip(prompts, self._read, strict=True)])
+        counts = self._share([end - read for end, read in zip(self._ends, self._read, strict=True)])
         stops = [read + count for read, count in zip(self._read, counts, strict=True)]
         logits = self._forward(*self._lay_out(prompts, counts, stops))  # [batch, 1, vocabulary]
-        for row, (prompt, stop) in enumerate(zip(prompts, stops, strict=True)):
-            if stop == len(prompt) and self._last[row] is None:
+        for row, (end, stop) in enumerate(zip(self._ends, stops, strict=True)):
+            if stop == end and counts[row]:
                 self._last[row] = logits[row, 0]
         self._read = stops
 
     def _share(self, left: Sequence[int]) -> list[int]:
         """Divide the tokens of one forward, so that the mask and the wait of a cancelled request stay small."""
         longest = max(len(state.request.prompt) for state in self.sequences)
-        most = max(16, min(self._tokens, _MASK_ELEMENTS // (len(left) * longest)))
+        most = max(16, self._block, min(self._tokens, _MASK_ELEMENTS // (len(left) * longest)))
         counts, free = [], self._tokens
         for own in left:
-            counts.append(min(own, free, most))
+            counts.append(min(own, free, most) // self._block * self._block)
             free -= counts[-1]
         return counts
 
@@ -108,13 +119,15 @@ class Prefill:
             positions.append([*(len(prompt),) * padding, *range(stop - count, stop)])
             real += range(row * most + padding, (row + 1) * most)
             lines.append(slice(padding, most))
-        padded = len(real) < most * len(counts)
+        padded, divide = len(real) < most * len(counts), parts if self._block == 1 else segments
+        own = torch.tensor(positions, device=device)
         rows = Rows(
             torch.tensor(ids, device=device),
-            torch.tensor(positions, device=device),
+            own,
             1 + max(map(max, positions)),
+            sees=None if self._block == 1 else (own // self._block + 1) * self._block,
             real=torch.tensor(real, device=device) if padded else None,
-            segments=parts(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
+            segments=divide(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
             lengths=tuple(map(len, prompts)) if self._forward.switch is not None else None,
         )
         return rows, self.cache, torch.tensor([most - 1], device=device)

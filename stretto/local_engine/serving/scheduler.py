@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +26,12 @@ from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.cache import Source
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
+from stretto.local_engine.refining.rules import Rule
 from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.refined_batch import RefinedBatch
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.serving.step_batches import StepBatches
 
@@ -61,7 +64,7 @@ class Scheduler:
 
     Args:
         model: what to run.
-        drafter: makes the drafter of one request.
+        drafter: makes the drafter of one request, or its `Rule` where the model writes blocks at once.
         prefill_tokens: prompt tokens of all requests together to read in one forward at most.
         draft_nodes: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
@@ -72,7 +75,7 @@ class Scheduler:
     def __init__(
         self,
         model: LoadedModel,
-        drafter: Callable[[Generation], Drafter],
+        drafter: Callable[[Generation], Drafter | Rule],
         *,
         prefill_tokens: int,
         draft_nodes: int,
@@ -146,6 +149,7 @@ class Scheduler:
                 self._model.device,
                 tokens=self._prefill_tokens,
                 known=[source for _, source in wave],
+                block=1 if self._model.refined is None else self._model.refined.reads,
             )
         except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
             self._fail(self._reading, error)
@@ -220,13 +224,11 @@ class Scheduler:
             self._fail(self._running, error)
             self._batch = self._new_batch()
         else:
-            for handle in joining:
-                handle.reach("first_token")
             self._step_batches.change(self._running)
             self._hand_out(joining, steps)
 
-    def _drafter_of(self, handle: Handle) -> Drafter:
-        """Make a request's drafter. If that fails, the answer goes on without one."""
+    def _drafter_of(self, handle: Handle) -> Any:
+        """Make a request's drafter, or its rule. If that fails, the answer goes on without drafts."""
         request = handle.sequence.request
         try:
             return self._drafter(request)
@@ -242,7 +244,8 @@ class Scheduler:
         """Find the running or kept request that knows most of this prompt's beginning."""
         ids = np.array(prompt, dtype=np.int64)
         sources = (self._batch.known(ids), self._prefixes.find(ids))
-        return max((source for source in sources if source), key=lambda source: source.length, default=None)
+        best = max((source for source in sources if source), key=lambda source: source.length, default=None)
+        return best if self._model.refined is None else _whole_blocks(best, self._model.refined.reads)
 
     def _remember(self, row: int, handle: Handle) -> None:
         """Keep what later requests can use of one that leaves."""
@@ -253,7 +256,9 @@ class Scheduler:
         if self._memory is not None:
             self._memory.remember(handle.sequence.generated)
 
-    def _new_batch(self) -> Batch:
+    def _new_batch(self) -> Batch | RefinedBatch:
+        if self._model.refined is not None:
+            return RefinedBatch(self._model.forward, self._model.device, self._model.refined)
         return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)
 
     def _leave(self) -> None:
@@ -288,6 +293,8 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001 - one request's tokens that cannot become text end that request only
                 self._fail([handle], error)
                 continue
+            if step.tokens and "first_token" not in handle.stages:
+                handle.reach("first_token")
             if piece:
                 handle.tell(piece)
             if finished:
@@ -306,3 +313,9 @@ class Scheduler:
     def _end(self, handle: Handle, finished: Finished) -> None:
         handle.finished = True
         self._ended.append((handle, finished))
+
+
+def _whole_blocks(source: Source | None, block: int | None) -> Source | None:
+    """What can be used of a source where the tokens of a block see each other: its whole blocks."""
+    length = 0 if source is None or block is None else source.length // block * block
+    return None if source is None or not length else replace(source, length=length)

@@ -29,6 +29,10 @@ class _Account:
         """Count a step. The forward that read the prompt does not count."""
         self._warnings += step.warnings
         draft = step.draft
+        if step.rows:
+            self._steps += 1
+            self._rows += step.rows
+            self._tokens += len(step.tokens)
         if draft is None:
             return
         self._steps += 1
@@ -91,6 +95,8 @@ class Sequence:
         if step.failure is not None:
             raise step.failure
         tokens = step.tokens
+        if not tokens:
+            return None, None
         left = self.request.max_new_tokens - len(self.generated)
         if len(tokens) < left and not self.request.stop and self.request.end_ids.isdisjoint(tokens):
             self.generated += tokens  # decoding all of them at once takes less time

@@ -16,7 +16,7 @@ class Step:
     """What one forward gave one request: its tokens, and how they were found.
 
     Attributes:
-        tokens: committed by it, at least one.
+        tokens: committed by it; at least one, unless it refined a block.
         scores: their log-probabilities, if they were asked for.
         failure: what went wrong while the tokens of this request were chosen; its answer ends with it.
         draft: the nodes that were evaluated; ``None`` for the forward that read the end of the prompt.
@@ -24,6 +24,7 @@ class Step:
         drafter: name of the drafter, which is the source of nodes that name none.
         changed: accepted nodes that the model would not have chosen; see `Figures.changed`.
         warnings: what went wrong without harm to the answer: a drafter that failed.
+        rows: evaluated by it, where it refined a block; ``draft`` tells it elsewhere.
     """
 
     tokens: Sequence[int]
@@ -34,3 +35,4 @@ class Step:
     drafter: str = ""
     changed: int = 0
     warnings: tuple[str, ...] = ()
+    rows: int = 0

@@ -22,6 +22,7 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.refining.rules import Rule
 from stretto.local_engine.serving.admission import Gathering, fitting_together
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
@@ -59,8 +60,8 @@ class Serving:
         self,
         model: LoadedModel,
         equipment: DraftEquipment,
-        drafters: Mapping[str, Callable[[DraftEquipment], Drafter]],
-        scheduler: Callable[[Callable[[Generation], Drafter]], Scheduler],
+        drafters: Mapping[str, Callable[[DraftEquipment], Drafter | Rule]],
+        scheduler: Callable[[Callable[[Generation], Drafter | Rule]], Scheduler],
         *,
         cost: StepCost,
         batch_size: int,
@@ -283,8 +284,8 @@ class Serving:
             if not isinstance(error, Exception):
                 raise
 
-    def _drafter(self, request: Generation) -> Drafter:
-        """Make the drafter of one request, in the engine's thread."""
+    def _drafter(self, request: Generation) -> Drafter | Rule:
+        """Make the drafter of one request, or its rule, in the engine's thread."""
         decoding, equipment = request.decoding, self._equipment
         if decoding in WEIGHING and not (self._cost.measured or self._timer.under_way):
             self._timer.begin()

@@ -1,0 +1,165 @@
+"""The published formats of models that write blocks at once, recognised by ``config.json``.
+
+Each is one of transformers' architectures with another attention mask, so none of the code that came with it is run:
+the configuration is read as that of its base, and the weights get the base's names.
+
+Cheng et al., arXiv:2510.06303 (SDAR); Wu et al., arXiv:2509.26328 (Fast-dLLM v2); Nie et al., arXiv:2502.09992
+(LLaDA); Ye et al., arXiv:2508.15487 (Dream).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stretto.local_engine.model.refined.block_form import BlockForm, Sight
+
+__all__ = ["Recognised", "recognised"]
+
+_OF_ITS_CODE = (
+    "architectures",
+    "auto_map",
+    "attn_implementation",
+    "_attn_implementation",
+    "use_cache",
+    "transformers_version",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A model that writes blocks at once.
+
+    Attributes:
+        form: how it does; its mask is -1 where only the tokenizer knows it.
+        config: of the base architecture.
+        names: replaces parts of the weights' names by those of the base: patterns and replacements.
+    """
+
+    form: BlockForm
+    config: dict[str, Any]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def recognised(config: Mapping[str, Any]) -> Recognised | None:
+    """Recognise a model by its configuration; ``None`` for one that writes from left to right.
+
+    Raises `ValueError` for a variant that cannot be run.
+    """
+    if "diffusion" in config:
+        return _own(config)
+    read = _FORMATS.get(str(config.get("model_type", "")))
+    return None if read is None else read(config)
+
+
+def _own(config: Mapping[str, Any]) -> Recognised:
+    """The format of this library: any architecture, with the fields that say how it writes."""
+    sights: dict[object, Sight] = {"block-causal": "block", "bidirectional": "everything"}
+    if (kind := config["diffusion"]) not in sights:
+        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {' and '.join(map(str, sights))}")
+    form = BlockForm(
+        "block diffusion",
+        _whole(config, ("block_length", "block_size")),
+        _whole(config, ("mask_token_id",), -1),
+        sights[kind],
+        shifted=bool(config.get("shifted_logits", False)),
+    )
+    return Recognised(form, {name: value for name, value in config.items() if name != "diffusion"})
+
+
+def _sdar(config: Mapping[str, Any]) -> Recognised:
+    form = BlockForm(
+        "SDAR", _whole(config, ("block_size", "block_length"), 4), _whole(config, ("mask_token_id",), 151669)
+    )
+    return Recognised(form, _as("qwen3", config))
+
+
+def _fast_dllm(config: Mapping[str, Any]) -> Recognised:
+    block = _whole(config, ("bd_size", "block_size"), 32)
+    form = BlockForm(
+        "Fast-dLLM v2", block, _whole(config, ("mask_token_id",), 151665), shifted=True, part=min(8, block)
+    )
+    return Recognised(form, _as("qwen2", config))
+
+
+def _dream(config: Mapping[str, Any]) -> Recognised:
+    form = BlockForm("Dream", 32, _whole(config, ("mask_token_id",), 151666), "everything", shifted=True, answer=256)
+    return Recognised(form, _as("qwen2", config))
+
+
+def _llada(config: Mapping[str, Any]) -> Recognised:
+    """LLaDA is a Llama under the names of OLMo."""
+    for name, wanted in _LLADA_HAS.items():
+        if (value := config.get(name, wanted)) != wanted:
+            raise ValueError(f"config.json of this LLaDA has {name}={value!r}, and the base that is run has {wanted!r}")
+    heads, width = config["n_heads"], config["d_model"]
+    own = {
+        "hidden_size": width,
+        "intermediate_size": config.get("mlp_hidden_size") or config.get("mlp_ratio", 4) * width,
+        "num_hidden_layers": config["n_layers"],
+        "num_attention_heads": heads,
+        "num_key_value_heads": config.get("n_kv_heads") or heads,
+        "vocab_size": config.get("embedding_size") or config["vocab_size"],
+        "max_position_embeddings": config.get("max_sequence_length", 4096),
+        "rms_norm_eps": config.get("rms_norm_eps", 1e-5),
+        "rope_theta": config.get("rope_theta", 10_000.0),
+        "tie_word_embeddings": bool(config.get("weight_tying", False)),
+    }
+    kept = {name: config[name] for name in _LLADA_KEPT if name in config}
+    form = BlockForm("LLaDA", 32, _whole(config, ("mask_token_id",), 126336), "everything", answer=256)
+    return Recognised(form, {"model_type": "llama"} | kept | own, _LLADA_NAMES)
+
+
+_LLADA_HAS = {
+    "block_type": "llama",
+    "activation_type": "silu",
+    "layer_norm_type": "rms",
+    "rope": True,
+    "alibi": False,
+    "attention_layer_norm": False,
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "scale_logits": False,
+    "input_emb_norm": False,
+}
+_LLADA_KEPT = ("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype")
+_LLADA_NAMES = {
+    r"^model\.transformer\.wte\.": "model.embed_tokens.",
+    r"^model\.transformer\.ln_f\.": "model.norm.",
+    r"^model\.transformer\.ff_out\.": "lm_head.",
+    r"^model\.transformer\.blocks\.(\d+)\.attn_norm\.": r"model.layers.\1.input_layernorm.",
+    r"^model\.transformer\.blocks\.(\d+)\.ff_norm\.": r"model.layers.\1.post_attention_layernorm.",
+    r"^model\.transformer\.blocks\.(\d+)\.q_proj\.": r"model.layers.\1.self_attn.q_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.k_proj\.": r"model.layers.\1.self_attn.k_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.v_proj\.": r"model.layers.\1.self_attn.v_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.attn_out\.": r"model.layers.\1.self_attn.o_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.ff_proj\.": r"model.layers.\1.mlp.gate_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.up_proj\.": r"model.layers.\1.mlp.up_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.ff_out\.": r"model.layers.\1.mlp.down_proj.",
+}
+
+_FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Recognised]] = {
+    "sdar": _sdar,
+    "Fast_dLLM_Qwen": _fast_dllm,
+    "Dream": _dream,
+    "llada": _llada,
+}
+"""By ``model_type``."""
+
+
+def _as(base: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in _OF_ITS_CODE} | {"model_type": base}
+
+
+def _whole(config: Mapping[str, Any], names: tuple[str, ...], default: int | None = None) -> int:
+    """The first of these fields that is there."""
+    value = next((config[name] for name in names if config.get(name) is not None), default)
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or value < -1
+        or (names[0] != "mask_token_id" and value < 1)
+    ):
+        raise ValueError(f"config.json has {names[0]}={value!r}, which is no such number")
+    return value

@@ -1,0 +1,53 @@
+"""The rules by name: they are the decoding methods of models that write blocks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.method import DraftEquipment
+from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.refining.rules import (
+    EntropyBound,
+    Factor,
+    LowConfidence,
+    MaskPredict,
+    Rule,
+    Sequential,
+    Threshold,
+)
+
+__all__ = ["RULES", "RULE_NAMES", "USUAL_RULE", "rules_for"]
+
+RULES: Mapping[str, type[Rule]] = {
+    rule.name: rule for rule in (EntropyBound, Factor, LowConfidence, MaskPredict, Sequential, Threshold)
+}
+"""Each takes its options by their names, and raises `SettingsError` for values that cannot be used."""
+
+USUAL_RULE = Threshold.name
+"""Used where none is named."""
+
+RULE_NAMES = (USUAL_RULE, *(name for name in RULES if name != USUAL_RULE))
+"""The usual one first."""
+
+
+def rules_for(name: str, form: BlockForm) -> Mapping[str, Callable[[DraftEquipment], Rule]]:
+    """What makes the rule of one request, by the name of the decoding method; for one model."""
+    return {rule: partial(_made, name, form, rule) for rule in RULES}
+
+
+def _made(model: str, form: BlockForm, name: str, equipment: DraftEquipment) -> Rule:
+    rule = RULES[name](**equipment.options.get(name, {}))
+    if form.sight == "block":
+        if rule.block not in (None, form.block):
+            raise SettingsError(
+                f"block={rule.block} cannot be used with {model}: it was trained with blocks of {form.block} tokens. "
+                "Leave it out."
+            )
+        if rule.cache != "none":
+            raise SettingsError(
+                f"cache={rule.cache} cannot be used with {model}: what it has written is cached without loss. "
+                "Leave it out."
+            )
+    return rule

@@ -1,0 +1,133 @@
+"""The loop of models that write blocks at once: one forward proposes tokens, a rule keeps some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stretto.local_engine.choosing.sampling import Sampler
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.cache import KeyValueCache, Source
+from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.prefixes import PrefixCache, best_source
+from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.refining.block_rows import block_rows
+from stretto.local_engine.refining.proposing import propose
+from stretto.local_engine.refining.refinement import Refinement
+from stretto.local_engine.refining.rules import Rule
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.step import Step
+
+__all__ = ["RefinedBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One request of the batch."""
+
+    request: Generation
+    sampler: Sampler
+    refinement: Refinement
+
+    def committed(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Commit tokens, without what lies behind the end of the answer: a block is written as a whole."""
+        self.sampler.commit(tokens)
+        text, request = self.refinement.text, self.request
+        beyond = max(0, len(text) - len(request.prompt) - request.max_new_tokens)
+        kept = tokens[: len(tokens) - beyond]
+        end = next((place for place, token in enumerate(kept, 1) if token in request.end_ids), len(kept))
+        return kept[:end]
+
+
+class RefinedBatch:
+    """Some requests whose blocks are refined together, one forward per call of `advance`.
+
+    Each is at its own block, and at its own pass over it. It has the methods of `Batch`, and is used in its place for
+    models with a `BlockForm`.
+
+    Args:
+        forward: runs the model.
+        device: where the model is.
+        form: how the model writes.
+    """
+
+    def __init__(self, forward: Forward, device: torch.device, form: BlockForm) -> None:
+        self._forward, self._device, self._form = forward, device, form
+        self._members: list[_Member] = []
+        self._cache = KeyValueCache(0)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def slots(self) -> int:
+        """Slots of keys and values that are allocated, over all requests."""
+        return self._cache.slots
+
+    def join(self, prefill: Prefill, rules: Sequence[Rule]) -> list[Step]:
+        """Take over requests whose prompts are read, with the rule of each."""
+        joining = []
+        for state, rule in zip(prefill.sequences, rules, strict=True):
+            request = state.request
+            refinement = Refinement(request.prompt, request.max_new_tokens, self._form, rule)
+            joining.append(_Member(request, Sampler(request, self._device), refinement))
+        self._cache.join(prefill.cache)
+        self._members += joining
+        return [_begun(member, logits, self._form.mask) for member, logits in zip(joining, prefill.last, strict=True)]
+
+    def known(self, prompt: NDArray[np.int64]) -> Source | None:
+        """Find the request whose cache holds most of the tokens that a prompt begins with."""
+        # One token more, because the last one of a text counts as unread there.
+        texts = [member.refinement.text[: member.refinement.cached + 1] for member in self._members]
+        return best_source(prompt, self._cache, texts, self._forward.switch)
+
+    def remember(self, row: int, prefixes: PrefixCache) -> None:
+        """Keep the keys and values of one request's finished blocks for later prompts."""
+        refinement = self._members[row].refinement
+        prefixes.keep(refinement.text[: refinement.cached], self._cache, row)
+
+    def advance(self) -> list[Step]:
+        """Run one forward. A request gets the tokens that are certain with it, which may be none."""
+        members = self._members
+        plans = [member.refinement.plan() for member in members]
+        rows, keep = block_rows(plans, self._device)
+        logits = self._forward(rows, self._cache, keep)  # [batch, kept, vocabulary]
+        counts = [len(plan.targets) for plan in plans]
+        owners = [member for member, count in zip(members, counts, strict=True) for _ in range(count)]
+        places = [place for plan in plans for place in plan.targets]
+        chosen, sure, entropies = propose(
+            torch.cat([own[len(keep) - count :] for own, count in zip(logits, counts, strict=True)]),
+            self._form.mask,
+            [member.sampler for member in owners],
+            [place - len(member.refinement.text) for member, place in zip(owners, places, strict=True)],
+            [member.refinement.known_before(place) for member, place in zip(owners, places, strict=True)],
+            entropy=any(member.refinement.rule.wants_entropy for member in members),
+        )
+        steps, first = [], 0
+        for member, plan, count in zip(members, plans, counts, strict=True):
+            own = slice(first, first + count)
+            tokens = member.refinement.take(plan, chosen[own], sure[own], entropies[own])
+            steps.append(Step(member.committed(tokens), rows=len(plan.tokens)))
+            first += count
+        return steps
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keep only these requests, in this order; the others leave the batch and free their cache."""
+        if len(rows) == len(self._members):
+            return
+        self._members = [self._members[row] for row in rows]
+        self._cache.keep(rows)
+
+
+def _begun(member: _Member, logits: Tensor | None, mask: int) -> Step:
+    """The first step of a request; the prompt's last row may predict its first token # [vocabulary]."""
+    refinement = member.refinement
+    if not refinement.wants_beginning or logits is None:
+        return Step(())
+    (token,), _, _ = propose(logits[None], mask, [member.sampler], [0], [()], entropy=False)
+    return Step(member.committed(refinement.begin(token)))
