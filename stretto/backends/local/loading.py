@@ -180,6 +180,8 @@ class LoadingOptions:
             return " It needs draft=, a smaller model."
         if method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
             return ""
+        if not method.recipe:
+            return f" It needs an adapter beside the weights, {method.adapter}."
         return (
             " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
             f"python -m {method.recipe} --model {self.source.name}."

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from inspect import signature
+from types import MappingProxyType
 from typing import Any
 
 from stretto.errors import SettingsError
@@ -38,6 +39,7 @@ _FOLDERS = (
     "lexical",
     "lookahead",
     "recycling",
+    "strided",
 )
 """Folders of methods that nothing else uses. One is removed together with its line here."""
 
@@ -91,7 +93,9 @@ WEIGHING = frozenset(name for name, method in METHODS.items() if method.weighs)
 """Methods that choose the size of a draft by the cost of rows."""
 
 
-def check_options(options: Mapping[str, Mapping[str, Any]], others: Mapping[str, Callable[..., Any]]) -> None:
+def check_options(
+    options: Mapping[str, Mapping[str, Any]], others: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+) -> None:
     """Raise `SettingsError` for options that a method does not have, or cannot use.
 
     ``others``: what takes the options of methods that draft nothing, by their names.

@@ -23,7 +23,7 @@ from stretto.local_engine.model.low_rank import Change, LowRank
 from stretto.local_engine.model.products import Weight, unpacked
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["with_adapter"]
+__all__ = ["Beside", "beside_products", "with_adapter"]
 
 
 def with_adapter(model: LoadedModel, adapter: LowRank) -> LoadedModel:
@@ -50,21 +50,29 @@ def with_adapter(model: LoadedModel, adapter: LowRank) -> LoadedModel:
 
 def _lean(forward: LlamaForward, adapter: LowRank) -> LlamaForward:
     copy = forward.unchanging_copy()
+    copy.beside = beside_products(copy, adapter)
+    return copy
+
+
+def beside_products(forward: LlamaForward, adapter: LowRank) -> dict[tuple[int, str], Beside]:
+    """What an adapter adds to each product, by the number of the layer and the product's name.
+
+    Raises `SettingsError` where it does not fit.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
-    for number, layer in enumerate(copy.layers):
+    for number, layer in enumerate(forward.layers):
         for name, weight in layer.products.items():
-            for module, outer in _parts_of(copy, name, weight):
+            for module, outer in _parts_of(forward, name, weight):
                 shapes[f"model.layers.{number}.{module}.weight"] = (outer, _inner(weight))
     adapter.check(shapes)
     beside: dict[tuple[int, str], Beside] = {}
-    for number, layer in enumerate(copy.layers):
+    for number, layer in enumerate(forward.layers):
         for name, weight in layer.products.items():
-            parts = _parts_of(copy, name, weight)
+            parts = _parts_of(forward, name, weight)
             changes = [(adapter.changes.get(f"model.layers.{number}.{module}"), outer) for module, outer in parts]
             if any(change is not None for change, _ in changes):
-                beside[number, name] = Beside.joined(changes, weight, copy.dtype)
-    copy.beside = beside
-    return copy
+                beside[number, name] = Beside.joined(changes, weight, forward.dtype)
+    return beside
 
 
 def _parts_of(forward: LlamaForward, name: str, weight: Weight) -> list[tuple[str, int]]:

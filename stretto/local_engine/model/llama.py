@@ -385,9 +385,14 @@ class LlamaForward:
         state = self.read_in(tokens).to(self.dtype) if adapter is None else adapter.embed(rows, self.read_in)
         cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
         plan = self._attention.plan(rows, state.dtype)
+
+        def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
+            made = self._multiplied(number, name, read, bias)
+            return made if adapter is None else adapter.behind_product(number, name, read, made, rows)
+
         for number, layer in enumerate(self._layers):
             normed = layer.norm(state)
-            projected = self._multiplied(number, "query_key_value", normed, layer.query_key_value_bias)
+            projected = multiplied(number, "query_key_value", normed, layer.query_key_value_bias)
             heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * num_kv_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
@@ -395,10 +400,10 @@ class LlamaForward:
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
             mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
-            state = state + self._multiplied(number, "output", mixed, layer.output_bias)
+            state = state + multiplied(number, "output", mixed, layer.output_bias)
             normed = layer.feed_forward_norm(state)
-            gate, up = self._multiplied(number, "gate_up", normed).chunk(2, dim=-1)  # [batch, rows, intermediate]
-            state = state + self._multiplied(number, "down", silu(gate) * up)
+            gate, up = multiplied(number, "gate_up", normed).chunk(2, dim=-1)  # [batch, rows, intermediate]
+            state = state + multiplied(number, "down", silu(gate) * up)
             if adapter is not None:
                 state = adapter.behind_layer(number, state, normed, rows)
         if adapter is not None:
@@ -407,13 +412,13 @@ class LlamaForward:
             state = state.index_select(1, keep)
         return self._norm(state)
 
-    def _multiplied(self, number: int, name: str, rows: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Multiply rows by a weight of a layer, changed by the adapter beside it, if there is one."""
+    def _multiplied(self, number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Multiply states by a weight of a layer, changed by the adapter beside it, if there is one."""
         weight: Weight = getattr(self._layers[number], name)
         beside = self.beside.get((number, name))
         if beside is None:
-            return product(rows, weight, bias)
-        changed = beside(rows, product(rows, weight))
+            return product(read, weight, bias)
+        changed = beside(read, product(read, weight))
         return changed if bias is None else changed + bias
 
     def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

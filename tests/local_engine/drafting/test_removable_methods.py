@@ -20,6 +20,7 @@ FOLDERS = {
     "lexical": {"lexical", "lexical_lossy"},
     "lookahead": {"jacobi", "lookahead"},
     "recycling": {"token_recycling"},
+    "strided": {"strided"},
 }
 
 NAMED = {
@@ -27,6 +28,7 @@ NAMED = {
     "lexical": r"(?i)lexical|\[PAD\]|pad_?adapter",
     "lookahead": r"\blookahead[./]|\bLookahead|[Jj]acobi",
     "recycling": r"\brecycling[./]|\bRecycling",
+    "strided": r"\bstrided[./]|\bStrided|MaskRows|I-DLM",
 }
 """What only the folder itself may hold."""
 

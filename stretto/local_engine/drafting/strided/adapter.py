@@ -1,0 +1,95 @@
+"""The adapter of mask rows: a low-rank one of peft, which changes their products and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions
+from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.model.beside import Beside, beside_products
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.low_rank import read_low_rank
+from stretto.local_engine.model.rows import Rows
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["MaskRows", "attach"]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRows:
+    """What mask rows are computed with; see `stretto.local_engine.model.row_adapter.RowAdapter`.
+
+    Attributes:
+        mask: input vector of the mask token # [hidden]
+        beside: what is added to a product of a layer, by the layer's number and the product's name.
+    """
+
+    mask: Tensor
+    beside: Mapping[tuple[int, str], Beside]
+
+    def embed(self, rows: Rows, read_in: Callable[[Tensor], Tensor]) -> Tensor:
+        """Look up the input vectors of tokens and masks # [batch, rows, hidden]."""
+        vectors = read_in(rows.tokens.clamp(min=0)).to(self.mask.dtype)
+        return torch.where((rows.tokens < 0)[..., None], self.mask, vectors)
+
+    def behind_product(self, number: int, name: str, read: Tensor, product: Tensor, rows: Rows) -> Tensor:
+        """Change the products of masks # [batch, rows, outer]."""
+        change = self.beside.get((number, name))
+        if change is None or rows.blank is None:
+            return product
+        return torch.where(rows.blank[..., None], change(read, product), product)
+
+    def behind_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:  # noqa: ARG002 - protocol
+        """Nothing is added behind a layer."""
+        return state
+
+    def behind_norm(self, state: Tensor, rows: Rows) -> Tensor:  # noqa: ARG002 - as above
+        """Nothing is added behind the last one."""
+        return state
+
+    def packed(self, *, panels: bool) -> MaskRows:  # noqa: ARG002 - as above
+        """The same: its matrices are narrow."""
+        return self
+
+    def parts(self, weights: str) -> tuple[Part, ...]:  # noqa: ARG002 - as above
+        """Nothing is compiled for it."""
+        return ()
+
+    def compiled(self, rows: Rows, layers: int) -> Any:  # noqa: ARG002 - as above
+        """Compiled code does not know it: steps with masks are computed by torch's operations."""
+        return None
+
+
+def attach(model: LoadedModel, options: StridedOptions) -> None:
+    """Give the model's forward the adapter beside its weights, once.
+
+    Raises `SettingsError` where there is none, it does not fit, or the model cannot take one.
+    """
+    forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
+    if not isinstance(forward, LlamaForward) or model.folder is None:
+        raise SettingsError(
+            f"Strided decoding needs a model of the Llama family in a folder, with an adapter in {FOLDER}/ beside its "
+            f"weights, and {model.name} is none. Choose auto."
+        )
+    if isinstance(forward.adapter, MaskRows):
+        return
+    mask = options.mask if options.mask is not None else getattr(model.tokenizer, "mask_token_id", None)
+    if mask is None or mask >= model.vocabulary:
+        raise SettingsError(
+            f"Strided decoding needs a mask token of {model.name}, and mask={mask} is none. Name the one that the "
+            'adapter was trained with: method_options={"strided": {"mask": 151669}}.'
+        )
+    adapter = read_low_rank(model.folder / FOLDER)
+    if any(change.magnitude is not None for change in adapter.changes.values()) or adapter.replaced:
+        raise adapter.misfit("it does more than to add to products (DoRA, or whole parameters)")
+    with torch.inference_mode():
+        vector = forward.read_in(torch.tensor([mask], device=model.device))[0].to(forward.dtype)
+        forward.attach(MaskRows(vector, beside_products(forward, adapter)))

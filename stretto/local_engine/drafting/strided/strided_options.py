@@ -1,0 +1,31 @@
+"""What the method ``strided`` is called and given, without its heavy imports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown
+
+__all__ = ["FOLDER", "StridedOptions"]
+
+FOLDER = "strided"
+"""The adapter's folder, beside the weights that it was trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StridedOptions:
+    """Options of the method ``strided``.
+
+    Attributes:
+        stride: tokens of a step at most, with the one that the model chooses itself: one more than there are masks.
+        mask: token id whose input vector the adapter was trained with; ``None`` for the tokenizer's mask token.
+    """
+
+    stride: int = 4
+    mask: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("stride", self.stride, 2), ("mask", self.mask, 0)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise SettingsError(f"{name}={shown(value)} cannot be used: it is a whole number of at least {least}.")
