@@ -7,6 +7,7 @@ from tiny_models import build
 
 from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.measuring.bench import bench
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.refined.block_form import BlockForm
 
@@ -163,6 +164,11 @@ def test_what_needs_one_token_after_the_other_is_refused(engine, wanted):
 def test_a_drafting_method_is_refused(engine):
     with pytest.raises(InvalidRequestError, match=r"no decoding method 'suffix'.*threshold"):
         engine.submit(asked(decoding="suffix"))
+
+
+def test_there_are_no_drafting_methods_to_measure(model):
+    with pytest.raises(SettingsError, match="writes blocks of tokens at once"):
+        bench(model)
 
 
 def test_blocks_of_another_length_are_refused_where_a_model_was_trained_for_one(model, start):

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import VOCABULARY, build
 from transformers import AutoModelForCausalLM
 
+from stretto import Stretto
 from stretto.errors import ModelNotFoundError
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import load_model
@@ -133,11 +134,25 @@ def test_a_llada_is_read_as_the_llama_that_it_is(folder, start):
     assert written(path, start) == expected
 
 
+def test_a_client_writes_with_a_rule_and_says_that_it_is_lossy(folder):
+    path, _ = folder("llama", FORMATS["own"][1])
+    with Stretto(f"local:{path}") as stretto:
+        usual = stretto.ask("Oil the chain.", strategy="direct", max_tokens=12)
+        chosen = stretto.ask("Oil the chain.", strategy="direct", max_tokens=12, decoding="entropy_bound")
+
+    assert usual.route.decoding == "threshold"
+    assert "writes blocks of tokens at once" in usual.route.decoding_reason
+    assert usual.decoding.lossy
+    assert usual.decoding.tokens == usual.usage.completion_tokens == 12
+    assert chosen.decoding.methods == ("entropy_bound",)
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"diffusion": "sideways", "block_length": 8}, "diffusion='sideways'"),
         ({"diffusion": "block-causal"}, "block_length=None"),
+        ({"model_type": "sdar_moe"}, "models of the type sdar_moe write blocks"),
         ({"diffusion": "block-causal", "block_length": 8, "mask_token_id": VOCABULARY}, "has no mask token"),
         ({"diffusion": "block-causal", "block_length": 8}, "has no mask token"),
     ],

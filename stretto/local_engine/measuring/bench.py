@@ -136,9 +136,14 @@ def bench(
         threads: for one forward at most; by default what the model's size is worth.
         progress: called before each generation: how many are done, of how many, and which is next.
 
-    Raises `SettingsError` for a draft model with another tokenizer, `ContextOverflowError` for a prompt that does not
-    fit into the model, and whatever a generation fails with.
+    Raises `SettingsError` for a model that drafts nothing and for a draft model with another tokenizer,
+    `ContextOverflowError` for a prompt that does not fit into the model, and whatever a generation fails with.
     """
+    if model.refined is not None:
+        raise SettingsError(
+            f"{model.name} writes blocks of tokens at once ({model.refined.family}) and drafts nothing, so there are "
+            "no methods to compare. docs/parallel-models.md says what its rules are."
+        )
     if draft is not None:
         check_vocabulary(model, draft)
     methods, left_out = _selectable(DraftEquipment(model=model, draft=draft))

@@ -49,7 +49,10 @@ def recognised(config: Mapping[str, Any]) -> Recognised | None:
     """
     if "diffusion" in config:
         return _own(config)
-    read = _FORMATS.get(str(config.get("model_type", "")))
+    kind = str(config.get("model_type", ""))
+    if kind in _NOT_RUN:
+        raise ValueError(f"models of the type {kind} write blocks at once in a way that is not run here")
+    read = _FORMATS.get(kind)
     return None if read is None else read(config)
 
 
@@ -146,6 +149,8 @@ _FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Recognised]] = {
     "llada": _llada,
 }
 """By ``model_type``."""
+
+_NOT_RUN = frozenset({"diffusion_gemma", "llada2_moe", "llada_moe", "sdar_moe", "nemotron_labs_diffusion"})
 
 
 def _as(base: str, config: Mapping[str, Any]) -> dict[str, Any]:
