@@ -71,6 +71,30 @@ class PlainLoop:
         return text[len(prompt) :]
 
 
+def mask_predict(
+    loop: PlainLoop, prompt: Sequence[int], length: int, passes: int, ends: frozenset[int] = frozenset()
+) -> list[int]:
+    """Write an answer as one block, in which all tokens can be written again; every row sees every other one."""
+    canvas, sure = [loop.mask] * length, {}
+    masked = range(length)
+    for number in range(passes):
+        rows = loop.said([*prompt, *canvas], [len(prompt) + len(canvas)] * (len(prompt) + len(canvas)))[len(prompt) :]
+        for place in masked:
+            canvas[place], sure[place] = int(rows[place].argmax()), float(rows[place].max())
+        while number == 0 and len(canvas) > 1 and ends.issuperset(canvas[-2:]):
+            canvas.pop()
+            del sure[len(canvas)]
+        loop.forwards += 1
+        left = len(canvas) * (passes - 1 - number) // passes
+        order = sorted(range(len(canvas)), key=lambda place: -sure[place])
+        masked = order[len(canvas) - left :]
+        for place in masked:
+            canvas[place] = loop.mask
+        if not masked:
+            break
+    return canvas
+
+
 def threshold(least: float) -> Keep:
     return lambda sure, _, __, ___: {p for p in sure if sure[p] > least} or {max(sure, key=sure.get)}
 

@@ -2,7 +2,7 @@
 
 import pytest
 from asking import outcome, submit_together, tokens
-from refining_loops import PlainLoop, entropy_bound, factor, low_confidence, sequential, threshold
+from refining_loops import PlainLoop, entropy_bound, factor, low_confidence, mask_predict, sequential, threshold
 from tiny_models import build
 
 from stretto.errors import InvalidRequestError, SettingsError
@@ -178,10 +178,40 @@ def test_blocks_of_another_length_are_refused_where_a_model_was_trained_for_one(
         engine.submit(asked())
 
 
-def test_mask_predict_writes_every_block_in_as_many_passes(tokenizer, start):
-    form = BlockForm("everything", 8, MASK, "everything")
-    model = prepare("local:everything", build("llama"), tokenizer, refined=form)
-    engine = start(model, method_options={"mask_predict": {"passes": 3}})
+@pytest.fixture
+def everything(tokenizer):
+    return prepare(
+        "local:everything", build("llama"), tokenizer, refined=BlockForm("everything", 8, MASK, "everything")
+    )
+
+
+@pytest.mark.parametrize("passes", [1, 3, 10])
+def test_mask_predict_writes_an_answer_in_as_many_passes(everything, start, passes):
+    engine = start(everything, method_options={"mask_predict": {"passes": passes}})
+    loop = PlainLoop(build("llama"), MASK, THRESHOLD)
+    expected = mask_predict(loop, PROMPT, 24, passes)
+
+    handle = engine.submit(asked(length=24, decoding="mask_predict"))
+
+    assert outcome(handle)[1].figures.steps == loop.forwards == passes
+    assert handle.sequence.generated == expected
+
+
+def test_the_first_pass_of_mask_predict_says_how_long_the_answer_is(everything, start):
+    engine = start(everything, method_options={"mask_predict": {"passes": 3}})
+    loop = PlainLoop(build("llama"), MASK, THRESHOLD)
+    ends = frozenset(mask_predict(loop, PROMPT, 24, 1)[-6:])
+    expected = mask_predict(loop, PROMPT, 24, 3, ends)
+
+    handle = engine.submit(asked(length=24, decoding="mask_predict", end_ids=ends))
+
+    first = next((place for place, token in enumerate(expected, 1) if token in ends), len(expected))
+    assert len(expected) <= 19
+    assert tokens(handle) == expected[:first]
+
+
+def test_mask_predict_writes_every_block_in_as_many_passes(everything, start):
+    engine = start(everything, method_options={"mask_predict": {"passes": 3, "block": 8}})
 
     figures = outcome(engine.submit(asked(length=24, decoding="mask_predict")))[1].figures
 

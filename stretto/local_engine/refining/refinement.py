@@ -37,18 +37,24 @@ class Refinement:
     those of its tokens. That takes no forward of its own: the first forward of the next block evaluates both. A model
     with shifted logits needs one, because the finished block's last row predicts the next block's first token.
 
+    A rule that revises, in a model whose rows see everything, writes the whole answer as one block. Its first forward
+    predicts the length: where it says nothing but end tokens at the end, all but the first of them are left out.
+
     Args:
         prompt: its tokens.
         length: tokens of the answer at most.
         form: how the model writes.
         rule: which proposed tokens are kept.
+        ends: tokens that end the answer.
     """
 
-    def __init__(self, prompt: Sequence[int], length: int, form: BlockForm, rule: Rule) -> None:
+    def __init__(
+        self, prompt: Sequence[int], length: int, form: BlockForm, rule: Rule, ends: frozenset[int] = frozenset()
+    ) -> None:
         self.rule = rule
         self._form = form
-        self._block = rule.block or form.block
-        self._whole = form.sight == "everything"
+        self._whole, self._ends = form.sight == "everything", ends
+        self._block = rule.block or (length if rule.revises and self._whole else form.block)
         self.text = list(prompt)
         """Prompt and answer, as far as it is certain."""
         filled = 0 if self._whole else len(prompt) % self._block
@@ -102,11 +108,15 @@ class Refinement:
             return self._settle()
         self._cached = 0 if self._whole else self._start
         self._forwards += 1
+        targets = plan.targets
         if not self._passes:
-            self._masked = len(plan.targets)
+            if rule.revises and self._whole and targets[-1] + 1 == len(self._tokens):
+                targets = targets[: _length(tokens, self._ends)]
+                del self._tokens[targets[-1] + 1 :]
+            self._masked = len(targets)
         standing = sorted(self._confidence) if rule.revises else []
-        positions = sorted([*plan.targets, *standing])
-        proposed = dict(zip(plan.targets, zip(tokens, confidence, strict=True), strict=True))
+        positions = sorted([*targets, *standing])
+        proposed = dict(zip(targets, zip(tokens, confidence, strict=True), strict=False))
         sure = [proposed[place][1] if place in proposed else self._confidence[place] for place in positions]
         kept = {positions[number] for number in rule.keep(Proposal(sure, entropy, self._passes, self._masked))}
         for position in positions:
@@ -168,3 +178,11 @@ class Refinement:
     def _last_row(self) -> int:
         whole = self._whole and (self.rule.cache != "dual" or not self._forwards)
         return len(self._tokens) if whole else self._stop
+
+
+def _length(tokens: Sequence[int], ends: frozenset[int]) -> int:
+    """How many tokens there are up to the first of the end tokens at the end, with it."""
+    length = len(tokens)
+    while length > 1 and tokens[length - 1] in ends and tokens[length - 2] in ends:
+        length -= 1
+    return length

@@ -190,7 +190,8 @@ class MaskPredict(Rule):
     """Write the whole block at once, and in each pass write the least confident tokens again.
 
     Fewer of them in each pass, so that a block takes ``passes`` forwards whatever its length: Ghazvininejad et al.,
-    arXiv:1904.09324. A block is told when it is finished.
+    arXiv:1904.09324. A block is told when it is finished. In a model whose rows see everything, the whole answer is one
+    block, unless ``block`` says otherwise.
     """
 
     name: ClassVar[str] = "mask_predict"

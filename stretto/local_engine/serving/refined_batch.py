@@ -74,7 +74,8 @@ class RefinedBatch:
         joining = []
         for state, rule in zip(prefill.sequences, rules, strict=True):
             request = state.request
-            refinement = Refinement(request.prompt, request.max_new_tokens, self._form, rule)
+            length, ends = request.max_new_tokens, request.end_ids
+            refinement = Refinement(request.prompt, length, self._form, rule, ends)
             joining.append(_Member(request, Sampler(request, self._device), refinement))
         self._cache.join(prefill.cache)
         self._members += joining
