@@ -112,8 +112,10 @@ def _written_at_once(base: str) -> Recognised | None:
     """How the files of a model say that it writes blocks at once; raises `ValueError` for what cannot be run."""
     try:
         config, _ = transformers.PreTrainedConfig.get_config_dict(base)
-    except Exception:  # noqa: BLE001 - reading it as any other configuration says best what is wrong
-        return None
+    except Exception:
+        if not Path(base).is_dir():
+            raise  # a dead hub is asked once
+        return None  # reading it as any other configuration says best what is wrong
     return recognised(config)
 
 

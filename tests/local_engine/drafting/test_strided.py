@@ -143,6 +143,16 @@ def test_the_masks_of_an_accepted_draft_are_the_next_draft_and_those_of_a_refuse
     assert third.tokens == [MASK, MASK]
 
 
+def test_the_adapter_says_its_mask_and_its_stride(folder):
+    path = folder()
+    config = path / FOLDER / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"mask_token_id": TOKEN, "block_size": 2}))
+    model = load_model(find_source(str(path)), dtype="float32", compiled=False)
+
+    assert attach(model, StridedOptions()) == 3
+    assert torch.equal(model.forward.adapter.mask, model.forward.read_in(torch.tensor(TOKEN)))
+
+
 def test_a_model_without_a_mask_token_is_refused(folder):
     model = load_model(find_source(str(folder())), dtype="float32", compiled=False)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions
 from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.beside import Beside, beside_products
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.low_rank import read_low_rank
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MaskRows", "attach"]
 
+_USUAL = 4  # tokens of a step
+
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
@@ -30,10 +35,12 @@ class MaskRows:
     Attributes:
         mask: input vector of the mask token # [hidden]
         beside: what is added to a product of a layer, by the layer's number and the product's name.
+        stride: tokens of a step that it was trained for.
     """
 
     mask: Tensor
     beside: Mapping[tuple[int, str], Beside]
+    stride: int = _USUAL
 
     def embed(self, rows: Rows, read_in: Callable[[Tensor], Tensor]) -> Tensor:
         """Look up the input vectors of tokens and masks # [batch, rows, hidden]."""
@@ -68,8 +75,8 @@ class MaskRows:
         return None
 
 
-def attach(model: LoadedModel, options: StridedOptions) -> None:
-    """Give the model's forward the adapter beside its weights, once.
+def attach(model: LoadedModel, options: StridedOptions) -> int:
+    """Give the model's forward the adapter beside its weights, once; the tokens of a step at most.
 
     Raises `SettingsError` where there is none, it does not fit, or the model cannot take one.
     """
@@ -79,17 +86,27 @@ def attach(model: LoadedModel, options: StridedOptions) -> None:
             f"Strided decoding needs a model of the Llama family in a folder, with an adapter in {FOLDER}/ beside its "
             f"weights, and {model.name} is none. Choose auto."
         )
-    if isinstance(forward.adapter, MaskRows):
-        return
-    mask = options.mask if options.mask is not None else getattr(model.tokenizer, "mask_token_id", None)
-    if mask is None or mask >= model.vocabulary:
+    if not isinstance(forward.adapter, MaskRows):
+        forward.attach(_read(model, forward, model.folder / FOLDER, options))
+    assert isinstance(forward.adapter, MaskRows)  # noqa: S101 - for the type checker
+    return options.stride or forward.adapter.stride
+
+
+def _read(model: LoadedModel, forward: LlamaForward, folder: Path, options: StridedOptions) -> MaskRows:
+    """Read an adapter. Raises `SettingsError`."""
+    adapter = read_low_rank(folder)
+    if any(change.magnitude is not None for change in adapter.changes.values()) or adapter.replaced:
+        raise adapter.misfit("it does more than to add to products (DoRA, or whole parameters)")
+    trained = json.loads((folder / LOW_RANK_CONFIG).read_text(encoding="utf-8"))
+    named = (options.mask, trained.get("mask_token_id"), getattr(model.tokenizer, "mask_token_id", None))
+    mask = next((token for token in named if token is not None), None)
+    if not isinstance(mask, int) or not 0 <= mask < model.vocabulary:
         raise SettingsError(
             f"Strided decoding needs a mask token of {model.name}, and mask={mask} is none. Name the one that the "
             'adapter was trained with: method_options={"strided": {"mask": 151669}}.'
         )
-    adapter = read_low_rank(model.folder / FOLDER)
-    if any(change.magnitude is not None for change in adapter.changes.values()) or adapter.replaced:
-        raise adapter.misfit("it does more than to add to products (DoRA, or whole parameters)")
+    masks = trained.get("block_size")
+    stride = masks + 1 if isinstance(masks, int) and masks > 0 else _USUAL
     with torch.inference_mode():
         vector = forward.read_in(torch.tensor([mask], device=model.device))[0].to(forward.dtype)
-        forward.attach(MaskRows(vector, beside_products(forward, adapter)))
+        return MaskRows(vector, beside_products(forward, adapter), stride)

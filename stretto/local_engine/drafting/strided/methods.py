@@ -17,8 +17,7 @@ def _strided(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.strided.adapter import attach  # noqa: PLC0415 - torch
 
     options = StridedOptions(**equipment.options.get("strided", {}))
-    attach(equipment.model, options)
-    return Strided(options.stride)
+    return Strided(attach(equipment.model, options))
 
 
 METHODS = {"strided": Method(_strided, adapter=f"{FOLDER}/adapter_config.json", options=StridedOptions)}

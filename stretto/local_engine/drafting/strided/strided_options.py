@@ -19,10 +19,12 @@ class StridedOptions:
 
     Attributes:
         stride: tokens of a step at most, with the one that the model chooses itself: one more than there are masks.
-        mask: token id whose input vector the adapter was trained with; ``None`` for the tokenizer's mask token.
+            ``None`` for as many as the adapter was trained for, or 4.
+        mask: token id whose input vector the adapter was trained with; ``None`` for the one that its
+            ``adapter_config.json`` names as ``mask_token_id``, or the tokenizer's mask token.
     """
 
-    stride: int = 4
+    stride: int | None = None
     mask: int | None = None
 
     def __post_init__(self) -> None:
