@@ -17,11 +17,14 @@ from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from stretto.errors import SettingsError
-from stretto.foundation.arguments import MOST_THREADS, reason, shown
+from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS, reason, shown
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
-_LOCAL = ("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters")
+_LOCAL = (
+    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters"),
+    *("tensor_parallel", "pipeline_parallel", "context_parallel"),
+)
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY")
 """Variables that other modules read, without the prefix."""
 
@@ -49,13 +52,16 @@ class Settings(BaseModel):
         first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
-        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next six.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next nine.
         quantize: weights of local models in few bits: ``int8``, ``int4``, ``none``.
         device: where local models run, as ``cpu``.
         decoding: how local models find their tokens.
         threads: for one forward of a local model at most.
         compiled: whether local models run in code compiled for this processor.
         long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``star``, ``refuse``.
+        tensor_parallel: processes that share every layer of a local model; see docs/several-devices.md.
+        pipeline_parallel: processes that each hold some layers of a local model.
+        context_parallel: processes that each hold a part of the keys and values of a text.
         adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
         prompt_family: family of prompts that the models get, instead of the one that suits their size.
         templates: a folder whose templates replace those of the package.
@@ -91,6 +97,9 @@ class Settings(BaseModel):
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
     compiled: bool | None = None
     long_context: str | None = None
+    tensor_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
+    pipeline_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
+    context_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     adapters: dict[str, Path] | None = None
     prompt_family: str | None = None
     templates: Path | None = None

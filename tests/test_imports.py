@@ -23,6 +23,9 @@ ENGINE = (
     "refining",
     "serving",
     "long_context",
+    "serving",
+    "long_context",
+    "parallel",
     "measuring",
 )
 ROOMS = (

@@ -39,6 +39,9 @@ def ask(
     quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    tensor_parallel: options.TensorParallel = None,
+    pipeline_parallel: options.PipelineParallel = None,
+    context_parallel: options.ContextParallel = None,
     no_compiled: options.NotCompiled = False,
     long_context: options.LongContext = None,
     prompt_family: options.PromptFamily = None,
@@ -74,7 +77,17 @@ def ask(
         )
     asked = question_of(question)
     screen = Screen(quiet=quiet, unrendered=plain)
-    local = local_options(dtype, quantize, device, threads, no_compiled, long_context)
+    local = local_options(
+        dtype,
+        quantize,
+        device,
+        threads,
+        no_compiled,
+        long_context,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=pipeline_parallel,
+        context_parallel=context_parallel,
+    )
     client = open_client(
         context,
         model,

@@ -44,6 +44,9 @@ def chat(
     quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    tensor_parallel: options.TensorParallel = None,
+    pipeline_parallel: options.PipelineParallel = None,
+    context_parallel: options.ContextParallel = None,
     no_compiled: options.NotCompiled = False,
     long_context: options.LongContext = None,
     on_missing: options.Missing = None,
@@ -75,7 +78,17 @@ def chat(
     from stretto.cli.chat_folder import ChatFolder  # noqa: PLC0415 - these two keep `stretto --help` light
     from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
-    local = local_options(dtype, quantize, device, threads, no_compiled, long_context)
+    local = local_options(
+        dtype,
+        quantize,
+        device,
+        threads,
+        no_compiled,
+        long_context,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=pipeline_parallel,
+        context_parallel=context_parallel,
+    )
     opener = local_opener(opener_of(context), local, prompt_family=prompt_family, fallback=fallback or None)
     opener = partial(opener, **models_of(role, small=small))
     if web:
@@ -160,6 +173,9 @@ _WITH_WEB = frozenset(
         "quantize",
         "device",
         "threads",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "context_parallel",
         "no_compiled",
         "long_context",
     }

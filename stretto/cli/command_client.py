@@ -69,10 +69,14 @@ def local_options(  # noqa: PLR0917 - as the options of the commands
     threads: int | None,
     no_compiled: bool,
     long_context: str | None = None,
+    **processes: int | None,
 ) -> dict[str, Any]:
-    """Those options of a command that are for local models and were given, by their settings."""
+    """Those options of a command that are for local models and were given, by their settings.
+
+    ``processes``: how many of each kind share a model.
+    """
     given = {"dtype": dtype, "device": device, "threads": threads, "compiled": False if no_compiled else None}
-    given |= {"quantize": quantize, "long_context": long_context}
+    given |= {"quantize": quantize, "long_context": long_context, **processes}
     return {name: value for name, value in given.items() if value is not None}
 
 

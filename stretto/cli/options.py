@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from stretto.cli.completing import completions
-from stretto.foundation.arguments import MOST_THREADS
+from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS
 
 LOCAL = ("local:", "local:pocket")
 PROVIDERS = ("openai:", "anthropic:", "ollama:", "vllm:", "sglang:", "llamacpp:", "lmstudio:", *LOCAL)
@@ -273,6 +273,36 @@ Threads = Annotated[
     int | None,
     typer.Option(
         "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
+    ),
+]
+TensorParallel = Annotated[
+    int | None,
+    typer.Option(
+        "--tensor-parallel",
+        metavar="N",
+        min=1,
+        max=MOST_PROCESSES,
+        help="Processes that share every layer of a local model, each with a device of its own.",
+    ),
+]
+PipelineParallel = Annotated[
+    int | None,
+    typer.Option(
+        "--pipeline-parallel",
+        metavar="N",
+        min=1,
+        max=MOST_PROCESSES,
+        help="Processes that each hold some layers of a local model.",
+    ),
+]
+ContextParallel = Annotated[
+    int | None,
+    typer.Option(
+        "--context-parallel",
+        metavar="N",
+        min=1,
+        max=MOST_PROCESSES,
+        help="Processes that each hold a part of a local model's key-value cache, for long prompts.",
     ),
 ]
 NotCompiled = Annotated[

@@ -97,6 +97,9 @@ def serve(
     quantize: options.Quantize = None,
     device: options.Device = None,
     threads: options.Threads = None,
+    tensor_parallel: options.TensorParallel = None,
+    pipeline_parallel: options.PipelineParallel = None,
+    context_parallel: options.ContextParallel = None,
     no_compiled: options.NotCompiled = False,
 ) -> None:
     """Serve the models to clients of OpenAI's and Anthropic's APIs.
@@ -141,7 +144,16 @@ def serve(
         body_bytes=int(max_body * 1_000_000),
         drain_s=drain,
     )
-    given = local_options(dtype, quantize, device, threads, no_compiled)
+    given = local_options(
+        dtype,
+        quantize,
+        device,
+        threads,
+        no_compiled,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=pipeline_parallel,
+        context_parallel=context_parallel,
+    )
     settings = _settings(given | {"shared": shared, "fallback": fallback or None}, concurrent_answers)
     first, further = (model[0], model[1:]) if model else (None, [])
     numbered = [(f"model-{number}", name) for number, name in enumerate(further, 2)]

@@ -34,7 +34,7 @@ from stretto.backends.local.tools import (
     tools_shown,
     turns_of,
 )
-from stretto.errors import InvalidRequestError
+from stretto.errors import InvalidRequestError, SettingsError
 from stretto.foundation.arguments import shown
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.log import log_event
@@ -97,6 +97,11 @@ class LocalBackend:
             ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
             ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
             stand at the end of the prompt. One such prompt is read at a time, token by token.
+        tensor_parallel: processes that share every layer, each with a device of its own, started with the model and
+            ended with it. The number has to divide the heads. Safetensors files only; forwards run in torch's operations.
+        pipeline_parallel: processes that each hold some of the layers.
+        context_parallel: processes that each hold all weights and a part of the keys and values of every text, for
+            prompts that are longer than one device holds.
         adapter: the folder of a LoRA or DoRA adapter that peft saved, which is added to the weights.
         adapters: folders of such adapters by names, which stay beside the weights. A request names one of them,
             ``adapter="name"``. Each has an engine of its own, which starts with the first such request.
@@ -123,6 +128,9 @@ class LocalBackend:
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
         long_context: str | FocusOptions | StarOptions | None = "auto",
+        tensor_parallel: int = 1,
+        pipeline_parallel: int = 1,
+        context_parallel: int = 1,
         adapter: str | Path | None = None,
         adapters: Mapping[str, str | Path] | None = None,
         special_tokens_in_text: bool = False,
@@ -141,6 +149,9 @@ class LocalBackend:
             method_options=method_options or {},
             prefix_cache_bytes=prefix_cache_bytes,
             remember_answers=remember_answers,
+            tensor_parallel=tensor_parallel,
+            pipeline_parallel=pipeline_parallel,
+            context_parallel=context_parallel,
             adapter=None if adapter is None else Path(adapter).expanduser(),
             adapters={name: Path(folder).expanduser() for name, folder in (adapters or {}).items()},
         )
@@ -152,9 +163,16 @@ class LocalBackend:
         self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
         self._beside = {name: self._loader_beside(name, options) for name in options.adapters}
         window = self._capabilities.context_window
+        if options.is_divided and long_context == "auto":
+            long_context = None
         self._long_context = chosen_method(long_context, options.source.folder, self._name, window)
         if options.source.block_form() is not None:
             self._long_context = None  # both ways read a prompt from left to right
+        if options.is_divided and self._long_context is not None:
+            raise SettingsError(
+                f"long_context={shown(long_context)} cannot be used with a model over several processes. Leave one of "
+                "them out."
+            )
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
         self._reader: LongContextReader | None = None
         self._special_tokens_in_text = special_tokens_in_text

@@ -33,6 +33,7 @@ from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG, READING_FILE
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import QUANTIZE, Source
+from stretto.local_engine.parallel.layout import Layout
 from stretto.local_engine.refining.catalogue import RULE_NAMES, RULES
 from stretto.prompts import POCKET, family_of
 
@@ -95,6 +96,9 @@ class LoadingOptions:
     method_options: Mapping[str, Mapping[str, Any]]
     prefix_cache_bytes: int
     remember_answers: int
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    context_parallel: int = 1
     adapter: Path | None = None
     adapters: Mapping[str, Path] = field(default_factory=dict)
     reading: bool = False
@@ -102,7 +106,17 @@ class LoadingOptions:
     @property
     def has_reading(self) -> bool:
         """Whether an adapter for reading documents stands beside the weights, and was trained on them."""
-        return self.adapter is None and self.source.folder is not None and (self.source.folder / READING_FILE).is_file()
+        folder = self.source.folder
+        return not self.is_divided and self.adapter is None and folder is not None and (folder / READING_FILE).is_file()
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether several processes hold the model."""
+        return self._layout.processes > 1
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self.tensor_parallel, self.pipeline_parallel, self.context_parallel)
 
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
@@ -148,12 +162,38 @@ class LoadingOptions:
                     f"There is no adapter in {str(folder)!r}: it has no {LOW_RANK_CONFIG}. Give a folder that "
                     "save_pretrained of peft wrote."
                 )
+        layout = self._layout
+        if self.is_divided:
+            self._check_divided(layout)
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise SettingsError(f"dtype={shown(self.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
         if self.quantize is not None and self.quantize not in QUANTIZE:
             raise SettingsError(f"quantize={shown(self.quantize)} cannot be used. Use one of: {', '.join(QUANTIZE)}.")
         if self.device is not None and not (isinstance(self.device, str) and _DEVICE.fullmatch(self.device)):
             raise SettingsError(f"device={shown(self.device)} cannot be used. Use cpu, cuda or cuda:0.")
+
+    def _check_divided(self, layout: Layout) -> None:
+        """Raise `SettingsError` for what a model over several processes cannot have."""
+        if self.source.file is not None:
+            raise SettingsError(
+                f"{layout} cannot be used with {self.source.name}, a GGUF file: each process reads its part of "
+                "safetensors files. Give the folder or the hub name of the original."
+            )
+        if self.source.folder is not None and not (self.source.folder / "config.json").is_file():
+            raise SettingsError(
+                f"{layout} cannot be used with {self.source.name}, an adapter. Give a folder into whose weights it is "
+                "merged."
+            )
+        others: dict[str, object] = {
+            "quantize": self.quantize not in (None, "none") and self.quantize,
+            "cuda_graphs": self.cuda_graphs,
+            "adapter": self.adapter and str(self.adapter),
+            "adapters": self.adapters and [*self.adapters],
+        }
+        for name, value in others.items():
+            if value:
+                raise SettingsError(f"{name}={shown(value)} cannot be used with {layout}. Leave one of them out.")
+        layout.check(self.source.name, self.source.config())
 
     def _decodings(self) -> tuple[str, ...]:
         """The decoding methods that can be chosen. Raises `SettingsError` where the one asked for is not among them."""
@@ -225,6 +265,8 @@ class LoadingOptions:
             compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
+        if self.is_divided:
+            return self._load_divided(load)
         change = reading_change(self.source.folder, self.source.name) if self.reading else None
         if self.adapter is not None:
             change = read_low_rank(self.adapter).merge
@@ -234,6 +276,28 @@ class LoadingOptions:
             check_vocabulary(model, draft)
         measure = not self.reading and (self.decoding is None or self.decoding in WEIGHING)
         return self._engine(model, draft, measure=measure)
+
+    def _load_divided(self, load: Callable[[Source], LoadedModel]) -> Engine:
+        """Start an engine whose model is in other processes; a draft model is in this one, by ``load``."""
+        from stretto.local_engine.parallel.load import load_divided  # noqa: PLC0415 - it imports torch
+
+        draft = None if self.draft is None else load(self.draft)
+        model = load_divided(
+            self.source,
+            self._layout,
+            dtype=self.dtype,
+            device=self.device,
+            threads=self.threads,
+            compiled=self.compiled,
+            trust_remote_code=self.trust_remote_code,
+        )
+        try:
+            if draft is not None:
+                check_vocabulary(model, draft)
+            return self._engine(model, draft, measure=self.decoding is None or self.decoding in WEIGHING)
+        except BaseException:
+            model.free()
+            raise
 
     def load_beside(self, name: str, engine: Callable[[], Engine], given_up: Callable[[], bool]) -> Engine:  # noqa: ARG002 - as `load`
         """Start an engine for the model of another one with an adapter beside it.

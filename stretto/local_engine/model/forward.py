@@ -14,7 +14,7 @@ from stretto.local_engine.model.rotary import Rotary
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.transformers_attention import attend_in
 
-__all__ = ["Forward", "TransformersForward"]
+__all__ = ["CacheAdapter", "Forward", "TransformersForward"]
 
 _KINDS = frozenset({"full_attention", "sliding_attention"})
 _CHUNKED = "chunked_attention"
@@ -82,6 +82,7 @@ class TransformersForward:
         attend_in(model)
         self.alone = alone
         self.packs = self.is_exact = False
+        self._first_layer = 0  # that this process holds
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
         others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]
@@ -125,7 +126,7 @@ class TransformersForward:
             if not len(chosen):
                 parts.append(None)
                 continue
-            cache.begin_alone(own, sequence)
+            self._begin_alone(own, cache, sequence)
             wanted = torch.isin(chosen, keep).nonzero()[:, 0]
             with self._rotary.on(side):
                 said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
@@ -135,16 +136,24 @@ class TransformersForward:
         blank = torch.zeros_like(next(part for part in parts if part is not None))
         return torch.stack([blank if part is None else part for part in parts])
 
+    def _begin_alone(self, rows: Rows, cache: KeyValueCache, sequence: int) -> None:
+        cache.begin_alone(rows, sequence)
+
     def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        logits: Tensor = self._model(input_ids=rows.tokens, **self._inputs(rows, cache, keep)).logits
+        return logits if logits.shape[1] == len(keep) else logits[:, keep]
+
+    def _inputs(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> dict[str, Any]:
+        """The arguments of the model beside the tokens."""
         options: dict[str, Any] = {"position_ids": rows.positions, "logits_to_keep": keep}
         if not self.alone:
             options["attention_mask"] = self._mask(rows)
         if self.alone or not self._takes_any:
             options = {name: value for name, value in options.items() if name in self._takes}
-        logits: Tensor = self._model(
-            input_ids=rows.tokens, past_key_values=_Adapter(cache, rows), use_cache=True, **options
-        ).logits
-        return logits if logits.shape[1] == len(keep) else logits[:, keep]
+        return options | {"past_key_values": self._adapter(cache, rows), "use_cache": True}
+
+    def _adapter(self, cache: KeyValueCache, rows: Rows) -> CacheAdapter:
+        return CacheAdapter(cache, rows, self._first_layer)
 
     def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
         dtype = self._model.dtype
@@ -153,22 +162,27 @@ class TransformersForward:
         return rows.mask(dtype, self._window)
 
 
-class _Adapter(Cache):
+class CacheAdapter(Cache):
     """Our cache behind the interface of transformers' caches."""
 
-    def __init__(self, cache: KeyValueCache, rows: Rows) -> None:
+    def __init__(self, cache: KeyValueCache, rows: Rows, first_layer: int = 0) -> None:
         super().__init__(layers=[])
-        self._cache = cache
+        self._cache, self._first_layer = cache, first_layer
         self._before = rows.kv_len - rows.tokens.shape[1]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        keys, values = self._cache.write(layer_idx, key_states.transpose(1, 2), value_states.transpose(1, 2))
+        """Write to the slots of the current rows; the keys and values of all slots in use."""
+        keys, values = self._cache.write(
+            layer_idx - self._first_layer, key_states.transpose(1, 2), value_states.transpose(1, 2)
+        )
         return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, num_kv_heads, kv_len, head_dim]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens
+        """Tokens before the current rows."""
         return self._before
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002 - as above
+        """Slots that the current rows see, and the first of them."""
         return self._before + query_length, 0

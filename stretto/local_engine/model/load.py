@@ -20,7 +20,7 @@ from stretto.local_engine.model import recommended
 from stretto.local_engine.model.acceptance import choose_forward, tolerance
 from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.fitting import check_room, does_not_fit, fitting_requests, free_bytes, weights_of
-from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.forward import Forward, TransformersForward
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.memory import give_back
 from stretto.local_engine.model.quantised.acceptance import OF_BLOCKS, NotInBlocksError, in_blocks
@@ -35,7 +35,7 @@ from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import Form, form_of
 
-__all__ = ["LoadedModel", "load_model", "prepare"]
+__all__ = ["LoadedModel", "decoder", "load_model", "prepare"]
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +118,8 @@ class LoadedModel:
 
     def free(self) -> None:
         """Drop the weights at once, whoever still refers to this, as an error does. It cannot run any more."""
+        if hasattr(self.forward, "close"):  # it ends the processes that hold the weights
+            self.forward.close()
         for each in (getattr(self.forward, "plain", None), self.forward, self.unpacked):
             if each is not None:
                 vars(each).clear()
@@ -242,11 +244,13 @@ def prepare(
     quantisation: Quantisation | None = None,
     waiting: bool = False,
     refined: BlockForm | None = None,
+    general: Callable[..., TransformersForward] | None = None,
 ) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
     ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
     few bits, and ``waiting``: only later, when the code for that is compiled. ``refined``: how it writes blocks.
+    ``general``: see `choose_forward`.
 
     Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
     `SettingsError` for CUDA graphs on another device.
@@ -265,7 +269,7 @@ def prepare(
             forward: Forward = in_blocks(name, model, quantisation, ready)
         else:
             packs = packed and compiled is not False and quantisation is None
-            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned)
+            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned, general=general)
     if refined is not None:
         refined, cuda_graphs = checked_form(name, refined, forward, config.vocab_size, tokenizer), False
         window = window // refined.block * refined.block if refined.sight == "block" else window
@@ -287,7 +291,7 @@ def prepare(
         name=name,
         forward=forward,
         tokenizer=tokenizer,
-        decode=_decoder(tokenizer, form_of(getattr(tokenizer, "chat_template", None)).marks),
+        decode=decoder(tokenizer, form_of(getattr(tokenizer, "chat_template", None)).marks),
         device=model.device,
         dtype=model.dtype,
         context_window=longest,
@@ -327,7 +331,7 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def _decoder(tokenizer: Any, marks: Collection[str]) -> Callable[[Sequence[int]], str]:
+def decoder(tokenizer: Any, marks: Collection[str]) -> Callable[[Sequence[int]], str]:
     """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model.
 
     Control tokens are left out, except for the marks that a model puts around thoughts and calls.

@@ -67,7 +67,7 @@ class Source:
         """Tokens of the context window, from ``config.json`` or the file; ``None`` where it cannot be read yet."""
         if self.file is not None:
             return None if (header := self.header()) is None else header.context_window
-        config = self._config()
+        config = self.config()
         window = next(
             (
                 config[key]
@@ -83,7 +83,7 @@ class Source:
         if self.file is not None:
             return None if (header := self.header()) is None else sum(prod(each.shape) for each in header.tensors)
         names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size")
-        shape = [value for name in names if isinstance(value := self._config().get(name), int)]
+        shape = [value for name in names if isinstance(value := self.config().get(name), int)]
         if len(shape) < len(names):
             return None
         width, layers, inner, words = shape
@@ -92,11 +92,11 @@ class Source:
     def block_form(self) -> BlockForm | None:
         """How the model writes blocks at once, by its ``config.json``; ``None`` if it does not, or is not known yet."""
         with suppress(ValueError, KeyError):  # loading tells it
-            found = recognised(self._config())
+            found = recognised(self.config())
             return None if found is None else found.form
         return None
 
-    def _config(self) -> Mapping[str, Any]:
+    def config(self) -> Mapping[str, Any]:
         """What ``config.json`` says of the text model; empty where there is none."""
         if self.folder is None:
             return {}

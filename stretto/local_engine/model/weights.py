@@ -42,18 +42,24 @@ _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "posit
 
 
 def read_model(
-    source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool, blocks: str | None = None
+    source: Source,
+    dtype: torch.dtype | str,
+    *,
+    trust_remote_code: bool,
+    blocks: str | None = None,
+    distributed: Any = None,
 ) -> tuple[Any, Any, StoredBlocks[Any] | None]:
     """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
 
     ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
-    a folder's files.
+    a folder's files. ``distributed``: transformers' `DistributedConfig`, of which process holds which weights.
 
     Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
     adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
     here. Where memory runs out, it raises what torch or Python raise.
     """
-    options = {"trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    divided = {} if distributed is None else {"distributed_config": distributed}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     if source.file is not None:
@@ -82,6 +88,7 @@ def read_model(
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # `_misfit` names them
                 key_mapping=None if written is None else dict(written.names),
+                **divided,
                 **options,
             )
         model, found = loaded

@@ -1,0 +1,47 @@
+"""A part of a model in one process, which repeats each forward of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.parallel.mirror import repeat
+
+__all__ = ["Part", "asked"]
+
+_OPTIONAL = ("slots", "ancestry", "real")
+
+
+def asked(rows: Rows, cache: int, told: list[Any], keep: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """One forward as a message; ``cache``: its number, ``told``: what was done to caches since the last one."""
+    tensors = {"tokens": rows.tokens, "positions": rows.positions, "keep": keep}
+    tensors |= {name: tensor for name in _OPTIONAL if (tensor := getattr(rows, name)) is not None}
+    return {"told": told, "cache": cache, "kv_len": rows.kv_len, "lengths": rows.lengths}, tensors
+
+
+class Part:
+    """Holds the caches of its part of the model.
+
+    Args:
+        forward: of this part.
+        device: where it is.
+        own: how many of the first slots of a sequence are in this process; by default all.
+    """
+
+    def __init__(self, forward: Forward, device: torch.device, own: Callable[[int], int] = int) -> None:
+        self._forward, self._device, self._own = forward, device, own
+        self._caches: dict[int, KeyValueCache] = {}
+
+    def run(self, said: Mapping[str, Any], given: Mapping[str, Tensor]) -> Tensor:
+        """Do what `asked` says. Returns the logits # [batch, kept, vocabulary], in stages before the last one zeros."""
+        repeat(said["told"], self._caches, self._own)
+        tensors = {name: tensor.to(self._device) for name, tensor in given.items()}
+        keep, lengths = tensors.pop("keep"), said["lengths"]
+        rows = Rows(**tensors, kv_len=said["kv_len"], lengths=None if lengths is None else tuple(lengths))
+        return self._forward(rows, self._caches[said["cache"]], keep)

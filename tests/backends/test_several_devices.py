@@ -1,0 +1,182 @@
+"""`LocalBackend(tensor_parallel=2)` and `pipeline_parallel=2`, with two processes on a CPU."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from small_models import collect, opened, prompt, save, text_of
+
+from stretto import AsyncStretto
+from stretto.backends.local.backend import LocalBackend
+from stretto.errors import BackendError, SettingsError
+from stretto.request import GenerationOptions
+
+pytestmark = pytest.mark.anyio
+
+WAYS = {
+    "tensor": {"tensor_parallel": 2},
+    "pipeline": {"pipeline_parallel": 2},
+    "context": {"context_parallel": 2},
+}
+QUESTIONS = ("How do I oil a chain?", "How?", "Why do brakes squeal, and what helps?", "Why? Why? Why? Why?")
+ASKED = {
+    **{method: {"decoding": method} for method in ("autoregressive", "suffix", "prompt_lookup", "auto")},
+    "seed": {"temperature": 1.0, "seed": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", end=None)
+
+
+def workers(parent=None):
+    """Processes that hold a part of a model, started by ``parent``, which is this process by default."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            above = int(status(folder)[1])
+            if above == (parent or os.getpid()) and b"parallel.worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def status(folder):
+    """State, parent and more of a process."""
+    return (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+
+
+def gone(pid):
+    try:
+        return status(Path(f"/proc/{pid}"))[0] == "Z"
+    except OSError:
+        return True
+
+
+async def until_gone(pids):
+    with anyio.fail_after(30):
+        while not all(map(gone, pids)):  # noqa: ASYNC110 - processes of others tell nobody of their end
+            await anyio.sleep(0.01)
+
+
+async def answers(backend):
+    one = {name: text_of(await collect(backend, max_tokens=24, **options)) for name, options in ASKED.items()}
+    several = await asyncio.gather(
+        *(collect(backend, question, max_tokens=16, decoding="suffix") for question in QUESTIONS)
+    )
+    return one, [text_of(chunks) for chunks in several]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", WAYS)
+async def test_answers_are_those_of_one_process(way, made):
+    async with opened(made) as backend:
+        expected = await answers(backend)
+    async with opened(made, **WAYS[way]) as backend:
+        assert await answers(backend) == expected
+        held = workers()
+        assert len(held) == 2
+        async with backend.stream(prompt("Why?"), GenerationOptions(max_tokens=400)) as chunks:
+            async for _ in chunks:
+                break  # leaving cancels it
+        assert text_of(await collect(backend, max_tokens=24)) == expected[0]["autoregressive"]
+        if way == "pipeline":
+            assert 0 < backend._loader.engine.model.forward.bubble < 1
+    await until_gone(held)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_process_that_is_killed_ends_in_one_error_and_all_others_with_it(way, made):
+    async with opened(made, **WAYS[way]) as backend:
+        await collect(backend, max_tokens=2)
+        held = workers()
+        with pytest.raises(BackendError) as first:
+            async with backend.stream(prompt("Why?"), GenerationOptions(max_tokens=400)) as chunks:
+                async for _ in chunks:
+                    with suppress(ProcessLookupError):
+                        os.kill(held[1], signal.SIGKILL)
+        assert "have ended: process 2 was ended by SIGKILL. Make a new backend." in str(first.value)
+        await until_gone(held)
+        with pytest.raises(BackendError, match="process 2 was ended by SIGKILL"):
+            await collect(backend, max_tokens=2)
+
+
+PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from stretto import Stretto
+from stretto.local import LocalBackend
+backend = LocalBackend("local:" + sys.argv[2], dtype="float32", device="cpu", tensor_parallel=2)
+with Stretto(backend) as stretto:
+    stretto.ask("Why?", strategy="direct", max_tokens=2)
+    print("ready", flush=True)
+    while True:
+        stretto.ask("Why?", strategy="direct", max_tokens=400)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", ["SIGKILL", "SIGINT"])
+async def test_no_process_stays_behind_a_program_that_crashes_or_is_interrupted(way, made):
+    with subprocess.Popen(  # noqa: ASYNC220 - nothing else waits here
+        [sys.executable, "-c", PROGRAM, json.dumps(sys.path), str(made)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as program:
+        assert program.stdout.readline() == b"ready\n"
+        held = workers(program.pid)
+        assert len(held) == 2
+        os.killpg(program.pid, getattr(signal, way))  # as a terminal does
+        await until_gone([*held, program.pid])
+
+
+@pytest.mark.thorough
+async def test_what_a_process_says_while_it_loads_is_the_error(made, tmp_path):
+    folder = save(tmp_path / "damaged")
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    async with opened(folder, tensor_parallel=2) as backend:
+        with pytest.raises(BackendError, match="a safetensors file is damaged or incomplete"):
+            await collect(backend)
+        assert workers() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"tensor_parallel": 3}, "tensor_parallel=3 cannot be used with .+: its num_attention_heads, 4, .+ Use 2"),
+        ({"pipeline_parallel": 3}, "pipeline_parallel=3 cannot be used with .+, which has 2 layers"),
+        (
+            {"context_parallel": 2, "tensor_parallel": 2},
+            "tensor_parallel=2 and context_parallel=2 cannot be used together",
+        ),
+        ({"tensor_parallel": "2"}, "tensor_parallel='2' cannot be used: give a number of processes"),
+        ({"pipeline_parallel": 2, "quantize": "int8"}, "quantize='int8' cannot be used with pipeline_parallel=2"),
+        ({"tensor_parallel": 2, "cuda_graphs": True}, "cuda_graphs=True cannot be used with tensor_parallel=2"),
+        ({"tensor_parallel": 2, "long_context": "star"}, "long_context='star' cannot be used with a model over"),
+    ],
+)
+def test_what_cannot_be_done_over_several_processes_is_refused_before_anything_is_loaded(options, says, made):
+    with pytest.raises(SettingsError, match=says):
+        LocalBackend(f"local:{made}", dtype="float32", **options)
+
+
+async def test_more_processes_than_devices_are_refused(made):
+    backend = LocalBackend(f"local:{made}", device="cuda", tensor_parallel=2)
+    with pytest.raises(SettingsError, match=r"it takes 2 devices, and torch sees \d+\. Use fewer"):
+        await collect(backend)
+    await backend.aclose()
+
+
+async def test_settings_say_how_a_local_model_is_divided(made, monkeypatch):
+    monkeypatch.setenv("STRETTO_TENSOR_PARALLEL", "3")
+    with pytest.raises(SettingsError, match="its num_attention_heads, 4, cannot be divided by 3"):
+        AsyncStretto(f"local:{made}")
