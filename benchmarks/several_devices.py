@@ -41,7 +41,7 @@ from stretto.local_engine.parallel.load import load_divided
 ROUNDS, STEPS, PROMPT, VOCABULARY = 5, 16, 512, 4096
 CORES = os.cpu_count() or 1
 REQUESTS = (1, 4, 8, 16)
-MICROBATCHES = (1, 4, 16, 10_000)  # rows at least; the last one divides nothing
+MICROBATCHES = (4, 16, 64, 10_000)  # rows at least; the last one divides nothing
 DIVIDED = {"tensor 2": Layout(tensor=2), "pipeline 2": Layout(pipeline=2), "context 2": Layout(context=2)}
 
 
@@ -49,7 +49,7 @@ def save(folder: Path) -> None:
     """Write a random model of 40 million parameters."""
     words = {f"w{number}": number for number in range(VOCABULARY)}
     inner = Tokenizer(models.WordLevel(words, unk_token="w0"))  # noqa: S106 - no password
-    PreTrainedTokenizerFast(tokenizer_object=inner).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=inner).save_pretrained(folder)  # type: ignore[no-untyped-call]
     torch.manual_seed(1)
     config = LlamaConfig(
         vocab_size=VOCABULARY,

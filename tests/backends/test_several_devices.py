@@ -25,7 +25,7 @@ WAYS = {
     "pipeline": {"pipeline_parallel": 2},
     "context": {"context_parallel": 2},
 }
-QUESTIONS = ("How do I oil a chain?", "How?", "Why do brakes squeal, and what helps?", "Why? Why? Why? Why?")
+QUESTIONS = ("How do I oil a chain?", "How?", "Why do brakes squeal, and what helps?", "Why? " * 24)
 ASKED = {
     **{method: {"decoding": method} for method in ("autoregressive", "suffix", "prompt_lookup", "auto")},
     "seed": {"temperature": 1.0, "seed": 3},
@@ -68,6 +68,7 @@ async def until_gone(pids):
 
 async def answers(backend):
     one = {name: text_of(await collect(backend, max_tokens=24, **options)) for name, options in ASKED.items()}
+    one["long"] = text_of(await collect(backend, QUESTIONS[-1], max_tokens=8))  # in a pipeline, several microbatches
     several = await asyncio.gather(
         *(collect(backend, question, max_tokens=16, decoding="suffix") for question in QUESTIONS)
     )

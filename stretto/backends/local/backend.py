@@ -98,7 +98,7 @@ class LocalBackend:
             ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
             stand at the end of the prompt. One such prompt is read at a time, token by token.
         tensor_parallel: processes that share every layer, each with a device of its own, started with the model and
-            ended with it. The number has to divide the heads. Safetensors files only; forwards run in torch's operations.
+            ended with it. The number has to divide the heads. Safetensors files only, and forwards in torch.
         pipeline_parallel: processes that each hold some of the layers.
         context_parallel: processes that each hold all weights and a part of the keys and values of every text, for
             prompts that are longer than one device holds.

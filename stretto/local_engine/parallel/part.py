@@ -42,6 +42,14 @@ class Part:
         """Do what `asked` says. Returns the logits # [batch, kept, vocabulary], in stages before the last one zeros."""
         repeat(said["told"], self._caches, self._own)
         tensors = {name: tensor.to(self._device) for name, tensor in given.items()}
-        keep, lengths = tensors.pop("keep"), said["lengths"]
-        rows = Rows(**tensors, kv_len=said["kv_len"], lengths=None if lengths is None else tuple(lengths))
-        return self._forward(rows, self._caches[said["cache"]], keep)
+        lengths = said["lengths"]
+        rows = Rows(
+            tensors["tokens"],
+            tensors["positions"],
+            said["kv_len"],
+            slots=tensors.get("slots"),
+            ancestry=tensors.get("ancestry"),
+            real=tensors.get("real"),
+            lengths=None if lengths is None else tuple(lengths),
+        )
+        return self._forward(rows, self._caches[said["cache"]], tensors["keep"])

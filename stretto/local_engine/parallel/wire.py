@@ -30,7 +30,7 @@ def send(pipe: FileIO, said: Mapping[str, Any], tensors: Mapping[str, Tensor] | 
     _write(pipe, memoryview(len(head).to_bytes(_LENGTH, "little") + head))
     for tensor in held.values():
         if tensor.numel():
-            _write(pipe, memoryview(tensor.flatten().view(torch.uint8).numpy()))
+            _write(pipe, tensor.flatten().view(torch.uint8).numpy().data)
 
 
 def receive(pipe: FileIO) -> Message:

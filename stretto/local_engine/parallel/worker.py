@@ -100,7 +100,9 @@ def _loaded(rank: int, layout: Layout, said: dict[str, Any]) -> LoadedModel:
     device = torch.device("cuda", rank) if said["device"] == "cuda" else torch.device("cpu")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store = dist.FileStore(str(Path(said["meeting"]) / "store"), layout.processes)
+    store = dist.FileStore(  # type: ignore[attr-defined]  # it is there
+        str(Path(said["meeting"]) / "store"), layout.processes
+    )
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
         store=store,
@@ -147,8 +149,9 @@ def _configuration(layout: Layout) -> Any:
     try:
         from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415
 
-        plan = "auto" if layout.tensor > 1 else None
-        return DistributedConfig(tp_size=layout.tensor, tp_plan=plan, pp_size=layout.pipeline)
+        if layout.tensor > 1:
+            return DistributedConfig(tp_size=layout.tensor, tp_plan="auto")
+        return DistributedConfig(pp_size=layout.pipeline)
     except (ImportError, TypeError) as error:
         raise BackendError(
             f"{layout} needs transformers 5.23 or later, which can divide a model. Run: pip install -U transformers"
