@@ -38,26 +38,26 @@ from stretto.local_engine.parallel.forward import SharedForward
 from stretto.local_engine.parallel.layout import Layout
 from stretto.local_engine.parallel.load import load_divided
 
-ROUNDS, STEPS, PROMPT, VOCABULARY = 5, 16, 512, 4096
+ROUNDS, STEPS, PROMPT, VOCABULARY = 5, 8, 256, 4096
 CORES = os.cpu_count() or 1
 REQUESTS = (1, 4, 8, 16)
-MICROBATCHES = (4, 16, 64, 10_000)  # rows at least; the last one divides nothing
+MICROBATCHES = (4, 16, 10_000)  # rows at least; the last one divides nothing
 DIVIDED = {"tensor 2": Layout(tensor=2), "pipeline 2": Layout(pipeline=2), "context 2": Layout(context=2)}
 
 
 def save(folder: Path) -> None:
-    """Write a random model of 40 million parameters."""
+    """Write a random model of 17 million parameters."""
     words = {f"w{number}": number for number in range(VOCABULARY)}
     inner = Tokenizer(models.WordLevel(words, unk_token="w0"))  # noqa: S106 - no password
     PreTrainedTokenizerFast(tokenizer_object=inner).save_pretrained(folder)  # type: ignore[no-untyped-call]
     torch.manual_seed(1)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
-        hidden_size=512,
-        intermediate_size=1536,
-        num_hidden_layers=10,
-        num_attention_heads=8,
-        num_key_value_heads=4,
+        hidden_size=384,
+        intermediate_size=1152,
+        num_hidden_layers=8,
+        num_attention_heads=6,
+        num_key_value_heads=2,
         max_position_embeddings=2048,
         eos_token_id=None,
         bos_token_id=None,

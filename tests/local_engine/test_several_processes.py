@@ -8,16 +8,19 @@ from io import FileIO
 import pytest
 import torch
 from asking import PROMPTS, submit_together, tokens
+from transformers import GPT2Config, LlamaConfig
 
 from stretto.errors import SettingsError
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.source import find_source
 from stretto.local_engine.parallel.forward import SharedForward
 from stretto.local_engine.parallel.layout import Layout
 from stretto.local_engine.parallel.part import Part
 from stretto.local_engine.parallel.pipeline import microbatches
 from stretto.local_engine.parallel.wire import receive, send
+from stretto.local_engine.parallel.worker import check_divisible
 
 METHODS = ("autoregressive", "suffix", "prompt_lookup", "auto", "lookahead")
 
@@ -117,6 +120,21 @@ def test_the_nodes_of_a_tree_and_a_few_rows_stay_together():
     tree = Rows(tokens, tokens, 6, slots=tokens, ancestry=torch.ones(1, 6, 6, dtype=torch.bool))
     assert len(microbatches(tree, least=2, most=8)[0]) == 1
     assert len(microbatches(Rows(tokens, tokens, 6), least=4, most=8)[0]) == 1
+
+
+@pytest.mark.parametrize("layout", [Layout(tensor=2), Layout(pipeline=2)])
+def test_architectures_that_transformers_does_not_divide_are_refused(layout, tmp_path):
+    GPT2Config(n_head=4).save_pretrained(tmp_path)
+    source = find_source(str(tmp_path))
+    with pytest.raises(SettingsError, match="does not say how models of the type gpt2 are divided"):
+        check_divisible(source, layout)
+    check_divisible(source, Layout(context=2))
+
+
+def test_quantised_weights_are_refused(tmp_path):
+    LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4}).save_pretrained(tmp_path)
+    with pytest.raises(SettingsError, match="whose weights are quantised"):
+        check_divisible(find_source(str(tmp_path)), Layout(context=2))
 
 
 HEADS = {"num_attention_heads": 12, "num_key_value_heads": 6, "num_hidden_layers": 2}

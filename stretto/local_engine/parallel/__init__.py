@@ -1,3 +1,4 @@
-"""One model over several processes, each with a part of its weights and of its key-value cache."""
+"""One model over several processes, each with a part of its weights or of its key-value cache.
 
-from __future__ import annotations
+Private: not part of the public API, and may change at any time.
+"""

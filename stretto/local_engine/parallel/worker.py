@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.source import Source
     from stretto.local_engine.parallel.wire import Message
 
-__all__ = ["work"]
+__all__ = ["check_divisible", "work"]
 
 _LOOK_S = 1.0  # after which it looks whether its parent is still there: a fork of that may hold the pipe open
 
@@ -95,7 +95,7 @@ def _loaded(rank: int, layout: Layout, said: dict[str, Any]) -> LoadedModel:
     from stretto.local_engine.parallel.pipeline import StageForward  # noqa: PLC0415
 
     source = find_source(said["name"])
-    _check(source, layout, trust_remote_code=said["trust_remote_code"])
+    check_divisible(source, layout, trust_remote_code=said["trust_remote_code"])
     torch.set_num_threads(said["threads"])
     device = torch.device("cuda", rank) if said["device"] == "cuda" else torch.device("cpu")
     if device.type == "cuda":
@@ -129,15 +129,22 @@ def _loaded(rank: int, layout: Layout, said: dict[str, Any]) -> LoadedModel:
     return prepared
 
 
-def _check(source: Source, layout: Layout, *, trust_remote_code: bool) -> None:
-    """Refuse what cannot be divided, before its weights are read. Raises `SettingsError`."""
+def check_divisible(source: Source, layout: Layout, *, trust_remote_code: bool = False) -> None:
+    """Refuse a model that cannot be divided, before its weights are read. Raises `SettingsError`."""
     from transformers import AutoConfig  # noqa: PLC0415
 
     try:
         config = AutoConfig.from_pretrained(source.where, trust_remote_code=trust_remote_code)
     except Exception:  # noqa: BLE001 - `read_model` says what is wrong with it
         return
-    layout.check(source.name, config.get_text_config(decoder=True).to_dict())
+    text = config.get_text_config(decoder=True)
+    layout.check(source.name, text.to_dict())
+    plan = {"base_model_tp_plan": layout.tensor, "base_model_pp_plan": layout.pipeline}
+    if any(count > 1 and not getattr(text, name, None) for name, count in plan.items()):
+        raise SettingsError(
+            f"{layout} cannot be used with {source.name}: transformers does not say how models of the type "
+            f"{text.model_type} are divided. Use context_parallel."
+        )
     if getattr(config, "quantization_config", None) is not None:
         raise SettingsError(
             f"{layout} cannot be used with {source.name}, whose weights are quantised. Use the original."
