@@ -47,7 +47,7 @@ class ContextForward(TransformersForward):
         self._lines = self._positions = torch.empty(0, dtype=torch.long)
         AttentionInterface.register(_NAME, self._attend)
         AttentionMaskInterface.register(_NAME, _no_mask)
-        model.set_attn_implementation(_NAME)
+        self._config = model.config
 
     def _begin_alone(self, rows: Rows, cache: KeyValueCache, sequence: int) -> None:
         slots = rows.positions if rows.slots is None else rows.slots
@@ -60,6 +60,14 @@ class ContextForward(TransformersForward):
             slots=slots[:, self._lines] // self._processes,
         )
         cache.begin_alone(own, sequence)
+
+    def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        own = self._config._attn_implementation  # with which the model alone is compared
+        self._config._attn_implementation = _NAME
+        try:
+            return super()._run(rows, cache, keep)
+        finally:
+            self._config._attn_implementation = own
 
     def _adapter(self, cache: KeyValueCache, rows: Rows) -> CacheAdapter:
         return _OwnSlots(cache, rows, self._lines)
@@ -85,7 +93,7 @@ class ContextForward(TransformersForward):
         slots = torch.arange(keys.shape[2], device=keys.device) * self._processes + self._rank
         seen = slots <= self._positions[:, None]
         if sliding_window is not None:
-            seen &= slots > self._positions[:, None] - sliding_window
+            seen &= slots > self._positions[:, None] - (self._window or sliding_window)
         mixed, sums = attention(asked, keys.transpose(1, 2), values.transpose(1, 2), seen[None])
         part = torch.cat((mixed.float().nan_to_num(0.0), sums[..., None].float()), -1)  # no slot seen: not a number
         parts = [torch.empty_like(part) for _ in range(self._processes)]
