@@ -23,8 +23,6 @@ ENGINE = (
     "refining",
     "serving",
     "long_context",
-    "serving",
-    "long_context",
     "parallel",
     "measuring",
 )

@@ -184,6 +184,10 @@ class LoadingOptions:
                 f"{layout} cannot be used with {self.source.name}, an adapter. Give a folder into whose weights it is "
                 "merged."
             )
+        if self.source.block_form() is not None:
+            raise SettingsError(
+                f"{layout} cannot be used with {self.source.name}, which writes blocks at once. Use one process."
+            )
         others: dict[str, object] = {
             "quantize": self.quantize not in (None, "none") and self.quantize,
             "cuda_graphs": self.cuda_graphs,
