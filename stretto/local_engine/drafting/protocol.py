@@ -53,6 +53,10 @@ class DraftOutcome:
         top_probabilities: their probabilities, at temperature 1, before penalties and limits # [rows, k]
         path: the tokens committed by this step: the accepted ones and, last, the one that the model chose itself.
         accepted: the draft's nodes that were accepted, in order; none of them deeper than ``len(path) - 1``.
+        states: for each row the hidden states of the layers that the drafter names in ``wants_states``, side by side,
+            as a tensor on the model's device # [rows, layers * hidden]
+        prompt_states: the same of the tokens in front of the last one of the prompt, once after the prompt was read;
+            fewer than there are where the first ones were known already # [tokens, layers * hidden]
     """
 
     rows: Sequence[int]
@@ -60,11 +64,16 @@ class DraftOutcome:
     top_probabilities: NDArray[np.float32]
     path: Sequence[int]
     accepted: Sequence[int]
+    states: Any = None
+    prompt_states: Any = None
 
 
 @runtime_checkable
 class Drafter(Protocol):
     """Proposes what comes next in one sequence. Each sequence has its own.
+
+    A drafter that reads the model's hidden states names their layers in a further attribute, ``wants_states``, as
+    `stretto.local_engine.model.layer_states.LayerStates` numbers them; it does not change.
 
     Attributes:
         name: of the method; also the source of its nodes in the figures of an answer.

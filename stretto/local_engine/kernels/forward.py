@@ -68,6 +68,8 @@ class Inputs(NamedTuple):
         ancestry: # [batch, rows, rows], or empty
         kv_len: slots in use.
         wanted: rows whose logits are computed, in order # [wanted]
+        taken: for each layer, the place in ``states`` for what it reads, or -1 # [layers]
+        states: the residual stream in front of some layers is written there # [places, count, hidden]
     """
 
     tokens: NDArray[np.int64]
@@ -79,6 +81,8 @@ class Inputs(NamedTuple):
     ancestry: NDArray[np.bool_]
     kv_len: int
     wanted: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    states: NDArray[np.float32]
 
 
 class KeyValues(NamedTuple):
@@ -163,6 +167,14 @@ def _add_bias(state, bias, part, parts):
             state[row, at] += bias[at]
 
 
+@inner
+def _take(state, target, part, parts):
+    """Copy this part's share of the rows # [count, hidden]."""
+    for row in range(len(state) * part // parts, len(state) * (part + 1) // parts):
+        for at in range(state.shape[1]):
+            target[row, at] = state[row, at]
+
+
 @entry
 def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts):
     """Run one part of a forward, while the other parts run in other threads: write keys and values, compute logits.
@@ -196,6 +208,8 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
     barrier(counter, parts)
 
     for layer in range(layers):
+        if inputs.taken[layer] >= 0:
+            _take(state, inputs.states[inputs.taken[layer]], part, parts)
         shape = (batch, key_values.slots, weights.num_kv_heads, width)
         keys = carray(pointer(key_values.keys[layer]), shape, np.float32)
         values = carray(pointer(key_values.values[layer]), shape, np.float32)

@@ -102,6 +102,8 @@ def forward(weights: str, adapter: Any = None) -> None:
         ancestry=np.array([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]], bool),
         kv_len=count,
         wanted=np.arange(count),
+        taken=np.zeros(1, np.int64),
+        states=np.empty((1, count, HIDDEN), np.float32),
     )
     shapes = [(HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * HIDDEN,), (HIDDEN,), (HIDDEN,)]
     shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]

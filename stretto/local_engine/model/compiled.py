@@ -17,7 +17,9 @@ from stretto.local_engine.kernels.forward import Inputs, KeyValues, Scratch, Wei
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT16, FLOAT32, STOPPED, TABLE
 from stretto.local_engine.kernels.thread_team import share
+from stretto.local_engine.model.attention import unpack
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.layer_states import LAST, LayerStates
 from stretto.local_engine.model.rows import Rows
 
 __all__ = ["CompiledModel", "Layer"]
@@ -25,6 +27,7 @@ __all__ = ["CompiledModel", "Layer"]
 _NO_WINDOW = 2**62
 _STORED = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
 _NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
+_NO_STATES = np.empty((0, 0, 0), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class CompiledModel:
             products=np.array([[weight.address for weight in each] for each in products], np.int64),
             vocabulary=vocabulary.address,
         )
+        self._none_taken = np.full(len(layers), -1)
         self._size = sum(weight.size for each in products for weight in each) + vocabulary.size
         stream, inner = tuple(norm.shape), layers[0].down.inner
         self._room = (
@@ -125,7 +129,10 @@ class CompiledModel:
         slots = positions if rows.slots is None else _whole(rows.slots)
         ancestry = _NO_ANCESTRY if rows.ancestry is None else _whole(rows.ancestry)
         sees = positions + 1 if rows.sees is None else _whole(rows.sees)
-        inputs = Inputs(tokens, batches, lines, positions, slots, sees, ancestry, rows.kv_len, wanted)
+        taken, states = self._none_taken, _NO_STATES
+        if rows.states is not None:
+            taken, states = self._places(rows.states, len(tokens))
+        inputs = Inputs(tokens, batches, lines, positions, slots, sees, ancestry, rows.kv_len, wanted, taken, states)
         keys, values = cache.addresses(rows.kv_len, len(self._kept), (self._stored, self._room[1][1]))
         key_values, count = KeyValues(keys, values, cache.capacity), len(tokens)
         shared = [np.empty((count, *shape), np.float32) for shape in self._room]
@@ -137,11 +144,29 @@ class CompiledModel:
             lambda part, parts: run(*given, scores, part, parts),
             lambda: scratch.counter.fill(STOPPED),
         )
+        if rows.states is not None:
+            _hand_out(rows, taken, states, scratch.final)
         found = logits[:, : self._vocabulary.outer]
         if len(wanted) < batch * kept:  # sequences that were read completely have none
             indices = (batches * kept + lines - int(keep[0]))[wanted]
             found = found.new_zeros(batch * kept, found.shape[-1]).index_copy_(0, torch.from_numpy(indices), found)
         return found.view(batch, kept, -1)
+
+    def _places(self, states: LayerStates, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Where the states of each layer that is wanted go; see `Inputs`."""
+        taken, layers = self._none_taken.copy(), sorted(states.layers - {LAST})
+        taken[layers] = range(len(layers))
+        return taken, np.empty((len(layers), count, *self._room[0]), np.float32)
+
+
+def _hand_out(rows: Rows, taken: NDArray[np.int64], states: NDArray[np.float32], final: NDArray[np.float32]) -> None:
+    """Give hidden states to who wants them # [places, count, hidden], and [count, hidden] for the last."""
+    assert rows.states is not None  # noqa: S101 - for the type checker
+    for layer in rows.states.layers:
+        own = torch.from_numpy(final if layer == LAST else states[taken[layer]])
+        if rows.real is not None:
+            own = unpack(own[None], rows.real, rows.tokens.numel())
+        rows.states.found[layer] = own.view(*rows.tokens.shape, -1)
 
 
 def _embedding(table: Tensor | Panels) -> Embedding:

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.layer_states import LAST
 from stretto.local_engine.model.rotary import Rotary
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.transformers_attention import attend_in
@@ -52,7 +53,8 @@ class Forward(Protocol):
         """Run the model over ``rows``.
 
         Args:
-            rows: tokens and positions # [batch, rows]
+            rows: tokens and positions # [batch, rows]; where they name layers, their hidden states are handed out,
+                see `Rows.states`.
             cache: keys and values before these rows; theirs are written to it.
             keep: rows whose logits are wanted, the same of each sequence # [kept]
 
@@ -130,6 +132,7 @@ class TransformersForward:
             wanted = torch.isin(chosen, keep).nonzero()[:, 0]
             with self._rotary.on(side):
                 said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
+            _collect(rows, own, sequence, chosen)
             part = said.new_zeros(rows.tokens.shape[1], said.shape[-1])
             part[chosen[wanted]] = said
             parts.append(part[keep])
@@ -140,7 +143,13 @@ class TransformersForward:
         cache.begin_alone(rows, sequence)
 
     def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        logits: Tensor = self._model(input_ids=rows.tokens, **self._inputs(rows, cache, keep)).logits
+        said = self._model(input_ids=rows.tokens, **self._inputs(rows, cache, keep))
+        logits: Tensor = said.logits
+        if rows.states is not None:
+            last = len(said.hidden_states) - 1
+            rows.states.found = {
+                layer: said.hidden_states[last if layer == LAST else layer] for layer in rows.states.layers
+            }
         return logits if logits.shape[1] == len(keep) else logits[:, keep]
 
     def _inputs(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> dict[str, Any]:
@@ -150,6 +159,8 @@ class TransformersForward:
             options["attention_mask"] = self._mask(rows)
         if self.alone or not self._takes_any:
             options = {name: value for name, value in options.items() if name in self._takes}
+        if rows.states is not None:
+            options["output_hidden_states"] = True
         return options | {"past_key_values": self._adapter(cache, rows), "use_cache": True}
 
     def _adapter(self, cache: KeyValueCache, rows: Rows) -> CacheAdapter:
@@ -160,6 +171,16 @@ class TransformersForward:
         if len(self._kinds) > 1:
             return {"full_attention": rows.mask(dtype), "sliding_attention": rows.mask(dtype, self._window)}
         return rows.mask(dtype, self._window)
+
+
+def _collect(rows: Rows, own: Rows, sequence: int, chosen: Tensor) -> None:
+    """Put the hidden states of one sequence, which ran alone, into those of all."""
+    if rows.states is None or own.states is None:
+        return
+    for layer, states in own.states.found.items():
+        if layer not in rows.states.found:
+            rows.states.found[layer] = states.new_zeros(*rows.tokens.shape, states.shape[-1])
+        rows.states.found[layer][sequence, chosen] = states[0]
 
 
 class CacheAdapter(Cache):

@@ -28,6 +28,7 @@ from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.layer_states import LAST
 from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, own, take, take_back
 from stretto.local_engine.model.memory import Freed
 from stretto.local_engine.model.products import Weight, layout_for, packed, product, unpacked
@@ -391,6 +392,7 @@ class LlamaForward:
             return made if adapter is None else adapter.behind_product(number, name, read, made, rows)
 
         for number, layer in enumerate(self._layers):
+            _hand_out(rows, number, state)
             normed = layer.norm(state)
             projected = multiplied(number, "query_key_value", normed, layer.query_key_value_bias)
             heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * num_kv_heads, head_dim]
@@ -406,6 +408,8 @@ class LlamaForward:
             state = state + multiplied(number, "down", silu(gate) * up)
             if adapter is not None:
                 state = adapter.behind_layer(number, state, normed, rows)
+        if rows.states is not None and LAST in rows.states.layers:
+            _hand_out(rows, LAST, self._norm(state))
         if adapter is not None:
             return adapter.behind_norm(self._norm(state), rows).index_select(1, keep)
         if real is None and tokens.shape[1] > 1:
@@ -426,3 +430,12 @@ class LlamaForward:
         angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
+
+
+def _hand_out(rows: Rows, layer: int, states: Tensor) -> None:
+    """Give the states of a layer to who wants them # [batch, rows, hidden], or without padding # [1, real, hidden]."""
+    if rows.states is None or layer not in rows.states.layers:
+        return
+    if rows.real is not None:
+        states = unpack(states, rows.real, rows.tokens.numel()).view(*rows.tokens.shape, -1)
+    rows.states.found[layer] = states

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stretto.local_engine.model.layer_states import LayerStates
 from stretto.local_engine.model.segments import Segment
 
 __all__ = ["Rows"]
@@ -33,6 +34,7 @@ class Rows:
             as one axis; a forward may leave the others out # [real]
         segments: rows that share a call of attention, so that few slots are masked; each real row is in one of them.
         lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
+        states: takes in the hidden states of layers that it names; ``None`` where nobody wants any.
     """
 
     tokens: Tensor
@@ -45,6 +47,7 @@ class Rows:
     real: Tensor | None = None
     segments: tuple[Segment, ...] | None = None
     lengths: tuple[int, ...] | None = None
+    states: LayerStates | None = None
 
     def of(self, sequence: int) -> tuple[Rows, Tensor]:
         """Take the rows of one sequence, without its padding.
@@ -68,6 +71,7 @@ class Rows:
             slots=None if self.slots is None else slots[sequence, chosen][None],
             ancestry=None if self.ancestry is None else self.ancestry[sequence][chosen][:, chosen][None],
             sees=None if self.sees is None else self.sees[sequence, chosen][None],
+            states=None if self.states is None else LayerStates(self.states.layers),
         )
         return own, chosen
 

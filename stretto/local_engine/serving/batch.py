@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -24,6 +24,7 @@ from stretto.local_engine.generation import Generation, TokenLogprob
 from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.layer_states import LayerStates
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.serving.prefill import Prefill
@@ -31,7 +32,7 @@ from stretto.local_engine.serving.sequence import Sequence as RequestState
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.serving.step_timing import step_clock
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "layers_read_by"]
 
 _NO_DRAFT = DraftTree()
 _PREFILL_TOKENS = 512
@@ -59,6 +60,11 @@ class _Member:
     draft: DraftTree = field(default_factory=lambda: _NO_DRAFT)
     nodes: Sequence[int] = ()
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def wants_states(self) -> tuple[int, ...]:
+        """Layers whose hidden states the drafter reads."""
+        return layers_read_by(self.drafter)
 
     def give_up_drafting(self, error: Exception) -> None:
         """Go on without drafts, because the drafter failed."""
@@ -114,7 +120,7 @@ class Batch:
         ]
         self._cache.join(prefill.cache)
         self._members += joining
-        return self._commit(joining, logits, drafted=False)
+        return self._commit(joining, logits, prefill.states, drafted=False)
 
     def known(self, prompt: NDArray[np.int64]) -> Source | None:
         """Find the request whose cache holds most of the tokens that a prompt begins with."""
@@ -138,11 +144,14 @@ class Batch:
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
         )
+        layers = {layer for member in members for layer in member.wants_states}
+        if layers:
+            rows = replace(rows, states=LayerStates(layers))
         count = rows.tokens.shape[1]
         if count > self._all_rows.shape[0]:
             self._all_rows = torch.arange(count, device=self._device)
         logits = self._forward(rows, self._cache, self._all_rows[:count])
-        steps = self._commit(members, logits, drafted=True)
+        steps = self._commit(members, logits, _divided(rows.states, members), drafted=True)
         if cost is not None:
             evaluated = [1 + len(member.draft) if self._forward.packs else count for member in members]
             cost.observe(sum(evaluated), (self._clock() - began) * 1e3)
@@ -196,10 +205,16 @@ class Batch:
             self._forward(rows, cache, torch.tensor([stop - start - 1], device=self._device))
         self._cache.put(number, cache, length)
 
-    def _commit(self, members: Sequence[_Member], logits: Tensor, *, drafted: bool) -> list[Step]:
+    def _commit(
+        self, members: Sequence[_Member], logits: Tensor, states: Sequence[Tensor | None], *, drafted: bool
+    ) -> list[Step]:
         """Verify the drafts by the logits # [batch, rows, vocabulary], and commit what is accepted.
 
-        ``drafted``: this is a step, not the forward that read the prompts.
+        Args:
+            members: the requests.
+            logits: # [batch, rows, vocabulary]
+            states: of each request's rows; of those of its prompt, where nothing was drafted.
+            drafted: this is a step, not the forward that read the prompts.
         """
         verdicts = verify(
             logits,
@@ -220,13 +235,35 @@ class Batch:
             logits, [member.drafter.wants_top for member in members], [1 + len(member.draft) for member in members]
         )
         return [
-            _committed(member, verdict, logits[number], *own, drafted=drafted)
-            for number, (member, verdict, own) in enumerate(zip(members, verdicts, top, strict=True))
+            _committed(member, verdict, logits[number], *own, states=read, drafted=drafted)
+            for number, (member, verdict, own, read) in enumerate(zip(members, verdicts, top, states, strict=True))
         ]
 
 
+def layers_read_by(drafter: Drafter) -> tuple[int, ...]:
+    """Layers whose hidden states a drafter reads; see `Drafter`."""
+    return getattr(drafter, "wants_states", ())
+
+
+def _divided(states: LayerStates | None, members: Sequence[_Member]) -> list[Tensor | None]:
+    """The hidden states of each request's rows, where its drafter reads any."""
+    return [
+        states.of(number, slice(0, 1 + len(member.draft)), member.wants_states)
+        if states is not None and member.wants_states
+        else None
+        for number, member in enumerate(members)
+    ]
+
+
 def _committed(
-    member: _Member, verdict: Verdict, logits: Tensor, tokens: _Ids, probabilities: _Probabilities, *, drafted: bool
+    member: _Member,
+    verdict: Verdict,
+    logits: Tensor,
+    tokens: _Ids,
+    probabilities: _Probabilities,
+    *,
+    states: Tensor | None,
+    drafted: bool,
 ) -> Step:
     """Commit a verdict to one request, and let its drafter learn from it.
 
@@ -236,6 +273,7 @@ def _committed(
         logits: of its rows # [rows, vocabulary]
         tokens: see `DraftOutcome.top_tokens`.
         probabilities: see `DraftOutcome.top_probabilities`.
+        states: see `Batch._commit`.
         drafted: see `Batch._commit`.
     """
     member.context.tokens += verdict.tokens
@@ -245,7 +283,11 @@ def _committed(
         scores = score(logits[[0, *(node + 1 for node in verdict.nodes)]], verdict.tokens, wanted)
     draft, drafter = member.draft if drafted else None, member.drafter.name
     try:
-        member.drafter.learn(member.context, _outcome(member, verdict, tokens, probabilities))
+        outcome = _outcome(member, verdict, tokens, probabilities)
+        if states is not None:
+            own, before = (states, None) if drafted else (states[-1:], states[:-1])
+            outcome = replace(outcome, states=own, prompt_states=before)
+        member.drafter.learn(member.context, outcome)
     except Exception as error:  # noqa: BLE001 - as in `_proposed`
         member.give_up_drafting(error)
     warnings, member.warnings = tuple(member.warnings), []

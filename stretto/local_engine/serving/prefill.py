@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.layer_states import LayerStates
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import parts, segments
 from stretto.local_engine.serving.sequence import Sequence as RequestState
@@ -31,6 +33,7 @@ class Prefill:
         known: for each request, where the keys and values of its prompt's first tokens are, not of the whole; they
             are copied at once.
         block: tokens that see each other. Only whole blocks are read, and none if it is ``None``.
+        layers: for each request, those whose hidden states its drafter reads.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Prefill:
         tokens: int = 512,
         known: Sequence[Source | None] = (),
         block: int | None = 1,
+        layers: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self.sequences = list(sequences)
         self._forward = forward
@@ -55,6 +59,8 @@ class Prefill:
         lengths = [len(state.request.prompt) for state in self.sequences]
         self._ends = [0 if block is None else length // block * block for length in lengths]
         self._last: list[Tensor | None] = [None] * len(sources)  # logits of the last prompt token # [vocabulary]
+        self._layers = [*layers] or [()] * len(sources)
+        self._states: list[list[Tensor]] = [[] for _ in sources]  # of each forward # [tokens, layers * hidden]
 
     @property
     def done(self) -> bool:
@@ -71,6 +77,11 @@ class Prefill:
         """Logits of the last token that was read of each prompt, unless it was copied # [vocabulary]."""
         return self._last
 
+    @property
+    def states(self) -> list[Tensor | None]:
+        """Hidden states of each prompt's tokens that were read, where they are wanted # [tokens, layers * hidden]."""
+        return [torch.cat(parts) if parts else None for parts in self._states]
+
     def keep(self, rows: Sequence[int]) -> None:
         """Keep only these requests, in this order; at least one."""
         if len(rows) == len(self.sequences):
@@ -79,6 +90,8 @@ class Prefill:
         self._last = [self._last[row] for row in rows]
         self._read = [self._read[row] for row in rows]
         self._ends = [self._ends[row] for row in rows]
+        self._layers = [self._layers[row] for row in rows]
+        self._states = [self._states[row] for row in rows]
         self.cache.keep(rows)
 
     def advance(self) -> None:
@@ -86,11 +99,22 @@ class Prefill:
         prompts = [state.request.prompt for state in self.sequences]
         counts = self._share([end - read for end, read in zip(self._ends, self._read, strict=True)])
         stops = [read + count for read, count in zip(self._read, counts, strict=True)]
-        logits = self._forward(*self._lay_out(prompts, counts, stops))  # [batch, 1, vocabulary]
+        rows, cache, keep = self._lay_out(prompts, counts, stops)
+        if wanted := {layer for own in self._layers for layer in own}:
+            rows = replace(rows, states=LayerStates(wanted))
+        logits = self._forward(rows, cache, keep)  # [batch, 1, vocabulary]
+        if rows.states is not None:
+            self._collect(rows.states, counts)
         for row, (end, stop) in enumerate(zip(self._ends, stops, strict=True)):
             if stop == end and counts[row]:
                 self._last[row] = logits[row, 0]
         self._read = stops
+
+    def _collect(self, states: LayerStates, counts: Sequence[int]) -> None:
+        most = max(counts)
+        for number, (layers, count) in enumerate(zip(self._layers, counts, strict=True)):
+            if layers and count:
+                self._states[number].append(states.of(number, slice(most - count, most), layers))
 
     def _share(self, left: Sequence[int]) -> list[int]:
         """Divide the tokens of one forward, so that the mask and the wait of a cancelled request stay small."""

@@ -28,7 +28,7 @@ from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
 from stretto.local_engine.refining.rules import Rule
 from stretto.local_engine.serving.admission import next_wave
-from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.batch import Batch, layers_read_by
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.refined_batch import RefinedBatch
@@ -92,6 +92,7 @@ class Scheduler:
         self._draft_nodes = draft_nodes
         self._prefill: Prefill | None = None
         self._reading: list[Handle] = []
+        self._drafters: list[Drafter] = []  # of those whose prompts are being read
         self._batch = self._new_batch()
         self._running: list[Handle] = []
         self._step_batches = StepBatches()
@@ -138,10 +139,11 @@ class Scheduler:
 
     def admit(self, wave: Sequence[tuple[Handle, Source | None]]) -> None:
         """Admit what `choose` has chosen, at least one request. Their prompts are read in the turns that follow."""
-        self._reading = [handle for handle, _ in wave]
+        self._reading, self._drafters = [handle for handle, _ in wave], []
         for handle, source in wave:
             handle.reach("admitted")
             handle.sequence.cached = source.length if source else 0
+        self._drafters = [self._drafter_of(handle) for handle in self._reading]
         try:
             self._prefill = Prefill(
                 self._model.forward,
@@ -150,6 +152,7 @@ class Scheduler:
                 tokens=self._prefill_tokens,
                 known=[source for _, source in wave],
                 block=1 if self._model.refined is None else self._model.refined.reads,
+                layers=[layers_read_by(drafter) for drafter in self._drafters],
             )
         except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
             self._fail(self._reading, error)
@@ -185,7 +188,7 @@ class Scheduler:
 
     def _drop(self) -> None:
         self._batch, self._prefill = self._new_batch(), None
-        self._running, self._reading = [], []
+        self._running, self._reading, self._drafters = [], [], []
         self._step_batches.change([])
 
     def _work(self) -> None:
@@ -215,8 +218,8 @@ class Scheduler:
             return
         for handle in self._reading:
             handle.reach("prompt_read")
-        drafters = [self._drafter_of(handle) for handle in self._reading]
-        joining, self._reading, self._prefill = self._reading, [], None
+        joining, drafters = self._reading, self._drafters
+        self._reading, self._drafters, self._prefill = [], [], None
         self._running += joining
         try:
             steps = self._batch.join(prefill, drafters)
@@ -285,6 +288,7 @@ class Scheduler:
         elif self._prefill is not None:
             self._prefill.keep(staying)
         self._reading = [self._reading[row] for row in staying]
+        self._drafters = [self._drafters[row] for row in staying]
 
     def _hand_out(self, handles: Sequence[Handle], steps: Sequence[Step]) -> None:
         for handle, step in zip(handles, steps, strict=True):

@@ -2,7 +2,7 @@
 
 import torch
 
-from stretto.local_engine.serving.batch import Batch
+from stretto.local_engine.serving.batch import Batch, layers_read_by
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence
 
@@ -12,7 +12,8 @@ def run(model, requests, drafters):
     sequences = [Sequence(request, model.decode) for request in requests]
     steps = [0] * len(sequences)
     with torch.inference_mode():
-        prefill = Prefill(model.forward, sequences, model.device)
+        layers = [layers_read_by(drafter) for drafter in drafters]
+        prefill = Prefill(model.forward, sequences, model.device, layers=layers)
         while not prefill.done:
             prefill.advance()
         batch = Batch(model.forward, model.device, draft_nodes=48 * len(sequences))
