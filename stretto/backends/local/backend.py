@@ -88,6 +88,9 @@ class LocalBackend:
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
         draft: a smaller model with the same tokenizer, written as ``model`` is, for ``decoding="draft_model"``.
+        head: folder of a head for this model: a small network that drafts from the model's hidden states, such as one
+            for EAGLE-3. ``auto`` drafts with it where that pays, and ``decoding="head"`` with it alone. One in the
+            folder ``head`` beside the weights is found without being named.
         method_options: options of decoding methods, by the method's name: ``{"method": {"option": 0.5}}``.
         prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
             0 for none.
@@ -124,6 +127,7 @@ class LocalBackend:
         cuda_graphs: bool | None = None,
         decoding: str | None = None,
         draft: str | None = None,
+        head: str | Path | None = None,
         method_options: Mapping[str, Mapping[str, Any]] | None = None,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
@@ -146,6 +150,7 @@ class LocalBackend:
             cuda_graphs=cuda_graphs,
             decoding=decoding,
             draft=None if draft is None else find_source(draft),
+            head=None if head is None else Path(head).expanduser(),
             method_options=method_options or {},
             prefix_cache_bytes=prefix_cache_bytes,
             remember_answers=remember_answers,

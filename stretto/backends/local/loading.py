@@ -93,6 +93,7 @@ class LoadingOptions:
     cuda_graphs: bool | None
     decoding: str | None
     draft: Source | None
+    head: Path | None
     method_options: Mapping[str, Mapping[str, Any]]
     prefix_cache_bytes: int
     remember_answers: int
@@ -222,6 +223,8 @@ class LoadingOptions:
             return ""
         if method.drafted and self.draft is None:
             return " It needs draft=, a smaller model."
+        if method.missing is not None and (lack := method.missing(folder, self.head)):
+            return lack
         if method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
             return ""
         if not method.recipe:
@@ -322,6 +325,7 @@ class LoadingOptions:
             batch_size=_SLOTS,
             threads=self.threads,
             draft=draft,
+            head=self.head,
             method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
@@ -329,6 +333,9 @@ class LoadingOptions:
         )
         try:
             engine.equip(engine.decoding_for(self.decoding or DEFAULT_DECODING))
+            if self.head is not None:  # what does not fit is told before the first question
+                for name in (name for name, method in METHODS.items() if method.missing is not None):
+                    engine.equip(name)
         except BaseException:
             engine.close()
             raise

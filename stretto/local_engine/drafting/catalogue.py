@@ -36,6 +36,7 @@ __all__ = [
 
 _FOLDERS = (
     "big_little",
+    "heads",
     "lexical",
     "lookahead",
     "recycling",
@@ -47,7 +48,11 @@ _FOLDERS = (
 def _auto(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
 
-    return Auto(equipment.cost or StepCost(USUAL_COSTS), equipment.memory, experience=equipment.experience)
+    drafter: Drafter = Auto(equipment.cost or StepCost(USUAL_COSTS), equipment.memory, experience=equipment.experience)
+    for method in METHODS.values():
+        if method.beside is not None:
+            drafter = method.beside(equipment, drafter)
+    return drafter
 
 
 def _draft_model(equipment: DraftEquipment) -> Drafter:
@@ -83,7 +88,7 @@ METHODS: Mapping[str, Method] = _methods()
 DRAFTERS: dict[str, Callable[[DraftEquipment], Drafter]] = {name: method.make for name, method in METHODS.items()}
 """Makes the drafter of one sequence, by the name of the method."""
 
-EQUIPPED = frozenset(name for name, method in METHODS.items() if method.drafted or method.adapter)
+EQUIPPED = frozenset(name for name, method in METHODS.items() if method.drafted or method.adapter or method.missing)
 """Methods that need more than the model; see `Method`."""
 
 LOSSY = frozenset(name for name, method in METHODS.items() if method.lossy)

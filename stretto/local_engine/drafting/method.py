@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stretto.local_engine.drafting.protocol import Drafter
@@ -30,6 +31,7 @@ class DraftEquipment:
         experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
+        head: folder of a head that was named; without one, it may lie beside the model's weights.
         options: of methods, by their names.
         kept: what a method keeps for later requests of the engine, by its name.
     """
@@ -39,6 +41,7 @@ class DraftEquipment:
     experience: tuple[Experience, Experience] | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
+    head: Path | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
 
@@ -55,6 +58,9 @@ class Method:
         lossy: whether it changes the answer; all others give what one token at a time gives.
         weighs: whether it chooses the size of a draft by the cost of rows.
         options: takes its options by their names, and raises `SettingsError` for values that cannot be used.
+        missing: tells what it lacks, given the model's folder and that of a head that was named: a sentence with a
+            space before it, or nothing. It may raise `SettingsError`.
+        beside: adds what it can to another method's drafter, where the equipment allows it; `auto` asks for that.
     """
 
     make: Callable[[DraftEquipment], Drafter]
@@ -64,3 +70,5 @@ class Method:
     lossy: bool = False
     weighs: bool = False
     options: Callable[..., Any] | None = None
+    missing: Callable[[Path | None, Path | None], str] | None = None
+    beside: Callable[[DraftEquipment, Drafter], Drafter] | None = None

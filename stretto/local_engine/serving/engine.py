@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
@@ -51,6 +52,7 @@ class Engine:
             0, means that the speed of one request reveals nothing of another.
         threads: for one step at most; by default chosen by the size of the model and the number of rows.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
+        head: folder of a head that drafts from the model's hidden states.
         method_options: options of decoding methods, by the method's name.
         measure: time steps by their number of rows while no request is there, from the start on; without it, from the
             first request with a method that weighs its drafts on. Until that is done, rows are taken to be expensive.
@@ -68,6 +70,7 @@ class Engine:
         remember_answers: int = 0,
         threads: int | None = None,
         draft: LoadedModel | None = None,
+        head: Path | None = None,
         method_options: Mapping[str, Mapping[str, Any]] | None = None,
         measure: bool = False,
         drafters: Mapping[str, Callable[[DraftEquipment], Drafter]] | None = None,
@@ -85,6 +88,7 @@ class Engine:
             cost=self._cost,
             model=model,
             draft=draft,
+            head=head,
             memory=memory,
             experience=(Experience(), Experience()),
             options=method_options or {},

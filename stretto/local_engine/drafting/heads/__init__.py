@@ -1,0 +1,4 @@
+"""Heads: small networks that draft from the hidden states of their model. One folder, which nothing else uses.
+
+Private: not part of the public API, and may change at any time.
+"""

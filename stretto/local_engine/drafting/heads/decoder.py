@@ -1,0 +1,281 @@
+"""Layers of the Llama family in torch, as heads have one or a few of: over the rows of one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import rms_norm, silu
+
+from stretto.errors import SettingsError
+from stretto.local_engine.kernels.block_kinds import GROUP
+from stretto.local_engine.model.attention import Attention, Plan
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.llama_layer import Layer, Norm
+from stretto.local_engine.model.products import Weight, product
+from stretto.local_engine.model.quantised.blocks import Blocks
+from stretto.local_engine.model.quantised.rounding import rounded_to
+from stretto.local_engine.model.rows import Rows
+
+__all__ = ["Decoder", "Shape", "Weights"]
+
+
+@dataclass(slots=True)
+class Weights:
+    """The tensors of a head by their names on disk.
+
+    Attributes:
+        tensors: by name.
+        where: they are from, for errors.
+        dtype: to which they are converted.
+        device: to which they are moved.
+        rounded: whether products run with weights rounded to 8 bits, in compiled code.
+    """
+
+    tensors: Mapping[str, Tensor]
+    where: str
+    dtype: torch.dtype
+    device: torch.device
+    rounded: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.tensors
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        """Take one of this shape; -1 fits every size. Raises `SettingsError` where it is missing or has another."""
+        found = self.tensors.get(name)
+        if found is None:
+            raise SettingsError(f"{self.where} is no whole head: the weight {name} is missing.")
+        if len(found.shape) != len(shape) or any(
+            want not in (-1, own) for want, own in zip(shape, found.shape, strict=True)
+        ):
+            raise SettingsError(
+                f"The head in {self.where} does not fit: its weight {name} has the shape {tuple(found.shape)} where "
+                f"{tuple(shape)} is needed."
+            )
+        return found.to(self.device, self.dtype).contiguous()
+
+    def find(self, name: str, *shape: int) -> Tensor | None:
+        """The same; ``None`` where it is missing."""
+        return self.get(name, *shape) if name in self.tensors else None
+
+    def matrix(self, name: str, *shape: int) -> Weight:
+        """Take the weight of a product."""
+        return self.held(self.get(name, *shape))
+
+    def held(self, weight: Tensor) -> Weight:
+        """Hold the weight of a product as it is multiplied fastest."""
+        if not self.rounded or weight.shape[1] % GROUP:
+            return weight
+        return Blocks.joined([rounded_to("int8", weight.float().numpy())])
+
+    def norm(self, name: str, width: int, epsilon: float) -> Norm:
+        """Take the weight of a norm."""
+        return Norm(self.get(f"{name}.weight", width), epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a decoder.
+
+    Attributes:
+        hidden: of the residual stream.
+        heads: query heads.
+        stored: key-value heads.
+        width: of one head.
+        inner: of the feed-forward.
+        epsilon: of the norms.
+        frequencies: of the rotation # [width / 2]
+        amplitude: of the rotation.
+    """
+
+    hidden: int
+    heads: int
+    stored: int
+    width: int
+    inner: int
+    epsilon: float
+    frequencies: Tensor
+    amplitude: float
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], where: str) -> Shape:
+        """Read them from the ``config.json`` of a head. Raises `SettingsError` where one is missing."""
+        from transformers import LlamaConfig  # noqa: PLC0415 - only where a head is read
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: PLC0415 - as above
+
+        try:
+            hidden, heads, inner = (int(config[key]) for key in _SIZES)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SettingsError(f"The config.json in {where} does not tell {', '.join(_SIZES)} of the head.") from error
+        if (act := config.get("hidden_act", "silu")) != "silu":
+            raise SettingsError(
+                f"The head in {where} cannot be run: its activation is {act!r}, and only silu is known."
+            )
+        given = {key: config[key] for key in _OF_THE_ROTATION if config.get(key) is not None}
+        width = int(config.get("head_dim") or hidden // heads)
+        rotary = LlamaRotaryEmbedding(
+            LlamaConfig(hidden_size=hidden, num_attention_heads=heads, **{**given, "head_dim": width})
+        )
+        return cls(
+            hidden=hidden,
+            heads=heads,
+            stored=int(config.get("num_key_value_heads") or heads),
+            width=width,
+            inner=inner,
+            epsilon=float(config.get("rms_norm_eps", 1e-6)),
+            frequencies=rotary.inv_freq.float(),
+            amplitude=float(rotary.attention_scaling),
+        )
+
+
+_SIZES = ("hidden_size", "num_attention_heads", "intermediate_size")
+_OF_THE_ROTATION = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
+
+
+class Decoder:
+    """Some layers, which a head runs over its own key-value cache.
+
+    Args:
+        weights: of the head.
+        prefixes: of the names of each layer's weights.
+        shape: of all layers.
+        reads: numbers that queries, keys and values of the first layer are made of; by default the hidden state.
+        windows: of the attention of each layer, in tokens; by default none.
+        ahead: whether layers with a window see all rows that are filled together, not only those before.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        prefixes: Sequence[str],
+        shape: Shape,
+        *,
+        reads: int | None = None,
+        windows: Sequence[int | None] = (),
+        ahead: bool = False,
+    ) -> None:
+        self.shape = shape
+        self._frequencies = shape.frequencies.to(weights.device)
+        self._groups, self._ahead = shape.heads // shape.stored, ahead
+        self._windows = [*windows] or [None] * len(prefixes)
+        self._attention = Attention(shape.stored, self._groups, {None})
+        self._layers = [
+            _layer(weights, prefix, shape, reads if reads is not None and number == 0 else shape.hidden)
+            for number, prefix in enumerate(prefixes)
+        ]
+
+    def first_norm(self, state: Tensor) -> Tensor:
+        """The norm in front of the first layer's attention."""
+        return self._layers[0].norm(state)
+
+    def __call__(self, state: Tensor, rows: Rows, cache: KeyValueCache, *, read: Tensor | None = None) -> Tensor:
+        """Run the layers.
+
+        Args:
+            state: the residual stream # [1, rows, hidden]
+            rows: where they stand and what they see.
+            cache: theirs.
+            read: what the first layer's attention reads in place of the normalised stream # [1, rows, reads]
+
+        Returns:
+            # [1, rows, hidden]
+        """
+        plan = self._attention.plan(rows, state.dtype)
+        return self._run(state, rows, cache, [plan] * len(self._layers), read)
+
+    def filled(self, state: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
+        """Run the layers over rows that see each other, those behind them too # [1, rows, hidden]."""
+        masks = {window: self._block_mask(rows, window, state.dtype) for window in set(self._windows)}
+        plans = [Plan(rows, state.dtype, {None: [masks[window]]}) for window in self._windows]
+        return self._run(state, rows, cache, plans, None)
+
+    def remember(self, read: Tensor, rows: Rows, cache: KeyValueCache) -> None:
+        """Write keys and values that every layer makes of the same states, which it does not normalise first."""
+        cache.begin(rows)
+        shape, (cosine, sine) = self.shape, self._rotation(rows.positions, read.dtype)
+        first, turned = shape.heads * shape.width, shape.heads + shape.stored
+        for number, layer in enumerate(self._layers):
+            projected = product(read, layer.query_key_value, layer.query_key_value_bias)[..., first:]
+            heads = projected.reshape(*rows.tokens.shape, -1, shape.width)
+            keys = heads[:, :, : shape.stored]
+            if layer.query_key_norm is not None:
+                keys = rms_norm(keys, (shape.width,), None, shape.epsilon) * layer.query_key_norm[shape.heads : turned]
+            cache.write(number, _turned(keys, cosine, sine), heads[:, :, shape.stored :])
+
+    def _run(
+        self, state: Tensor, rows: Rows, cache: KeyValueCache, plans: Sequence[Plan], read: Tensor | None
+    ) -> Tensor:
+        cache.begin(rows)
+        shape, (cosine, sine) = self.shape, self._rotation(rows.positions, state.dtype)
+        turned = shape.heads + shape.stored
+        for number, (layer, plan) in enumerate(zip(self._layers, plans, strict=True)):
+            normed = layer.norm(state) if number or read is None else read
+            projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
+            heads = projected.view(*rows.tokens.shape, -1, shape.width)
+            turning = heads[:, :, :turned]
+            if layer.query_key_norm is not None:
+                turning = rms_norm(turning, (shape.width,), None, shape.epsilon) * layer.query_key_norm
+            turning = _turned(turning, cosine, sine)
+            keys, values = cache.write(number, turning[:, :, shape.heads :], heads[:, :, turned:])
+            mixed = self._attention.mix(turning[:, :, : shape.heads], keys, values, plan, None)
+            state = state + product(mixed, layer.output, layer.output_bias)
+            gate, up = product(layer.feed_forward_norm(state), layer.gate_up).chunk(2, dim=-1)
+            state = state + product(silu(gate) * up, layer.down)
+        return state
+
+    def _block_mask(self, rows: Rows, window: int | None, dtype: torch.dtype) -> Tensor | None:
+        """What rows that are filled together do not see # [1, 1, groups * rows, kv_len]; ``None`` without a window."""
+        if window is None:
+            return None
+        slots = torch.arange(rows.kv_len, device=rows.positions.device)
+        apart = rows.positions[0][:, None] - slots
+        hidden = (apart >= window) | (-apart >= window if self._ahead else apart < 0)
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
+        return mask.repeat(self._groups, 1)[None, None]
+
+    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosine and sine, as of `LlamaForward.rotation`."""
+        angles = positions[:, :, None, None] * self._frequencies
+        cosine, sine = angles.cos() * self.shape.amplitude, angles.sin() * self.shape.amplitude
+        return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
+
+
+def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    return torch.addcmul(heads * cosine, heads.roll(heads.shape[-1] // 2, -1), sine)
+
+
+def _layer(weights: Weights, prefix: str, shape: Shape, reads: int) -> Layer:
+    """Take one layer, under the names of transformers."""
+    counts = (shape.heads, shape.stored, shape.stored)
+    joined = [
+        weights.get(f"{prefix}self_attn.{name}_proj.weight", count * shape.width, reads)
+        for name, count in zip("qkv", counts, strict=True)
+    ]
+    biases = [weights.find(f"{prefix}self_attn.{name}_proj.bias", -1) for name in "qkv"]
+    norms = [weights.find(f"{prefix}self_attn.{name}_norm.weight", shape.width) for name in "qk"]
+    feed = [weights.get(f"{prefix}mlp.{name}_proj.weight", shape.inner, shape.hidden) for name in ("gate", "up")]
+    return Layer(
+        norm=weights.norm(f"{prefix}input_layernorm", shape.hidden, shape.epsilon),
+        query_key_value=weights.held(torch.cat(joined)),
+        query_key_value_bias=torch.cat([each for each in biases if each is not None]) if _all_there(biases) else None,
+        query_key_norm=torch.cat(
+            [each.expand(count, -1) for each, count in zip(norms, counts[:2], strict=True) if each is not None]
+        )
+        if _all_there(norms)
+        else None,
+        output=weights.matrix(f"{prefix}self_attn.o_proj.weight", shape.hidden, shape.heads * shape.width),
+        output_bias=weights.find(f"{prefix}self_attn.o_proj.bias", shape.hidden),
+        feed_forward_norm=weights.norm(f"{prefix}post_attention_layernorm", shape.hidden, shape.epsilon),
+        gate_up=weights.held(torch.cat(feed)),
+        down=weights.matrix(f"{prefix}mlp.down_proj.weight", shape.hidden, shape.inner),
+        window=None,
+    )
+
+
+def _all_there(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether none is missing."""
+    return all(each is not None for each in tensors)

@@ -1,0 +1,151 @@
+"""DFlash heads: one forward fills a block of masked tokens, which attend to the model's states and to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights
+from stretto.local_engine.drafting.heads.markov import Markov
+from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.drafting.heads.words import embedding_of, last_product, layers_named, words_of
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.products import product
+from stretto.local_engine.model.rows import Rows
+
+__all__ = ["DFlash"]
+
+_READ_AT_ONCE = 512
+
+
+class DFlash:
+    """DFlash (arXiv 2602.06036), and DSpark, which adds what follows the token in front of each to it.
+
+    Every committed token has keys and values made of the model's states: ``norm(fc(states))``. A block begins with the
+    last committed token, behind which masks stand. One forward fills them: place i foresees the i-th token behind the
+    last one, or, where ``sample_from_anchor`` is set, the one after it.
+
+    Args:
+        weights: under the names of speculators.
+        config: ``config.json``, with the sizes of the layers at its top.
+        target: the model.
+        shifted: whether layers are numbered from the first layer's output on, as z-lab and transformers do.
+    """
+
+    kind = "dflash"
+
+    def __init__(
+        self,
+        weights: Weights,
+        config: Mapping[str, Any],
+        target: Target,
+        *,
+        shifted: bool = False,
+    ) -> None:
+        shape = Shape.of(config, weights.where)
+        hidden = shape.hidden
+        fused = weights.get("fc.weight", hidden, -1)
+        self._fuse = weights.held(fused)
+        count = fused.shape[1] // target.hidden
+        named = config.get("aux_hidden_state_layer_ids") or config.get("target_layer_ids") or ()
+        self.layers = layers_named([layer + shifted for layer in named], count, target, weights.where)
+        try:
+            self.block, self.mask = int(config["block_size"]), int(config["mask_token_id"])
+        except (KeyError, TypeError) as error:
+            raise SettingsError(
+                f"The config.json in {weights.where} does not tell block_size and mask_token_id."
+            ) from error
+        self.words = words_of(weights, target)
+        self.embed = embedding_of(weights, target, hidden)
+        self._state_norm = weights.norm("hidden_norm", hidden, shape.epsilon)
+        number = int(config.get("num_hidden_layers", 1))
+        kinds = config.get("layer_types") or ["full_attention"] * number
+        window = config.get("sliding_window")
+        windows = [int(window) if kind == "sliding_attention" and window else None for kind in kinds[:number]]
+        ahead = bool(config.get("sliding_window_non_causal"))
+        self._decoder = Decoder(
+            weights, [f"layers.{each}." for each in range(number)], shape, windows=windows, ahead=ahead
+        )
+        self._norm = weights.norm("norm", hidden, shape.epsilon)
+        self._read_out = last_product(weights, hidden, target, with_words=self.words is not None)
+        self.from_anchor = bool(config.get("sample_from_anchor", False))
+        self.foresees = self.block if self.from_anchor else self.block - 1
+        self.markov = Markov.of(weights, config, hidden)
+        self.target, self.dtype = target, weights.dtype
+
+    def reader(self) -> _DFlashReader:
+        """See `Head`."""
+        return _DFlashReader(self)
+
+    def take_in(self, states: Tensor, rows: Rows, cache: KeyValueCache) -> None:
+        """Write keys and values of committed tokens # [rows, layers * hidden]."""
+        fused = self._state_norm(product(states.to(self.dtype), self._fuse))
+        self._decoder.remember(fused[None], rows, cache)
+
+    def fill(self, tokens: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
+        """Fill the masks # [1, block] -> final states [foreseen, hidden]."""
+        state = self._decoder.filled(self.embed(tokens).to(self.dtype), rows, cache)
+        final = self._norm(state)[0]
+        return final if self.from_anchor else final[1:]
+
+    def logits(self, final: Tensor) -> Tensor:
+        """Logits over the head's vocabulary # [rows, hidden] -> [rows, words]."""
+        return self.target.read_out(final) if self._read_out is None else product(final, self._read_out)
+
+
+class _DFlashReader:
+    """Keeps the keys and values of the committed tokens of one sequence."""
+
+    def __init__(self, head: DFlash) -> None:
+        self._head, self._device = head, head.target.device
+        self._cache, self._held = KeyValueCache(1), 0
+        self._unread: list[Tensor] = []
+        self._token = 0
+        self._final: Tensor | None = None  # of the places of the block # [foreseen, hidden]
+        self._foreseen: dict[int, Tensor] = {}  # logits by place # [1, words]
+        self._depths: list[int] = []  # of the nodes that were followed
+
+    def read(self, tokens: Sequence[int], states: Tensor) -> None:
+        """See `Reader`. It is done when the next draft begins."""
+        self._unread.append(states)
+        self._token = tokens[-1]
+
+    def first(self) -> Tensor:
+        """See `Reader`."""
+        head = self._head
+        if self._unread:
+            states, self._unread = torch.cat(self._unread), []
+            for start in range(0, len(states), _READ_AT_ONCE):
+                some = states[start : start + _READ_AT_ONCE]
+                head.take_in(some, self._rows([0] * len(some)), self._cache)
+                self._held += len(some)
+        rows = self._rows([self._token] + [head.mask] * (head.block - 1))
+        self._final, self._foreseen, self._depths = head.fill(rows.tokens, rows, self._cache), {}, []
+        return self._logits([self._token], 0)
+
+    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+        """See `Reader`."""
+        depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
+        self._depths += depths
+        return self._logits(tokens, depths[0]) if depths[0] < self._head.foresees else None
+
+    def _logits(self, tokens: Sequence[int], place: int) -> Tensor:
+        """Logits at a place of the block, behind each of these tokens."""
+        head, final = self._head, self._final
+        assert final is not None  # noqa: S101 - for the type checker
+        if place not in self._foreseen:
+            self._foreseen[place] = head.logits(final[place : place + 1])
+        logits = self._foreseen[place].expand(len(tokens), -1)
+        if head.markov is None:
+            return logits
+        return logits + head.markov(torch.tensor(tokens, device=self._device), final[place])
+
+    def _rows(self, tokens: Sequence[int]) -> Rows:
+        """Rows behind the committed ones."""
+        kv_len = self._held + len(tokens)
+        positions = torch.arange(self._held, kv_len, device=self._device)[None]
+        return Rows(torch.tensor([tokens], device=self._device), positions, kv_len)

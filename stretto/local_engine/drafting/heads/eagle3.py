@@ -1,0 +1,102 @@
+"""EAGLE-3 heads: one layer that reads three of the model's layers and drafts token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights
+from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
+from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.drafting.heads.words import embedding_of, last_product, layers_named, words_of
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.products import product
+from stretto.local_engine.model.rows import Rows
+
+__all__ = ["Eagle3"]
+
+
+class Eagle3:
+    """EAGLE-3: Li et al., arXiv 2503.01840; with the norms of EAGLE 3.1, arXiv 2605.09992.
+
+    The states of the named layers become one vector, ``g = fc(l, m, h)``. A row reads g beside the input vector of the
+    token that follows; the attention of its first layer reads both, and g alone is the residual stream. Behind a
+    drafted token stands no state of the model, so the row before it takes its place.
+
+    Args:
+        weights: under the names of the published heads, ``midlayer.`` being ``layers.0.``.
+        config: ``config.json``, with the sizes of the layers at its top.
+        target: the model.
+    """
+
+    kind = "eagle3"
+    foresees: int | None = None
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any], target: Target) -> None:
+        shape = Shape.of(config, weights.where)
+        hidden = shape.hidden
+        fused = weights.get("fc.weight", hidden, -1)
+        if fused.shape[1] % target.hidden:
+            raise SettingsError(
+                f"The head in {weights.where} does not fit {target.name}: it reads states of {fused.shape[1]} numbers, "
+                f"and those of the model have {target.hidden}."
+            )
+        count, layers = fused.shape[1] // target.hidden, target.layers
+        named = config.get("eagle_aux_hidden_state_layer_ids") or config.get("target_layer_ids")
+        usual = (2, layers // 2, layers - 3)
+        self.layers = layers_named(named or usual, count, target, weights.where)
+        self.words = words_of(weights, target)
+        self._fuse = weights.held(fused)
+        self._fuse_bias = weights.find("fc.bias", hidden)
+        self._one_norm = (
+            weights.norm("input_norm", count * target.hidden, shape.epsilon) if _on(config, "norm_before_fc") else None
+        )
+        self._norms = None
+        if _on(config, "fc_norm"):
+            name = "fc_norms" if "fc_norms.0.weight" in weights else "fc_norm"
+            self._norms = [weights.norm(f"{name}.{number}", target.hidden, shape.epsilon) for number in range(count)]
+        self._embed = embedding_of(weights, target, hidden)
+        self._read_norm = weights.norm("layers.0.hidden_norm", hidden, shape.epsilon)
+        prefixes = [f"layers.{number}." for number in range(int(config.get("num_hidden_layers", 1)))]
+        self._decoder = Decoder(weights, prefixes, shape, reads=2 * hidden)
+        self._norm = weights.norm("norm", hidden, shape.epsilon)
+        self._read_out = last_product(weights, hidden, target, with_words=self.words is not None)
+        self._residual_is_normed, self._gives_normed = _on(config, "norm_before_residual"), _on(config, "norm_output")
+        self._target, self._dtype = target, weights.dtype
+
+    def reader(self) -> RecurrentReader:
+        """See `Head`."""
+        return RecurrentReader(self, self._target.device)
+
+    def enter(self, states: Tensor) -> Tensor:
+        """See `Recurrent`."""
+        states = states.to(self._dtype)
+        if self._one_norm is not None:
+            states = self._one_norm(states)
+        if self._norms is not None:
+            parts = states.chunk(len(self._norms), -1)
+            states = torch.cat([norm(part.contiguous()) for norm, part in zip(self._norms, parts, strict=True)], -1)
+        return product(states, self._fuse, self._fuse_bias)
+
+    def run(self, tokens: Tensor, before: Tensor, rows: Rows, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+        """See `Recurrent`."""
+        vectors = self._decoder.first_norm(self._embed(tokens).to(self._dtype))
+        normed = self._read_norm(before)
+        residual = normed if self._residual_is_normed else before
+        state = self._decoder(residual, rows, cache, read=torch.cat((vectors, normed), -1))
+        final = self._norm(state)
+        return (final if self._gives_normed else state), final
+
+    def logits(self, final: Tensor) -> Tensor:
+        """See `Recurrent`."""
+        if self._read_out is None:
+            return self._target.read_out(final)
+        return product(final, self._read_out)
+
+
+def _on(config: Mapping[str, Any], flag: str) -> bool:
+    return bool(config.get(flag))

@@ -1,0 +1,107 @@
+"""Finds a head on disk and tells of what kind it is, without torch."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stretto.errors import SettingsError
+
+__all__ = ["BESIDE", "HeadFolder", "find_head"]
+
+BESIDE = "head"
+"""Name of the folder beside a model's weights in which a head is looked for."""
+
+_CONFIG = "config.json"
+_FILES = ("*.safetensors", "*.bin", "*.pt")
+_INDEX = "model.safetensors.index.json"
+_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+_LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors itself
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFolder:
+    """A folder that holds a head.
+
+    Attributes:
+        path: of the folder.
+        config: its ``config.json``; empty where there is none.
+        own: whether it is that of a whole model, of which only the layers for multi-token prediction are read.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    own: bool = False
+
+
+def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
+    """Find the head that is named, or else one beside a model's weights; ``None`` where there is none.
+
+    Raises `SettingsError` for a folder that was named and holds none.
+
+    Args:
+        model: the model's folder, if it has one.
+        head: the folder that was named.
+    """
+    if head is not None:
+        if not head.is_dir():
+            raise SettingsError(
+                f"There is no folder {str(head)!r}. Give the folder of a head, such as one for EAGLE-3."
+            )
+        if not any(any(head.glob(pattern)) for pattern in _FILES):
+            raise SettingsError(f"The folder {str(head)!r} holds no head: it has no *.safetensors and no *.bin.")
+        return _native(head) or HeadFolder(head, _config(head))
+    if model is None:
+        return None
+    if (model / BESIDE).is_dir() and any(any((model / BESIDE).glob(pattern)) for pattern in _FILES):
+        return HeadFolder(model / BESIDE, _config(model / BESIDE))
+    return _native(model)
+
+
+def _native(folder: Path) -> HeadFolder | None:
+    """A model's folder with layers for multi-token prediction."""
+    config = _config(folder)
+    text = {**config, **(config.get("text_config") or {})}
+    if any(text.get(count) for count in _COUNTS) and any(is_own(name, text) for name in _weight_names(folder)):
+        return HeadFolder(folder, text, own=True)
+    return None
+
+
+def is_own(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a weight in a model's folder belongs to its layers for multi-token prediction."""
+    if re.search(r"(^|\.)mtp(\.|_)", name):
+        return True
+    layer = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
+    return layer is not None and int(layer[1]) >= int(config.get("num_hidden_layers", 2**31))
+
+
+def _weight_names(folder: Path) -> list[str]:
+    """The names of all weights in a folder, by what stands in front of them."""
+    try:
+        if (folder / _INDEX).is_file():
+            return list(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"])
+        names: list[str] = []
+        for file in sorted(folder.glob("*.safetensors")):
+            with file.open("rb") as opened:
+                length = int.from_bytes(opened.read(8), "little")
+                if length <= _LONGEST_HEADER:
+                    names += json.loads(opened.read(length))
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # loading the model tells what is wrong
+    return names
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    try:
+        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"The head in {str(folder)!r} cannot be read: its {_CONFIG} is damaged ({error})."
+        ) from error
+    return config if isinstance(config, dict) else {}

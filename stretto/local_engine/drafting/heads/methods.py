@@ -1,0 +1,65 @@
+"""The decoding method of this folder. The drafter is imported when one is made: torch takes seconds."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.heads.files import find_head
+from stretto.local_engine.drafting.heads.head_options import HeadOptions
+from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
+from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.kernels.parts import BLOCKS, product
+
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.heads.drafter import HeadDrafter
+
+__all__ = ["METHODS"]
+
+_loading = threading.Lock()
+
+
+def _head(equipment: DraftEquipment) -> HeadDrafter:
+    from stretto.local_engine.drafting.heads.account import Account  # noqa: PLC0415 - with the next one
+    from stretto.local_engine.drafting.heads.drafter import HeadDrafter  # noqa: PLC0415 - torch
+    from stretto.local_engine.drafting.heads.load import load_head  # noqa: PLC0415 - torch
+    from stretto.local_engine.kernels.compiler import are_ready, have_compiled  # noqa: PLC0415 - where a head is read
+
+    model, kept = equipment.model, equipment.kept
+    if model is None:
+        raise SettingsError("The decoding method head needs a model with a head. Name a model, or choose auto.")
+    with _loading:  # a thread that prepares requests and the engine's may both be the first
+        if "head" not in kept:
+            folder = find_head(model.folder, equipment.head)
+            if folder is None:
+                raise SettingsError(f"{model.name} has no head beside its weights.{_REMEDY}")
+            rounded = model.device.type == "cpu" and model.compiled is not False
+            if rounded:
+                have_compiled([product(BLOCKS)], wanted=model.compiled)
+                rounded = are_ready([product(BLOCKS)])
+            kept["head"] = load_head(folder, model, rounded=rounded), (Account(), Account())
+    head, accounts = kept["head"]
+    options = HeadOptions(**equipment.options.get("head", {}))
+    paths = options.paths or (1 if model.device.type == "cpu" else 4)
+    return HeadDrafter(head, equipment.cost or StepCost(USUAL_COSTS), accounts, options, paths=paths)
+
+
+def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
+    """Let `auto` draft with the head too, where there is one."""
+    if equipment.model is None or find_head(equipment.model.folder, equipment.head) is None:
+        return drafter
+    from stretto.local_engine.drafting.heads.beside import Beside  # noqa: PLC0415 - torch
+
+    return Beside(drafter, _head(equipment))
+
+
+def _missing(model: Path | None, head: Path | None) -> str:
+    return "" if find_head(model, head) is not None else f" There is no head.{_REMEDY}"
+
+
+_REMEDY = " Name the folder of one as head=, or choose auto."
+
+METHODS = {"head": Method(_head, weighs=True, options=HeadOptions, missing=_missing, beside=_beside)}

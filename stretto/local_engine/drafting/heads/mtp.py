@@ -1,0 +1,119 @@
+"""The layer for multi-token prediction that models are trained with, and publish beside their other layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights
+from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
+from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.products import product
+from stretto.local_engine.model.rows import Rows
+
+__all__ = ["Mtp", "names_of"]
+
+
+class _Names(NamedTuple):
+    """Where a published layer keeps its weights.
+
+    Attributes:
+        joined: of the product that makes one vector of two.
+        token_norm: of the input vector.
+        state_norm: of the state.
+        layer: prefix of the layer.
+        norm: behind it.
+        state_first: whether the state stands in front of the input vector.
+    """
+
+    joined: str
+    token_norm: str
+    state_norm: str
+    layer: str
+    norm: str
+    state_first: bool = False
+
+
+def names_of(tensors: Mapping[str, Any], layers: int) -> _Names | None:
+    """How the weights of the first such layer are called; ``None`` where there are none.
+
+    ``layers``: of the model, behind which DeepSeek and GLM number it.
+    """
+    behind = f"layers.{layers}."
+    known = (
+        _Names("mtp.fc", "mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.layers.0.", "mtp.norm"),
+        _Names(
+            "mtp_layers.0.input_proj",
+            "mtp_layers.0.token_layernorm",
+            "mtp_layers.0.hidden_layernorm",
+            "mtp_layers.0.",
+            "mtp_layers.0.final_layernorm",
+        ),
+        _Names(f"{behind}eh_proj", f"{behind}enorm", f"{behind}hnorm", behind, f"{behind}shared_head.norm"),
+    )
+    return next((names for names in known if f"{names.joined}.weight" in tensors), None)
+
+
+class Mtp:
+    """A layer that reads the model's last state beside the next token's input vector: DeepSeek-AI, arXiv 2412.19437.
+
+    What it makes of a row stands in for the model's state behind a drafted token, so one layer looks as far ahead as it
+    pays. Layers behind the first one are left out. Only layers of the Llama family can be run.
+
+    Args:
+        weights: as they are called in the model's folder, or by speculators.
+        config: of the model, or what speculators says of the layer.
+        target: the model.
+    """
+
+    kind = "mtp"
+    layers = (LAST,)
+    words: Tensor | None = None
+    foresees: int | None = None
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any], target: Target) -> None:
+        names = names_of(weights.tensors, target.layers)
+        if names is None:
+            raise SettingsError(f"{weights.where} holds no layer for multi-token prediction of {target.name}.")
+        if "mimo" in str(config.get("model_type", "")):
+            names = names._replace(state_first=True)
+        shape = Shape.of(config, weights.where)
+        hidden = shape.hidden
+        if hidden != target.hidden:
+            raise SettingsError(
+                f"The head in {weights.where} does not fit {target.name}: its states have {hidden} numbers, and those "
+                f"of the model {target.hidden}."
+            )
+        self._state_first = names.state_first
+        self._joined = weights.matrix(f"{names.joined}.weight", hidden, 2 * hidden)
+        self._token_norm = weights.norm(names.token_norm, hidden, shape.epsilon)
+        self._state_norm = weights.norm(names.state_norm, hidden, shape.epsilon)
+        self._decoder = Decoder(weights, [names.layer], shape)
+        self._norm = weights.norm(names.norm, hidden, shape.epsilon)
+        self._target, self._dtype = target, weights.dtype
+
+    def reader(self) -> RecurrentReader:
+        """See `Head`."""
+        return RecurrentReader(self, self._target.device)
+
+    def enter(self, states: Tensor) -> Tensor:
+        """See `Recurrent`."""
+        return states.to(self._dtype)
+
+    def run(self, tokens: Tensor, before: Tensor, rows: Rows, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+        """See `Recurrent`."""
+        both = [self._token_norm(self._target.embed(tokens).to(self._dtype)), self._state_norm(before)]
+        if self._state_first:
+            both.reverse()
+        final = self._norm(self._decoder(product(torch.cat(both, -1), self._joined), rows, cache))
+        return final, final
+
+    def logits(self, final: Tensor) -> Tensor:
+        """See `Recurrent`."""
+        return self._target.read_out(final)

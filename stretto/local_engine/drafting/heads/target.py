@@ -1,0 +1,82 @@
+"""What a head uses of the model that it drafts for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from stretto.errors import SettingsError
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.layer_states import LAST, LayerStates
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.rows import Rows
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model, as its heads see it.
+
+    Attributes:
+        name: of the model, for errors.
+        hidden: numbers of a hidden state.
+        layers: how many.
+        vocabulary: token ids are below this.
+        device: of the weights.
+        dtype: in which a head computes: float32 on a CPU.
+        embed: input vectors of tokens # [...] -> [..., hidden]
+        read_out: logits of normalised final states # [..., hidden] -> [..., vocabulary]
+    """
+
+    name: str
+    hidden: int
+    layers: int
+    vocabulary: int
+    device: torch.device
+    dtype: torch.dtype
+    embed: Callable[[Tensor], Tensor]
+    read_out: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def of(cls, model: LoadedModel) -> Target:
+        """Look at a model. Raises `SettingsError` where its forward hands out no hidden states."""
+        forward: Any = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
+        dtype = torch.float32 if model.device.type == "cpu" else model.dtype
+        if isinstance(forward, LlamaForward):
+            vocabulary, hidden, layers = forward.sizes
+            embed, read_out = forward.read_in, forward.read_out
+        else:
+            inner: Any = getattr(forward, "model", None)
+            embed = None if inner is None else inner.get_input_embeddings()
+            read_out = None if inner is None else inner.get_output_embeddings()
+            if embed is None or read_out is None:
+                raise SettingsError(f"No head can draft for {model.name}: its input vectors cannot be looked up here.")
+            config = inner.config.get_text_config(decoder=True)
+            vocabulary, hidden, layers = config.vocab_size, config.hidden_size, config.num_hidden_layers
+        found = cls(model.name, hidden, layers, vocabulary, model.device, dtype, embed, read_out)
+        found._try(model)
+        return found
+
+    def _try(self, model: LoadedModel) -> None:
+        """Read one token, to see that hidden states come out."""
+        tokens, wanted = torch.zeros(1, 1, dtype=torch.long, device=self.device), LayerStates((0, LAST))
+        try:
+            with torch.inference_mode():
+                rows = Rows(tokens, torch.zeros_like(tokens), 1, states=wanted)
+                model.forward(rows, KeyValueCache(1), torch.zeros(1, dtype=torch.long, device=self.device))
+            sizes = {states.shape[-1] for states in wanted.found.values()}
+        except Exception as error:
+            raise SettingsError(
+                f"No head can draft for {self.name}: its forward hands out no hidden states "
+                f"({type(error).__name__}: {error})."
+            ) from error
+        if sizes != {self.hidden}:
+            raise SettingsError(f"No head can draft for {self.name}: its hidden states are not {self.hidden} wide.")

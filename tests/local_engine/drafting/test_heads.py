@@ -1,0 +1,228 @@
+"""Heads in the formats in which they are published: what they foresee, and that no answer changes with them."""
+
+import json
+
+import plain_heads as plain
+import pytest
+import torch
+import transformers
+from head_folders import LAYER_CONFIG, LAYERS, WORDS, dflash, eagle3, medusa, mtp, write
+from one_batch import run
+from tiny_models import build
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.heads.files import find_head
+from stretto.local_engine.drafting.heads.load import load_head
+from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.layer_states import LAST
+
+FREE = StepCost({1: 10.0, 128: 10.1})
+TEXT = [(7 * place + 3) % 390 + 5 for place in range(11)]
+DRAFTED = [31, 32, 33, 34]  # a chain, and the first two nodes have a second child each
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The model by transformers."""
+    return build("llama")
+
+
+@pytest.fixture(scope="module")
+def states(reference):
+    """Of the layers that EAGLE-3 reads, of the two that DFlash reads, and the last ones, of all tokens but one."""
+    with torch.inference_mode():
+        found = reference(input_ids=torch.tensor([TEXT]), output_hidden_states=True).hidden_states
+    return {layers: torch.cat([found[layer][0, :-1] for layer in layers], -1) for layers in (LAYERS, (1, 2), (LAST,))}
+
+
+def head_of(folder, model):
+    return load_head(find_head(None, folder), model)
+
+
+def given(head, states):
+    """A reader that was given a text in two parts."""
+    reader, own = head.reader(), states[head.layers]
+    reader.read(TEXT[1:7], own[:6])
+    reader.read(TEXT[7:], own[6:])
+    return reader
+
+
+def follow(reader):
+    """Logits of what follows: the text, the chain, and a tree # [words] each, by path."""
+    found = {(): reader.first()[0]}
+    for depth in range(1, len(DRAFTED) + 1):
+        logits = reader.behind([DRAFTED[depth - 1]], [depth - 2])
+        if logits is None:
+            break
+        found[tuple(DRAFTED[:depth])] = logits[0]
+    torch.testing.assert_close(reader.first()[0], found[()])
+    reader.behind([31, 41], [-1, -1])
+    for parents, tokens in (((0, 1), (32, 42)), ((3, 2), (43, 33))):
+        logits = reader.behind(tokens, parents)
+        if logits is None:
+            break
+        paths = {0: (31,), 1: (41,), 2: (31, 32), 3: (41, 42)}
+        for row, parent, token in zip(logits, parents, tokens, strict=True):
+            found[*paths[parent], token] = row
+    return found
+
+
+EAGLES = {
+    "plain": {},
+    "with a vocabulary of its own": {"words": WORDS},
+    "norms of 3.1": {"flags": ("norm_before_residual", "fc_norm", "norm_output"), "head_norms": True},
+    "one norm before fc": {"flags": ("norm_before_fc",)},
+}
+
+
+@pytest.mark.parametrize("kind", EAGLES)
+def test_eagle3_foresees_what_a_plain_forward_does(kind, tmp_path, loaded, states, reference):
+    tensors, config = eagle3(**EAGLES[kind])
+    head = head_of(write(tmp_path, tensors, config), loaded("llama"))
+    found = follow(given(head, states))
+    assert len(found) == 7
+    for path, logits in found.items():
+        tokens = torch.tensor([*TEXT[1:], *path])
+        expected = plain.eagle3(tensors, config, states[LAYERS], tokens, reference)[-1]
+        torch.testing.assert_close(logits, expected, **CLOSE)
+
+
+def test_raw_eagle3_is_read_from_a_file_of_torch_without_running_what_is_in_it(tmp_path, loaded, states):
+    tensors, config = eagle3(words=WORDS)
+    expected = follow(given(head_of(write(tmp_path / "speculators", tensors, config), loaded("llama")), states))
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "config.json").write_text(json.dumps({**LAYER_CONFIG, "target_layer_ids": list(LAYERS)}))
+    torch.save(
+        {name.replace("layers.0.", "midlayer."): tensor for name, tensor in tensors.items()}, raw / "pytorch_model.bin"
+    )
+    found = follow(given(head_of(raw, loaded("llama")), states))
+    for path, logits in expected.items():
+        torch.testing.assert_close(found[path], logits)
+    torch.save({"midlayer": Harmful()}, raw / "pytorch_model.bin")
+    with pytest.raises(SettingsError, match="holds more than tensors, which could run code"):
+        head_of(raw, loaded("llama"))
+
+
+class Harmful:
+    def __reduce__(self):
+        return pytest.fail, ("a file was run",)
+
+
+MEDUSAS = {
+    "two blocks": {"blocks": 2},
+    "blockwise": {"own": False},
+    "hydra": {"grounded": True, "blocks": 2},
+    "with a vocabulary of its own": {"words": WORDS},
+}
+
+
+@pytest.mark.parametrize("kind", MEDUSAS)
+def test_medusa_foresees_what_its_formula_says(kind, tmp_path, loaded, states, reference):
+    tensors, config = medusa(**MEDUSAS[kind])
+    head = head_of(write(tmp_path, tensors, config), loaded("llama"))
+    found = follow(given(head, states))
+    assert len(found) == 4  # three heads: no path of more than two tokens is followed
+    for path, logits in found.items():
+        tokens = torch.tensor([TEXT[-1], *path])
+        last = states[LAST,][-1]
+        expected = plain.medusa(tensors, config, last, tokens, reference)
+        torch.testing.assert_close(logits, expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"markov": 8, "words": WORDS}, {"markov": 8, "gated": True}], ids=["dflash", "dspark", "gated"]
+)
+def test_dflash_fills_a_block_as_a_plain_forward_does(options, tmp_path, loaded, states, reference):
+    tensors, config = dflash(**options)
+    head = head_of(write(tmp_path, tensors, config), loaded("llama"))
+    block = plain.dflash(tensors, config, states[1, 2], TEXT[-1], reference)
+    found = follow(given(head, states))
+    for path, logits in found.items():
+        expected = block[len(path) + (not config["sample_from_anchor"])]
+        if options.get("markov") and not options.get("gated"):
+            read = tensors["markov_head.markov_w1.weight"][[TEXT[-1], *path][-1]]
+            expected = expected + tensors["markov_head.markov_w2.weight"] @ read
+        if not options.get("gated"):
+            torch.testing.assert_close(logits, expected, **CLOSE)
+    assert options.get("gated") is None or not torch.allclose(found[31, 32], found[41, 42])
+
+
+def test_dflash_of_transformers_fills_the_same_block(tmp_path, loaded, states, reference):
+    module = pytest.importorskip("transformers.models.muse_glimmer_assistant.modeling_muse_glimmer_assistant")
+    torch.manual_seed(3)
+    config = module.MuseGlimmerAssistantConfig(
+        **{
+            key: value
+            for key, value in LAYER_CONFIG.items()
+            if key not in ("model_type", "num_hidden_layers", "rope_theta")
+        },
+        num_hidden_layers=2,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        layer_types=["sliding_attention", "full_attention"],
+        sliding_window=6,
+        block_size=4,
+        mask_token_id=3,
+        target_layer_ids=[0, 1],
+    )
+    with torch.inference_mode(mode=False):
+        assistant = module.MuseGlimmerAssistantModel(config).eval()
+        for weight in assistant.parameters():
+            torch.nn.init.normal_(weight, 1.0 if weight.dim() == 1 else 0.0, 0.2)
+        assistant.save_pretrained(tmp_path)
+    masked = torch.tensor([[TEXT[-1], 3, 3, 3]])
+    cache = transformers.cache_utils.DFlashCache(config=config)
+    cache.activate_past_recording()
+    cache.set_previous_accepted_tokens(len(TEXT) - 1)
+    said = assistant(
+        noise_embeds=reference.model.embed_tokens(masked),
+        context_hidden_states=states[1, 2][None],
+        past_key_values=cache,
+        position_ids=torch.arange(len(TEXT) + 3)[None],
+    ).last_hidden_state
+    head = head_of(tmp_path, loaded("llama"))
+    found = follow(given(head, states))
+    for path in ((), (31,), (31, 32)):
+        torch.testing.assert_close(found[path], reference.lm_head(said[0, len(path) + 1]), **CLOSE)
+
+
+def test_a_layer_for_multi_token_prediction_foresees_what_a_plain_forward_does(tmp_path, loaded, states, reference):
+    tensors, config = mtp()
+    head = head_of(write(tmp_path, tensors, config), loaded("llama"))
+    for path, logits in follow(given(head, states)).items():
+        tokens = torch.tensor([*TEXT[1:], *path])
+        expected = plain.mtp(tensors, states[LAST,], tokens, reference)[-1]
+        torch.testing.assert_close(logits, expected, **CLOSE)
+
+
+HEADS = {
+    "eagle3": lambda: eagle3(words=WORDS),
+    "medusa": medusa,
+    "hydra": lambda: medusa(grounded=True),
+    "dflash": dflash,
+    "dspark": lambda: dflash(markov=8),
+    "mtp": mtp,
+}
+PROMPTS = [tuple(TEXT), (7, 8, 9), (*TEXT * 2, 5, 6)]
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_no_answer_changes_alone_in_a_batch_or_sampled(kind, tmp_path, loaded):
+    model = loaded("llama")
+    equipment = DraftEquipment(cost=FREE, model=model, head=write(tmp_path, *HEADS[kind]()))
+    requests = [Generation(prompt, 20 + 6 * number) for number, prompt in enumerate(PROMPTS)]
+    requests.append(Generation(PROMPTS[0], 24, temperature=0.7, top_p=0.95, seed=4))
+    expected, _ = run(model, requests, [Autoregressive() for _ in requests])
+    for method in ("head", "auto"):
+        found, _ = run(model, requests, [make_drafter(method, equipment) for _ in requests])
+        assert found == expected
