@@ -16,13 +16,14 @@ import time
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
 
 from stretto.local_engine.model.cache import KeyValueCache, Source
 from stretto.local_engine.model.forward import Forward
+from stretto.local_engine.model.layer_states import LayerStates
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.still_rows import blank_rows, fill_rows, sample_rows
 
@@ -36,7 +37,8 @@ _MOST_STEPS = 128
 _CHECKS = 2  # the first repeats what was recorded and proves little; the second has other rows
 _FILLED = frozenset({"tokens", "positions", "kv_len", "slots", "ancestry"})
 _HINTS = frozenset({"segments", "real"})  # the step is the same without them
-_OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS)
+_HANDED_OUT = frozenset({"states"})
+_OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS | _HANDED_OUT)
 _TEXT = 8  # tokens in front of a step that is recorded in advance
 _USUAL, _EARLY = 4, 2  # usual lengths of one sequence, and those for which batches are recorded in advance
 _log = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ class _Storage:
 
     cache: KeyValueCache  # writes to this storage only
     owner: weakref.ref[KeyValueCache] | None = None
-    steps: dict[int, _Step] = field(default_factory=dict)  # by rows
+    steps: dict[tuple[int, frozenset[int]], _Step] = field(default_factory=dict)  # by rows, and layers handed out
 
     @property
     def occupied(self) -> bool:
@@ -231,7 +233,7 @@ class GraphedForward:
         storage = self._settle(cache, lines, known, max(known + size, slots))
         if storage is None:
             return None
-        step = storage.steps.get(size)
+        step = storage.steps.get((size, _layers(rows)))
         if step is None and not self._room(storage, steps=1):
             return None
         beside = None
@@ -242,6 +244,9 @@ class GraphedForward:
         else:
             fill_rows(step.rows, rows)
         logits = step.replay()[:batch, :count].clone()  # the next step writes over the original
+        if rows.states is not None and step.rows.states is not None:
+            found = step.rows.states.found
+            rows.states.found = {layer: states[:batch, :count].clone() for layer, states in found.items()}
         if beside is None:
             return logits
         step.checks -= 1
@@ -305,14 +310,21 @@ class GraphedForward:
         """Record a step."""
         device, cache = rows.tokens.device, storage.cache
         fixed = blank_rows(cache.batch, size, cache.capacity, device)
+        if rows.states is not None:
+            fixed = replace(fixed, states=LayerStates(rows.states.layers))
         fill_rows(fixed, rows)
         keep = torch.arange(size, device=device)
 
         def run() -> Tensor:
             return self._forward(fixed, cache, keep)
 
-        step = storage.steps[size] = _Step(fixed, run, self._record(run))
+        step = storage.steps[size, _layers(rows)] = _Step(fixed, run, self._record(run))
         return step
+
+
+def _layers(rows: Rows) -> frozenset[int]:
+    """The layers whose states a step hands out."""
+    return frozenset() if rows.states is None else rows.states.layers
 
 
 def _named(batch: int, rows: int) -> str:

@@ -19,6 +19,7 @@ def run(model, requests, drafters):
         batch = Batch(model.forward, model.device, draft_nodes=48 * len(sequences))
         running, committed = list(range(len(sequences))), batch.join(prefill, drafters)
         while running:
+            assert not any(new.warnings for new in committed)  # no drafter has failed
             ended = [bool(sequences[number].accept(new)[1]) for number, new in zip(running, committed, strict=True)]
             running = [number for number, end in zip(running, ended, strict=True) if not end]
             if running:

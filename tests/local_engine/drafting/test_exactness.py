@@ -11,7 +11,9 @@ from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 
 METHODS = sorted(
-    name for name, method in KNOWN.items() if name != "autoregressive" and not (method.adapter or method.lossy)
+    name
+    for name, method in KNOWN.items()
+    if name != "autoregressive" and not (method.adapter or method.lossy or method.missing)
 )
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 FREE = StepCost({1: 10.0, 128: 10.1})

@@ -6,6 +6,7 @@ import pytest
 import torch
 from asking import PROMPTS, submit_together
 from one_batch import run
+from recording import Recordings
 from test_forward import packed
 from tiny_models import build
 
@@ -18,6 +19,8 @@ from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.layer_states import LAST, LayerStates
 from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.recorded_steps import GraphedForward
 from stretto.local_engine.model.rows import Rows
 
 LAYERS = (0, 2, LAST)
@@ -107,6 +110,17 @@ def test_a_drafter_is_given_those_of_the_prompt_and_of_each_committed_row(loaded
     assert steps[0] == 19 - 9
     with torch.inference_mode():
         reference = expected(build("llama"), [*TEXTS[0], *plain[:-1]])
+        torch.testing.assert_close(torch.stack(listening.heard), reference, rtol=1e-3, atol=1e-3)
+
+
+def test_recorded_steps_hand_them_out_too(tokenizer):
+    plain, recordings = prepare("local:llama", build("llama"), tokenizer, packed=False), Recordings()
+    model = replace(plain, forward=GraphedForward(plain.forward, recordings, shortest=64))
+    listening = Listening()
+    tokens, _ = run(model, [Generation(tuple(TEXTS[0]), 20)], [listening])
+    assert recordings.repeated > 10
+    with torch.inference_mode():
+        reference = expected(build("llama"), [*TEXTS[0], *tokens[0][:-1]])
         torch.testing.assert_close(torch.stack(listening.heard), reference, rtol=1e-3, atol=1e-3)
 
 

@@ -17,6 +17,7 @@ PACKAGE = Path(stretto.__file__).parent
 DRAFTING = Path("local_engine", "drafting")
 FOLDERS = {
     "big_little": {"big_little"},
+    "heads": {"head"},
     "lexical": {"lexical", "lexical_lossy"},
     "lookahead": {"jacobi", "lookahead"},
     "recycling": {"token_recycling"},
@@ -25,6 +26,7 @@ FOLDERS = {
 
 NAMED = {
     "big_little": r"\bbig_little[./]|\bBigLittle|BiLD",
+    "heads": r"drafting[./]heads|(?i:medusa|dflash)|HeadDrafter",
     "lexical": r"(?i)lexical|\[PAD\]|pad_?adapter",
     "lookahead": r"\blookahead[./]|\bLookahead|[Jj]acobi",
     "recycling": r"\brecycling[./]|\bRecycling",
