@@ -48,6 +48,10 @@ def bench(
             autocompletion=options.complete_local_model,
         ),
     ] = None,
+    head: Annotated[
+        Path | None,
+        typer.Option("--head", metavar="FOLDER", help="A head of the model, for head and auto."),
+    ] = None,
     prompts: Annotated[
         Path | None,
         typer.Option(
@@ -89,6 +93,7 @@ def bench(
         report = measure(
             loaded,
             draft=drafting,
+            head=head,
             prompts=own or PROMPTS,
             tokens=tokens,
             repeats=repeats,

@@ -282,7 +282,7 @@ class LoadingOptions:
         if draft is not None:
             check_vocabulary(model, draft)
         measure = not self.reading and (self.decoding is None or self.decoding in WEIGHING)
-        return self._engine(model, draft, measure=measure)
+        return self._engine(model, draft, measure=measure, head=self.head)
 
     def _load_divided(self, load: Callable[[Source], LoadedModel]) -> Engine:
         """Start an engine whose model is in other processes; a draft model is in this one, by ``load``."""
@@ -315,9 +315,9 @@ class LoadingOptions:
         from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415 - as above
 
         model = with_adapter(engine().model, read_low_rank(self.adapters[name]))
-        return self._engine(model, None, measure=False)
+        return self._engine(model, None, measure=False, head=None)  # it was trained on the states without the adapter
 
-    def _engine(self, model: LoadedModel, draft: LoadedModel | None, *, measure: bool) -> Engine:
+    def _engine(self, model: LoadedModel, draft: LoadedModel | None, *, measure: bool, head: Path | None) -> Engine:
         from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
 
         engine = Engine(
@@ -325,7 +325,7 @@ class LoadingOptions:
             batch_size=_SLOTS,
             threads=self.threads,
             draft=draft,
-            head=self.head,
+            head=head,
             method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
@@ -333,7 +333,7 @@ class LoadingOptions:
         )
         try:
             engine.equip(engine.decoding_for(self.decoding or DEFAULT_DECODING))
-            if self.head is not None:  # what does not fit is told before the first question
+            if head is not None:  # what does not fit is told before the first question
                 for name in (name for name, method in METHODS.items() if method.missing is not None):
                     engine.equip(name)
         except BaseException:

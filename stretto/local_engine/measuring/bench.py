@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, median
 
 from stretto.errors import SettingsError
@@ -117,6 +118,7 @@ def bench(
     model: LoadedModel,
     *,
     draft: LoadedModel | None = None,
+    head: Path | None = None,
     prompts: Sequence[BenchPrompt] = PROMPTS,
     tokens: int = 96,
     repeats: int = 3,
@@ -129,6 +131,7 @@ def bench(
     Args:
         model: made ready by `stretto.local_engine.model.load.load_model`.
         draft: a smaller model with the same tokenizer, for ``draft_model``.
+        head: folder of a head of the model.
         prompts: what to answer; those of one kind are added up.
         tokens: the most to write for each, as far as the context window allows.
         repeats: timed repetitions, at least 1.
@@ -146,12 +149,12 @@ def bench(
         )
     if draft is not None:
         check_vocabulary(model, draft)
-    methods, left_out = _selectable(DraftEquipment(model=model, draft=draft))
+    methods, left_out = _selectable(DraftEquipment(model=model, draft=draft, head=head))
     encoded = [(prompt.kind, _encoded(model, prompt)) for prompt in prompts]
     cells = {(kind, method): _Cell() for kind in dict.fromkeys(kind for kind, _ in encoded) for method in methods}
     done, whole = 0, (repeats + 1) * len(methods) * len(encoded)
     # Without a prefix cache: a prompt that was answered before would be read in no time.
-    engine = Engine(model, draft=draft, prefix_cache_bytes=0, measure=True, threads=threads)
+    engine = Engine(model, draft=draft, head=head, prefix_cache_bytes=0, measure=True, threads=threads)
     engine.wait_measured()
     try:
         for repetition in range(repeats + 1):

@@ -20,6 +20,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.extra_layers import is_extra
 from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.local_engine.model.quantised_folder import check_packages, explained
 from stretto.local_engine.model.refined.block_form import BlockForm
@@ -100,6 +101,8 @@ def read_model(
         raise (explained(source.name, config, error) if config is not None else None) or _not_loaded(
             source, error
         ) from error
+    text = model.config.get_text_config(decoder=True).to_dict()
+    found["unexpected_keys"] = [name for name in found["unexpected_keys"] if not is_extra(name, text)]
     if misfit := _misfit(found):
         raise _misfits(source, misfit, model)
     if low_rank is not None:

@@ -90,7 +90,7 @@ def medusa(*, blocks=1, grounded=False, own=True, words=None, heads=3):
     return tensors, {"medusa_num_heads": heads, "medusa_num_layers": blocks}
 
 
-def dflash(kinds=("full_attention", "sliding_attention"), *, block=4, markov=0, gated=False, words=None):
+def dflash(kinds=("full_attention", "sliding_attention"), *, block=4, markov=0, gated=False, words=None, sure=False):
     """Tensors by their names in a folder of speculators, and its ``config.json``; with ``markov``, of DSpark."""
     torch.manual_seed(13)
     tensors = {}
@@ -112,8 +112,13 @@ def dflash(kinds=("full_attention", "sliding_attention"), *, block=4, markov=0, 
         if gated:
             tensors["markov_head.gate_proj.weight"] = drawn(markov, HIDDEN + markov)
             tensors["markov_head.gate_proj.bias"] = drawn(markov)
+    if sure:
+        tensors["confidence_head.proj.weight"] = drawn(1, HIDDEN + markov)
+        tensors["confidence_head.proj.bias"] = drawn(1)
     config = {
         "speculators_model_type": "dspark" if markov else "dflash",
+        "enable_confidence_head": sure,
+        "confidence_head_with_markov": sure,
         "aux_hidden_state_layer_ids": [1, 2],
         "block_size": block,
         "mask_token_id": 3,

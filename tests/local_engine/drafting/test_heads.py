@@ -1,15 +1,18 @@
 """Heads in the formats in which they are published: what they foresee, and that no answer changes with them."""
 
 import json
+from dataclasses import replace
 
 import plain_heads as plain
 import pytest
 import torch
 import transformers
-from head_folders import LAYER_CONFIG, LAYERS, WORDS, dflash, eagle3, medusa, mtp, write
+from head_folders import HIDDEN, LAYER_CONFIG, LAYERS, WORDS, around_one, dflash, drawn, eagle3, medusa, mtp, write
 from one_batch import run
-from tiny_models import build
+from safetensors.torch import load_file, save_file
+from tiny_models import SIZES, build
 
+from stretto.backends.local.backend import LocalBackend
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
@@ -18,10 +21,13 @@ from stretto.local_engine.drafting.heads.load import load_head
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.source import find_source
 
 FREE = StepCost({1: 10.0, 128: 10.1})
 TEXT = [(7 * place + 3) % 390 + 5 for place in range(11)]
 DRAFTED = [31, 32, 33, 34]  # a chain, and the first two nodes have a second child each
+PROMPTS = [tuple(TEXT), (7, 8, 9), (*TEXT * 2, 5, 6)]
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
@@ -158,6 +164,19 @@ def test_dflash_fills_a_block_as_a_plain_forward_does(options, tmp_path, loaded,
     assert options.get("gated") is None or not torch.allclose(found[31, 32], found[41, 42])
 
 
+def test_dspark_says_itself_how_sure_it_is_of_a_place(tmp_path, loaded, states):
+    tensors, config = dflash(markov=8, sure=True)
+    head = head_of(write(tmp_path, tensors, config), loaded("llama"))
+    reader = given(head, states)
+    reader.first()
+    reader.behind([31, 32], [-1, -1])
+    beside = tensors["markov_head.markov_w1.weight"][[31, 32]]
+    final = reader._final[1].expand(2, -1)
+    expected = torch.cat((final, beside), -1) @ tensors["confidence_head.proj.weight"][0]
+    expected = (expected + tensors["confidence_head.proj.bias"]).sigmoid()
+    torch.testing.assert_close(torch.tensor(reader.sure), expected)
+
+
 def test_dflash_of_transformers_fills_the_same_block(tmp_path, loaded, states, reference):
     module = pytest.importorskip("transformers.models.muse_glimmer_assistant.modeling_muse_glimmer_assistant")
     torch.manual_seed(3)
@@ -205,15 +224,101 @@ def test_a_layer_for_multi_token_prediction_foresees_what_a_plain_forward_does(t
         torch.testing.assert_close(logits, expected, **CLOSE)
 
 
+@pytest.fixture(scope="module")
+def glm(tokenizer, tmp_path_factory):
+    """A folder of a model with experts, whose last layer stands there again, for multi-token prediction."""
+    folder = tmp_path_factory.mktemp("glm")
+    torch.manual_seed(9)
+    config = transformers.Glm4MoeConfig(
+        **{**SIZES, "num_hidden_layers": 2},
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        first_k_dense_replace=1,
+        num_mtp_layers=1,
+        n_shared_experts=1,
+    )
+    with torch.inference_mode(mode=False):
+        transformers.Glm4MoeForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    tensors = load_file(folder / "model.safetensors")
+    behind = "model.layers.2."
+    tensors |= {
+        name.replace("model.layers.1.", behind): 0.9 * tensor
+        for name, tensor in tensors.items()
+        if name.startswith("model.layers.1.")
+    }
+    tensors |= {f"{behind}{name}.weight": around_one(HIDDEN) for name in ("enorm", "hnorm", "shared_head.norm")}
+    tensors[f"{behind}eh_proj.weight"] = drawn(HIDDEN, 2 * HIDDEN)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_the_layer_of_a_model_with_experts_foresees_what_transformers_does(glm):
+    layers = pytest.importorskip("transformers.modeling_layers")
+    if not hasattr(layers, "MtpModel"):
+        pytest.skip("this version of transformers does not read such layers")
+    model = load_model(find_source(f"local:{glm}"), dtype="float32", device="cpu")
+    head = load_head(find_head(glm, None), model)
+    main = model.forward.model
+    states = main(input_ids=torch.tensor([TEXT]), output_hidden_states=True).hidden_states[-1][0, :-1]
+    found = follow(given(head, {(LAST,): states}))
+    mtp = layers.MtpModel.from_pretrained(main)
+    cache = transformers.cache_utils.MtpCache(config=main.config.get_mtp_config())
+    positions = torch.arange(1, len(TEXT))[None]
+    _, said, _ = mtp(torch.tensor([TEXT[1:]]), states[None], None, positions, cache)
+    torch.testing.assert_close(found[()], said[0, 0], **CLOSE)
+    given_states = states
+    for depth in range(1, 3):
+        tokens = torch.tensor([[*TEXT[1:], *DRAFTED[:depth]]])
+        final = mtp.forward_layer(
+            0,
+            torch.cat((given_states, last_of(mtp, given_states, tokens[:, :-1])))[None],
+            torch.arange(1, tokens.shape[1] + 1)[None],
+            transformers.cache_utils.MtpCache(config=main.config.get_mtp_config()),
+            input_ids=tokens,
+        )
+        given_states = torch.cat((given_states, last_of(mtp, given_states, tokens[:, :-1])))
+        torch.testing.assert_close(found[tuple(DRAFTED[:depth])], main.lm_head(final[0, -1]), **CLOSE)
+    requests = [Generation(prompt, 16) for prompt in PROMPTS]
+    equipment = DraftEquipment(cost=FREE, model=model)
+    plain_answers = run(model, requests, [Autoregressive() for _ in requests])[0]
+    for method in ("head", "auto"):
+        assert run(model, requests, [make_drafter(method, equipment) for _ in requests])[0] == plain_answers
+
+
+def test_a_layer_beside_the_others_of_a_dense_model_is_found_in_its_folder(tmp_path, tokenizer, states):
+    model = build("llama")
+    model.config.num_nextn_predict_layers, model.config.rms_norm_eps = 1, 1e-5
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    tensors, _ = mtp()
+    save_file(
+        {**load_file(tmp_path / "model.safetensors"), **tensors}, tmp_path / "model.safetensors", {"format": "pt"}
+    )
+    loaded = load_model(find_source(f"local:{tmp_path}"), dtype="float32", device="cpu")
+    head = load_head(find_head(tmp_path, None), loaded)
+    assert head.kind == "mtp"
+    tokens = torch.tensor(TEXT[1:])
+    expected = plain.mtp(tensors, states[LAST,], tokens, model)[-1]
+    torch.testing.assert_close(given(head, states).first()[0], expected, **CLOSE)
+
+
+def last_of(mtp, states, tokens):
+    """What the layer makes of the last row, which the next one reads # [1, hidden]"""
+    cache = transformers.cache_utils.MtpCache(config=mtp.config)
+    positions = torch.arange(1, tokens.shape[1] + 1)[None]
+    return mtp.forward_layer(0, states[None], positions, cache, input_ids=tokens)[0, -1:]
+
+
 HEADS = {
     "eagle3": lambda: eagle3(words=WORDS),
     "medusa": medusa,
     "hydra": lambda: medusa(grounded=True),
     "dflash": dflash,
-    "dspark": lambda: dflash(markov=8),
+    "dspark": lambda: dflash(markov=8, sure=True),
     "mtp": mtp,
 }
-PROMPTS = [tuple(TEXT), (7, 8, 9), (*TEXT * 2, 5, 6)]
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -226,3 +331,60 @@ def test_no_answer_changes_alone_in_a_batch_or_sampled(kind, tmp_path, loaded):
     for method in ("head", "auto"):
         found, _ = run(model, requests, [make_drafter(method, equipment) for _ in requests])
         assert found == expected
+
+
+def broken(kind):
+    tensors, config = eagle3(words=WORDS)
+    if kind == "hidden":
+        tensors["fc.weight"] = torch.zeros(HIDDEN, 3 * 48)
+    elif kind == "layers":
+        config["eagle_aux_hidden_state_layer_ids"] = [0, 1, 7]
+    elif kind == "tokens":
+        tensors["d2t"] = tensors["d2t"] + 9
+    elif kind == "weight":
+        del tensors["norm.weight"]
+    elif kind == "kind":
+        config["speculators_model_type"] = "peagle"
+    else:
+        tensors, config = {"x.weight": torch.zeros(2, 2)}, {}
+    return tensors, config
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("hidden", "it reads states of 144 numbers, and those of the model have 64"),
+        ("layers", "it reads 3 layers of the numbers 0, 1, 7, and the model has 3"),
+        ("tokens", "it drafts the token 408, and those of the model are below 400"),
+        ("weight", "is no whole head: the weight norm.weight is missing"),
+        ("kind", "is of the kind peagle, which is not known. Known are EAGLE-3, DFlash, DSpark, Medusa"),
+        ("nothing", "are no head that is known"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused_in_one_sentence(kind, words, tmp_path, loaded):
+    with pytest.raises(SettingsError) as refused:
+        head_of(write(tmp_path, *broken(kind)), loaded("llama"))
+    assert words in str(refused.value)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_folder_that_is_not_there_and_one_without_weights_are_told_before_anything_is_loaded(tmp_path):
+    with pytest.raises(SettingsError, match="There is no folder"):
+        LocalBackend("local:pocket", head=tmp_path / "missing")
+    with pytest.raises(SettingsError, match="holds no head"):
+        LocalBackend("local:pocket", head=tmp_path)
+    with pytest.raises(SettingsError, match=r"There is no head. Name the folder of one as head="):
+        LocalBackend("local:pocket", decoding="head")
+
+
+def test_one_beside_the_weights_is_found_and_one_that_does_not_fit_is_left_out(tmp_path, loaded, caplog):
+    (tmp_path / "config.json").write_text("{}")
+    model = replace(loaded("llama"), folder=tmp_path)
+    folder = write(tmp_path / "head", *medusa())
+    assert make_drafter("auto", DraftEquipment(cost=FREE, model=model)).wants_states == (LAST,)
+    write(folder, *broken("kind"))
+    equipment = DraftEquipment(cost=FREE, model=model)
+    assert not hasattr(make_drafter("auto", equipment), "wants_states")
+    assert "drafts without the head beside its weights" in caplog.text
+    with pytest.raises(SettingsError, match="peagle"):
+        make_drafter("head", equipment)

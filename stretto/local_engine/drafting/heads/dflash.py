@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights
-from stretto.local_engine.drafting.heads.markov import Markov
+from stretto.local_engine.drafting.heads.markov import Confidence, Markov
 from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.drafting.heads.words import embedding_of, last_product, layers_named, words_of
 from stretto.local_engine.model.cache import KeyValueCache
@@ -75,6 +75,10 @@ class DFlash:
         self.from_anchor = bool(config.get("sample_from_anchor", False))
         self.foresees = self.block if self.from_anchor else self.block - 1
         self.markov = Markov.of(weights, config, hidden)
+        self.confidence = None
+        if config.get("enable_confidence_head"):
+            beside = self.markov is not None and bool(config.get("confidence_head_with_markov"))
+            self.confidence = Confidence.of(weights, hidden, self.markov if beside else None)
         self.target, self.dtype = target, weights.dtype
 
     def reader(self) -> _DFlashReader:
@@ -108,6 +112,7 @@ class _DFlashReader:
         self._final: Tensor | None = None  # of the places of the block # [foreseen, hidden]
         self._foreseen: dict[int, Tensor] = {}  # logits by place # [1, words]
         self._depths: list[int] = []  # of the nodes that were followed
+        self.sure: Sequence[float] | None = None
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """See `Reader`. It is done when the next draft begins."""
@@ -140,9 +145,10 @@ class _DFlashReader:
         if place not in self._foreseen:
             self._foreseen[place] = head.logits(final[place : place + 1])
         logits = self._foreseen[place].expand(len(tokens), -1)
-        if head.markov is None:
-            return logits
-        return logits + head.markov(torch.tensor(tokens, device=self._device), final[place])
+        before = torch.tensor(tokens, device=self._device)
+        if head.confidence is not None:
+            self.sure = head.confidence(before, final[place])
+        return logits if head.markov is None else logits + head.markov(before, final[place])
 
     def _rows(self, tokens: Sequence[int]) -> Rows:
         """Rows behind the committed ones."""

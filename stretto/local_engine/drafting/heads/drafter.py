@@ -143,9 +143,12 @@ class HeadDrafter:
             return [self._ranked(own, path, context) for own, path in zip(logits, paths, strict=True)]
         best = logits.float().softmax(-1).topk(min(self._width, logits.shape[-1]))
         tokens = best.indices if self._words is None else self._words[best.indices]
+        claims: list[list[float]] = best.values.tolist()
+        for own, sure in zip(claims, self._reader.sure or (), strict=False):
+            own[0] = sure
         return [
             [(token, claim) for token, claim in zip(*pair, strict=True) if token < context.vocabulary]
-            for pair in zip(tokens.tolist(), best.values.tolist(), strict=True)
+            for pair in zip(tokens.tolist(), claims, strict=True)
         ]
 
     def _ranked(self, logits: Tensor, path: list[int], context: DraftContext) -> list[tuple[int, float]]:

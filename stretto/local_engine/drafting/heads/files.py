@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stretto.errors import SettingsError
+from stretto.local_engine.model.extra_layers import extra_layers, is_extra
 
 __all__ = ["BESIDE", "HeadFolder", "find_head"]
 
@@ -19,7 +19,6 @@ BESIDE = "head"
 _CONFIG = "config.json"
 _FILES = ("*.safetensors", "*.bin", "*.pt")
 _INDEX = "model.safetensors.index.json"
-_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
 _LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors itself
 
 
@@ -66,17 +65,9 @@ def _native(folder: Path) -> HeadFolder | None:
     """A model's folder with layers for multi-token prediction."""
     config = _config(folder)
     text = {**config, **(config.get("text_config") or {})}
-    if any(text.get(count) for count in _COUNTS) and any(is_own(name, text) for name in _weight_names(folder)):
+    if extra_layers(text) and any(is_extra(name, text) for name in _weight_names(folder)):
         return HeadFolder(folder, text, own=True)
     return None
-
-
-def is_own(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a weight in a model's folder belongs to its layers for multi-token prediction."""
-    if re.search(r"(^|\.)mtp(\.|_)", name):
-        return True
-    layer = re.search(r"(?:^|\.)layers\.(\d+)\.", name)
-    return layer is not None and int(layer[1]) >= int(config.get("num_hidden_layers", 2**31))
 
 
 def _weight_names(folder: Path) -> list[str]:

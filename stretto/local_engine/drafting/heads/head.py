@@ -11,7 +11,14 @@ __all__ = ["Head", "Reader"]
 
 
 class Reader(Protocol):
-    """A head at work on one sequence. All logits are over the head's own vocabulary, see `Head.words`."""
+    """A head at work on one sequence. All logits are over the head's own vocabulary, see `Head.words`.
+
+    Attributes:
+        sure: the probability that the head itself gives the best token of each row of its last logits; ``None`` where
+            the logits say it.
+    """
+
+    sure: Sequence[float] | None
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """Take in committed rows: the model's hidden states, and the token that follows each.
@@ -41,19 +48,27 @@ class Reader(Protocol):
 
 
 class Head(Protocol):
-    """The weights of a head, which all sequences share.
+    """The weights of a head, which all sequences share."""
 
-    Attributes:
-        kind: what it is called.
-        layers: whose hidden states it reads; see `LayerStates`.
-        words: the model's token for each of its own; ``None`` where they are the same # [words]
-        foresees: tokens that it is made to look ahead; ``None`` where it has no limit of its own.
-    """
+    @property
+    def kind(self) -> str:
+        """What it is called."""
+        ...
 
-    kind: str
-    layers: tuple[int, ...]
-    words: Tensor | None
-    foresees: int | None
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers whose hidden states it reads; see `LayerStates`."""
+        ...
+
+    @property
+    def words(self) -> Tensor | None:
+        """The model's token for each of its own; ``None`` where they are the same # [words]."""
+        ...
+
+    @property
+    def foresees(self) -> int | None:
+        """Tokens that it is made to look ahead; ``None`` where it has no limit of its own."""
+        ...
 
     def reader(self) -> Reader:
         """Begin a sequence."""

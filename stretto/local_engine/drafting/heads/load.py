@@ -12,11 +12,14 @@ from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.decoder import Weights
 from stretto.local_engine.drafting.heads.dflash import DFlash
 from stretto.local_engine.drafting.heads.eagle3 import Eagle3
-from stretto.local_engine.drafting.heads.files import HeadFolder, is_own
+from stretto.local_engine.drafting.heads.files import HeadFolder
 from stretto.local_engine.drafting.heads.head import Head
 from stretto.local_engine.drafting.heads.medusa import Medusa
 from stretto.local_engine.drafting.heads.mtp import Mtp, names_of
+from stretto.local_engine.drafting.heads.own_layer import OwnLayer, knows_its_own
 from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.model.extra_layers import is_extra
+from stretto.local_engine.model.forward import TransformersForward
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
@@ -34,6 +37,9 @@ def load_head(folder: HeadFolder, model: LoadedModel, *, rounded: bool = False) 
     Raises `SettingsError` for one of another kind, and for one that does not fit.
     """
     target = Target.of(model)
+    forward: Any = getattr(model.forward, "plain", model.forward)
+    if folder.own and isinstance(forward, TransformersForward) and knows_its_own(forward.model):
+        return OwnLayer(forward.model, str(folder.path), target)
     tensors = {_bare(name): tensor for name, tensor in _read(folder).items()}
     kind, make = _kind(folder, tensors, target)
     weights = Weights(tensors, str(folder.path), target.dtype, target.device, rounded=rounded)
@@ -50,7 +56,7 @@ def load_head(folder: HeadFolder, model: LoadedModel, *, rounded: bool = False) 
 def _kind(folder: HeadFolder, tensors: Mapping[str, Tensor], target: Target) -> tuple[str, _Make]:
     config = _flat(folder.config)
     named = config.get("speculators_model_type")
-    if named in _SPECULATORS:
+    if isinstance(named, str) and named in _SPECULATORS:
         return named, _SPECULATORS[named]
     if named is not None:
         raise SettingsError(f"The head in {str(folder.path)!r} is of the kind {named}, which is not known. {_KNOWN}")
@@ -104,7 +110,7 @@ def _read(folder: HeadFolder) -> dict[str, Tensor]:
     try:
         for file in sorted(path.glob("*.safetensors")):
             with safe_open(file, framework="pt") as opened:
-                names = [name for name in opened.keys() if not folder.own or is_own(name, folder.config)]  # noqa: SIM118
+                names = [name for name in opened.keys() if not folder.own or is_extra(name, folder.config)]  # noqa: SIM118
                 found |= {name: opened.get_tensor(name) for name in names}
         for file in sorted([*path.glob("*.bin"), *path.glob("*.pt")]) if not found else ():
             found |= torch.load(file, map_location="cpu", weights_only=True)

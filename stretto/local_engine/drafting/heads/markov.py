@@ -1,4 +1,4 @@
-"""What DSpark adds to the logits of a block: which tokens follow the one in front."""
+"""What DSpark adds to a block: which tokens follow the one in front, and how sure it is of each place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.decoder import Weights
 from stretto.local_engine.model.products import Weight, product
 
-__all__ = ["Markov"]
+__all__ = ["Confidence", "Markov"]
 
 
 class Markov:
@@ -27,6 +27,11 @@ class Markov:
 
     def __init__(self, before: Tensor, after: Weight, gate: tuple[Tensor, Tensor | None] | None) -> None:
         self._before, self._after, self._gate = before, after, gate
+
+    @property
+    def rank(self) -> int:
+        """Numbers that are known of each token."""
+        return int(self._before.shape[1])
 
     @classmethod
     def of(cls, weights: Weights, config: Mapping[str, Any], hidden: int) -> Markov | None:
@@ -46,10 +51,44 @@ class Markov:
         name = "markov_head.markov_w"
         return cls(weights.get(f"{name}1.weight", -1, rank), weights.matrix(f"{name}2.weight", -1, rank), gate)
 
+    def read(self, tokens: Tensor) -> Tensor:
+        """What is known of the tokens in front # [rows] -> [rows, rank]."""
+        return embedding(tokens, self._before)
+
     def __call__(self, tokens: Tensor, state: Tensor) -> Tensor:
         """What is added to the logits behind tokens # [rows], where the block has this state # [hidden]."""
-        read = embedding(tokens, self._before)
+        read = self.read(tokens)
         if self._gate is not None:
             beside = torch.cat((state.expand(len(read), -1), read), -1)
             read = read * product(beside, *self._gate).sigmoid()
         return product(read, self._after)
+
+
+class Confidence:
+    """How likely the best token of a place is accepted, by the state of the block and the token in front.
+
+    Args:
+        weight: # [hidden, or hidden + rank]
+        bias: # [1]
+        markov: knows the token in front; ``None`` where only the state is read.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, markov: Markov | None) -> None:
+        self._weight, self._bias, self._markov = weight, bias, markov
+
+    @classmethod
+    def of(cls, weights: Weights, hidden: int, markov: Markov | None) -> Confidence:
+        """Take it from a head."""
+        name = "confidence_head.proj"
+        rank = 0 if markov is None else markov.rank
+        return cls(weights.get(f"{name}.weight", 1, hidden + rank)[0], weights.find(f"{name}.bias", 1), markov)
+
+    def __call__(self, tokens: Tensor, state: Tensor) -> list[float]:
+        """Of a place with this state, behind each of these tokens."""
+        read = state.expand(len(tokens), -1)
+        if self._markov is not None:
+            read = torch.cat((read, self._markov.read(tokens)), -1)
+        found = read @ self._weight
+        found = found if self._bias is None else found + self._bias
+        sure: list[float] = found.sigmoid().tolist()
+        return sure

@@ -102,6 +102,8 @@ class Medusa:
 class _MedusaReader:
     """Remembers the last state and the token behind it."""
 
+    sure: Sequence[float] | None = None
+
     def __init__(self, head: Medusa) -> None:
         self._head = head
         self._state: Tensor | None = None

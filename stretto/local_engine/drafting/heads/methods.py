@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["METHODS"]
 
 _loading = threading.Lock()
+_log = logging.getLogger(__name__)
 
 
 def _head(equipment: DraftEquipment) -> HeadDrafter:
@@ -49,11 +51,19 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
 
 def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     """Let `auto` draft with the head too, where there is one."""
-    if equipment.model is None or find_head(equipment.model.folder, equipment.head) is None:
+    model, kept = equipment.model, equipment.kept
+    if model is None or "no head" in kept or find_head(model.folder, equipment.head) is None:
         return drafter
     from stretto.local_engine.drafting.heads.beside import Beside  # noqa: PLC0415 - torch
 
-    return Beside(drafter, _head(equipment))
+    try:
+        return Beside(drafter, _head(equipment))
+    except SettingsError as error:
+        if equipment.head is not None:
+            raise
+        kept["no head"] = True  # nobody has named it, so all goes on without
+        _log.warning("%s drafts without the head beside its weights: %s", model.name, error)
+        return drafter
 
 
 def _missing(model: Path | None, head: Path | None) -> str:

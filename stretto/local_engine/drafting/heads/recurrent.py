@@ -51,6 +51,8 @@ class RecurrentReader:
     counted from there. Rows of a draft lie behind the committed ones, and the next committed rows overwrite them.
     """
 
+    sure: Sequence[float] | None = None
+
     def __init__(self, head: Recurrent, device: torch.device) -> None:
         self._head, self._device = head, device
         self._cache = KeyValueCache(1)

@@ -52,7 +52,8 @@ class Target:
         dtype = torch.float32 if model.device.type == "cpu" else model.dtype
         if isinstance(forward, LlamaForward):
             vocabulary, hidden, layers = forward.sizes
-            embed, read_out = forward.read_in, forward.read_out
+            embed: Any = forward.read_in
+            read_out: Any = forward.read_out
         else:
             inner: Any = getattr(forward, "model", None)
             embed = None if inner is None else inner.get_input_embeddings()
