@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.heads.drafter import HeadDrafter
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
@@ -26,24 +28,26 @@ class Beside:
         self.name = drafter.name
         self.wants_states = head.wants_states
         self._other, self._head = drafter, head
+        self._found_nothing = False  # the other one
         self._chosen: Drafter | None = None
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
         draft = self._other.propose(context, rows)
-        self._chosen = self._other
+        self._chosen, self._found_nothing = self._other, not len(draft)
         if sum(draft.survival) < self._head.expects(context):
             from_head = self._head.propose(context, rows)
-            if len(from_head) or not len(draft):
+            if len(from_head):
                 draft, self._chosen = from_head, self._head
         return draft
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`. The one whose draft was not taken learns nothing from this step, but the head reads on."""
-        if self._chosen is not self._head:
-            self._head.read_on(context, outcome)
-        if self._chosen is None:
-            self._other.learn(context, outcome)
+        """See `Drafter`. The other one learns nothing from a step where the head was preferred to it."""
+        if self._chosen is self._head:
+            self._head.learn(context, outcome)
+            if self._found_nothing:
+                self._other.learn(context, replace(outcome, rows=(), accepted=()))
         else:
-            self._chosen.learn(context, outcome)
+            self._head.read_on(context, outcome)
+            self._other.learn(context, outcome)
         self._chosen = None

@@ -115,19 +115,17 @@ class _DFlashReader:
         self.sure: Sequence[float] | None = None
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
-        """See `Reader`. It is done when the next draft begins."""
+        """See `Reader`. It is done when the next draft begins, or when much has come together."""
         self._unread.append(states)
         self._token = tokens[-1]
+        if sum(map(len, self._unread)) >= _READ_AT_ONCE:
+            self._catch_up()
 
     def first(self) -> Tensor:
         """See `Reader`."""
         head = self._head
         if self._unread:
-            states, self._unread = torch.cat(self._unread), []
-            for start in range(0, len(states), _READ_AT_ONCE):
-                some = states[start : start + _READ_AT_ONCE]
-                head.take_in(some, self._rows([0] * len(some)), self._cache)
-                self._held += len(some)
+            self._catch_up()
         rows = self._rows([self._token] + [head.mask] * (head.block - 1))
         self._final, self._foreseen, self._depths = head.fill(rows.tokens, rows, self._cache), {}, []
         return self._logits([self._token], 0)
@@ -137,6 +135,13 @@ class _DFlashReader:
         depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         return self._logits(tokens, depths[0]) if depths[0] < self._head.foresees else None
+
+    def _catch_up(self) -> None:
+        states, self._unread = torch.cat(self._unread), []
+        for start in range(0, len(states), _READ_AT_ONCE):
+            some = states[start : start + _READ_AT_ONCE]
+            self._head.take_in(some, self._rows([0] * len(some)), self._cache)
+            self._held += len(some)
 
     def _logits(self, tokens: Sequence[int], place: int) -> Tensor:
         """Logits at a place of the block, behind each of these tokens."""

@@ -18,7 +18,7 @@ from stretto.local_engine.drafting.step_cost import StepCost
 __all__ = ["HeadDrafter"]
 
 _NO_DRAFT = DraftTree()
-_SAMPLED = (0.6, 0.2, 0.1, 0.05)  # what the ranks of candidates for a sampled token are worth, before it is known
+_FIRST, _NEXT = 0.6, 0.3  # what the first candidate for a sampled token is worth before it is known, and each next one
 
 
 class HeadDrafter:
@@ -62,6 +62,7 @@ class HeadDrafter:
         self._claims: list[float] = []  # of each node, if its parent is right
         self._followed: set[int] = set()  # nodes whose candidates were looked for
         self._took_ms = 0.0
+        self._has_read = False  # the prompt
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
@@ -96,8 +97,10 @@ class HeadDrafter:
         self._reader.read(tokens, states)
 
     def _grow(self, context: DraftContext, account: Account) -> DraftTree:
-        logits: Tensor | None = self._reader.first()
         began = time.perf_counter()
+        logits: Tensor | None = self._reader.first()
+        if not self._has_read:  # a prompt is read once, and tells nothing about drafts
+            self._has_read, began = True, time.perf_counter()
         tree = DraftTree(step_cost=self._cost)
         self._kinds, self._claims, self._followed = [], [], set()
         numbers: dict[int, int] = {}  # of the nodes that the head has followed
@@ -164,12 +167,14 @@ class HeadDrafter:
         except Exception:  # noqa: BLE001 - the answer's format forbids the path, and the draft ends there
             return []
         known = whole[ranked].isfinite().tolist()
-        return [(token, claim) for token, claim, own in zip(ranked, _SAMPLED, known, strict=False) if own]
+        return [
+            (token, _FIRST * _NEXT**place) for place, (token, own) in enumerate(zip(ranked, known, strict=True)) if own
+        ]
 
     def _judge(self, draft: DraftTree, outcome: DraftOutcome, account: Account) -> None:
         """Learn how often candidates were right, and what the draft has gained."""
         chosen = dict(zip((ROOT, *outcome.accepted), outcome.path, strict=False))  # the token behind each node reached
-        right: dict[int, bool] = {node: False for node in chosen if node in self._followed}
+        right = dict.fromkeys(self._followed & chosen.keys(), False)
         for node, parent in enumerate(draft.parents):
             if parent in chosen:
                 hit = draft.tokens[node] == chosen[parent]

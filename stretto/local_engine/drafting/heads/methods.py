@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.heads.files import find_head
+from stretto.local_engine.drafting.heads.files import HeadFolder, find_head
 from stretto.local_engine.drafting.heads.head_options import HeadOptions
 from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
@@ -35,7 +35,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
         raise SettingsError("The decoding method head needs a model with a head. Name a model, or choose auto.")
     with _loading:  # a thread that prepares requests and the engine's may both be the first
         if "head" not in kept:
-            folder = find_head(model.folder, equipment.head)
+            folder = _folder(equipment)
             if folder is None:
                 raise SettingsError(f"{model.name} has no head beside its weights.{_REMEDY}")
             rounded = model.device.type == "cpu" and model.compiled is not False
@@ -49,10 +49,19 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
     return HeadDrafter(head, equipment.cost or StepCost(USUAL_COSTS), accounts, options, paths=paths)
 
 
+def _folder(equipment: DraftEquipment) -> HeadFolder | None:
+    """Where the head is, looked for once: each request asks."""
+    kept, model = equipment.kept, equipment.model
+    if "folder of the head" not in kept:
+        kept["folder of the head"] = find_head(None if model is None else model.folder, equipment.head)
+    found: HeadFolder | None = kept["folder of the head"]
+    return found
+
+
 def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     """Let `auto` draft with the head too, where there is one."""
     model, kept = equipment.model, equipment.kept
-    if model is None or "no head" in kept or find_head(model.folder, equipment.head) is None:
+    if model is None or "no head" in kept or _folder(equipment) is None:
         return drafter
     from stretto.local_engine.drafting.heads.beside import Beside  # noqa: PLC0415 - torch
 

@@ -64,8 +64,10 @@ class RecurrentReader:
         self._given: list[Tensor] = []  # by each node # [own]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
-        """See `Reader`. It is done when the next draft begins."""
+        """See `Reader`. It is done when the next draft begins, or when much has come together."""
         self._unread.append((list(tokens), states))
+        if sum(len(some) for some, _ in self._unread) >= _READ_AT_ONCE:
+            self._catch_up()
 
     def first(self) -> Tensor:
         """See `Reader`."""
