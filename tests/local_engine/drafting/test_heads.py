@@ -18,13 +18,14 @@ from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.heads.files import find_head
 from stretto.local_engine.drafting.heads.load import load_head
+from stretto.local_engine.drafting.heads.recurrent import answered
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.layer_states import LAST
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 
-FREE = StepCost({1: 10.0, 128: 10.1})
+FREE = StepCost({1: 1e6, 128: 1.001e6})  # however busy the machine is, drafting takes nothing of such a step
 TEXT = [(7 * place + 3) % 390 + 5 for place in range(11)]
 DRAFTED = [31, 32, 33, 34]  # a chain, and the first two nodes have a second child each
 PROMPTS = [tuple(TEXT), (7, 8, 9), (*TEXT * 2, 5, 6)]
@@ -331,6 +332,25 @@ def test_no_answer_changes_alone_in_a_batch_or_sampled(kind, tmp_path, loaded):
     for method in ("head", "auto"):
         found, _ = run(model, requests, [make_drafter(method, equipment) for _ in requests])
         assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "mtp"])
+def test_sequences_that_ask_together_get_what_each_gets_alone(kind, tmp_path, loaded, states):
+    head = head_of(write(tmp_path, *HEADS[kind]()), loaded("llama"))
+    asked = [None, ([31], [-1]), ([32, 33], [0, -1])], [None, ([41, 42], [-1, -1]), ([43], [1])]
+    own = states[head.layers]
+
+    def readers():
+        found = [head.reader(), head.reader()]
+        for reader, length in zip(found, (10, 4), strict=True):
+            reader.read(TEXT[1 : 1 + length], own[:length])
+        return found
+
+    together = readers()
+    found = [answered(together, both) for both in zip(*asked, strict=True)]
+    for number, reader in enumerate(readers()):
+        for step, nodes in enumerate(asked[number]):
+            torch.testing.assert_close(found[step][number], answered([reader], [nodes])[0], **CLOSE)
 
 
 def broken(kind):

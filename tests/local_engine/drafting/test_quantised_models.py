@@ -23,7 +23,9 @@ from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 WHOLE = SIZES | {"intermediate_size": 96}
-DRAFTED = sorted(name for name, method in METHODS.items() if name != "autoregressive" and not method.adapter)
+DRAFTED = sorted(
+    name for name, method in METHODS.items() if name != "autoregressive" and not (method.adapter or method.missing)
+)
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]
 PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
 FREE = StepCost({1: 10.0, 128: 10.1})

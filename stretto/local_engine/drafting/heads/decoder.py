@@ -20,7 +20,10 @@ from stretto.local_engine.model.quantised.blocks import Blocks
 from stretto.local_engine.model.quantised.rounding import rounded_to
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["Decoder", "Shape", "Weights"]
+__all__ = ["Decoder", "Part", "Shape", "Weights"]
+
+Part = tuple[Rows, KeyValueCache]
+"""Rows of one sequence, and its cache."""
 
 
 @dataclass(slots=True)
@@ -172,26 +175,25 @@ class Decoder:
         """The norm in front of the first layer's attention."""
         return self._layers[0].norm(state)
 
-    def __call__(self, state: Tensor, rows: Rows, cache: KeyValueCache, *, read: Tensor | None = None) -> Tensor:
-        """Run the layers.
+    def __call__(self, state: Tensor, parts: Sequence[Part], *, read: Tensor | None = None) -> Tensor:
+        """Run the layers over the rows of some sequences, whose products are computed together.
 
         Args:
-            state: the residual stream # [1, rows, hidden]
-            rows: where they stand and what they see.
-            cache: theirs.
+            state: the residual stream, the rows of one sequence behind those of the other # [1, rows, hidden]
+            parts: where the rows of each sequence stand and what they see, and its cache.
             read: what the first layer's attention reads in place of the normalised stream # [1, rows, reads]
 
         Returns:
             # [1, rows, hidden]
         """
-        plan = self._attention.plan(rows, state.dtype)
-        return self._run(state, rows, cache, [plan] * len(self._layers), read)
+        plans = [[self._attention.plan(rows, state.dtype)] * len(self._layers) for rows, _ in parts]
+        return self._run(state, parts, plans, read)
 
     def filled(self, state: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
         """Run the layers over rows that see each other, those behind them too # [1, rows, hidden]."""
         masks = {window: self._block_mask(rows, window, state.dtype) for window in set(self._windows)}
         plans = [Plan(rows, state.dtype, {None: [masks[window]]}) for window in self._windows]
-        return self._run(state, rows, cache, plans, None)
+        return self._run(state, [(rows, cache)], [plans], None)
 
     def remember(self, read: Tensor, rows: Rows, cache: KeyValueCache) -> None:
         """Write keys and values that every layer makes of the same states, which it does not normalise first."""
@@ -207,22 +209,28 @@ class Decoder:
             cache.write(number, _turned(keys, cosine, sine), heads[:, :, shape.stored :])
 
     def _run(
-        self, state: Tensor, rows: Rows, cache: KeyValueCache, plans: Sequence[Plan], read: Tensor | None
+        self, state: Tensor, parts: Sequence[Part], plans: Sequence[Sequence[Plan]], read: Tensor | None
     ) -> Tensor:
-        cache.begin(rows)
-        shape, (cosine, sine) = self.shape, self._rotation(rows.positions, state.dtype)
+        for rows, cache in parts:
+            cache.begin(rows)
+        positions = torch.cat([rows.positions for rows, _ in parts], 1)
+        shape, (cosine, sine) = self.shape, self._rotation(positions, state.dtype)
         turned = shape.heads + shape.stored
-        for number, (layer, plan) in enumerate(zip(self._layers, plans, strict=True)):
+        for number, layer in enumerate(self._layers):
             normed = layer.norm(state) if number or read is None else read
             projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
-            heads = projected.view(*rows.tokens.shape, -1, shape.width)
+            heads = projected.view(*positions.shape, -1, shape.width)
             turning = heads[:, :, :turned]
             if layer.query_key_norm is not None:
                 turning = rms_norm(turning, (shape.width,), None, shape.epsilon) * layer.query_key_norm
             turning = _turned(turning, cosine, sine)
-            keys, values = cache.write(number, turning[:, :, shape.heads :], heads[:, :, turned:])
-            mixed = self._attention.mix(turning[:, :, : shape.heads], keys, values, plan, None)
-            state = state + product(mixed, layer.output, layer.output_bias)
+            mixed, start = list[Tensor](), 0
+            for (rows, cache), own in zip(parts, plans, strict=True):
+                some = slice(start, start + rows.tokens.shape[1])
+                keys, values = cache.write(number, turning[:, some, shape.heads :], heads[:, some, turned:])
+                mixed.append(self._attention.mix(turning[:, some, : shape.heads], keys, values, own[number], None))
+                start = some.stop
+            state = state + product(torch.cat(mixed, 1), layer.output, layer.output_bias)
             gate, up = product(layer.feed_forward_norm(state), layer.gate_up).chunk(2, dim=-1)
             state = state + product(silu(gate) * up, layer.down)
         return state

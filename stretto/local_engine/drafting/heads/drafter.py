@@ -10,6 +10,7 @@ from torch import Tensor
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.heads.account import Account
+from stretto.local_engine.drafting.heads.group import Group, Growing
 from stretto.local_engine.drafting.heads.head import Head
 from stretto.local_engine.drafting.heads.head_options import HeadOptions
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
@@ -37,6 +38,7 @@ class HeadDrafter:
         cost: of a step.
         accounts: of sampled requests and of greedy ones, to go on learning from.
         options: bounds of the tree.
+        group: the drafters of the head, which draft together.
         paths: nodes of a depth that are followed at most.
     """
 
@@ -49,11 +51,13 @@ class HeadDrafter:
         cost: StepCost,
         accounts: tuple[Account, Account],
         options: HeadOptions,
+        group: Group,
         *,
         paths: int,
     ) -> None:
         self.wants_states = head.layers
-        self._words, self._reader = head.words, head.reader()
+        self.reader = head.reader()
+        self._words, self._group = head.words, group
         self._cost, self._accounts = cost, accounts
         self._length = options.length if head.foresees is None else min(options.length, head.foresees)
         self._width, self._paths = options.width, paths
@@ -63,16 +67,32 @@ class HeadDrafter:
         self._followed: set[int] = set()  # nodes whose candidates were looked for
         self._took_ms = 0.0
         self._has_read = False  # the prompt
+        self._context: DraftContext | None = None
+        self._asked = self._was_asked = False  # in this step, and in the last one
+        group.join(self)
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
-        if self._draft is not None:
-            return self._draft
-        account = self._accounts[context.greedy]
-        if rows < 1 or account.rests(self._cost):
+        self._asked = True
+        if rows < 1:
             return _NO_DRAFT
-        self._draft = self._grow(context, account)
-        return self._draft
+        if self._draft is None:
+            self._context = context
+            self._group.draft(self)
+        return self._draft or _NO_DRAFT
+
+    @property
+    def waits(self) -> bool:
+        """Whether it will be asked for a draft in this step, as far as the last step tells."""
+        return self._draft is None and self._was_asked
+
+    def begin(self) -> Growing | None:
+        """Begin the draft of this step; ``None`` where it has none."""
+        context = self._context
+        assert context is not None  # noqa: S101 - for the type checker: it has learned of the prompt
+        account = self._accounts[context.greedy]
+        self._draft = DraftTree(step_cost=self._cost)
+        return None if account.rests(self._cost) else self._growing(self._draft, context, account)
 
     def expects(self, context: DraftContext) -> float:
         """How many tokens its drafts have brought lately."""
@@ -82,26 +102,25 @@ class HeadDrafter:
         """See `Drafter`."""
         draft = self._draft
         self.read_on(context, outcome)
-        if draft is not None:
+        if draft:
             self._judge(draft, outcome, self._accounts[context.greedy])
 
     def read_on(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """Read what a step has committed, whoever drafted it."""
-        self._draft = None
+        self._draft, self._context = None, context
+        self._was_asked, self._asked = self._asked, False
         accepted = [outcome.rows[node] for node in outcome.accepted]
         states = outcome.states[[0, *accepted]]
         tokens: Sequence[int] = outcome.path
         if outcome.prompt_states is not None:
             states = torch.cat((outcome.prompt_states, states))
             tokens = context.tokens[-len(states) :]
-        self._reader.read(tokens, states)
+        self.reader.read(tokens, states)
 
-    def _grow(self, context: DraftContext, account: Account) -> DraftTree:
-        began = time.perf_counter()
-        logits: Tensor | None = self._reader.first()
-        if not self._has_read:  # a prompt is read once, and tells nothing about drafts
-            self._has_read, began = True, time.perf_counter()
-        tree = DraftTree(step_cost=self._cost)
+    def _growing(self, tree: DraftTree, context: DraftContext, account: Account) -> Growing:
+        logits, took_ms = yield None
+        self._took_ms = took_ms if self._has_read else 0.0  # a prompt is read once, and tells nothing about drafts
+        self._has_read = True
         self._kinds, self._claims, self._followed = [], [], set()
         numbers: dict[int, int] = {}  # of the nodes that the head has followed
         paths: dict[int, list[int]] = {ROOT: []}  # tokens up to each of them
@@ -109,6 +128,7 @@ class HeadDrafter:
         for depth in range(1, self._length + 1):
             if logits is None:
                 break
+            began = time.perf_counter()
             found = self._candidates(logits, [paths[node] for node in level], context)
             self._followed.update(level)
             new = []
@@ -123,17 +143,16 @@ class HeadDrafter:
                         new.append(node)
             level = sorted(new, key=lambda node: -tree.survival[node])[: self._paths]
             survival = sum(tree.survival[node] for node in level)
+            self._took_ms += 1e3 * (time.perf_counter() - began)
             if not level or depth == self._length or not account.goes_deeper(survival, depth, self._cost):
                 break
             for node in level:
                 paths[node] = [*paths[tree.parents[node]], tree.tokens[node]]
-            before = time.perf_counter()
             parents = [numbers.get(tree.parents[node], -1) for node in level]
-            logits = self._reader.behind([tree.tokens[node] for node in level], parents)
+            logits, took_ms = yield [tree.tokens[node] for node in level], parents
+            self._took_ms += took_ms
+            account.note_level(took_ms)
             numbers |= {node: len(numbers) + place for place, node in enumerate(level)}
-            account.note_level(1e3 * (time.perf_counter() - before))
-        self._took_ms = 1e3 * (time.perf_counter() - began)
-        return tree
 
     def _candidates(
         self, logits: Tensor, paths: Sequence[list[int]], context: DraftContext
@@ -147,7 +166,7 @@ class HeadDrafter:
         best = logits.float().softmax(-1).topk(min(self._width, logits.shape[-1]))
         tokens = best.indices if self._words is None else self._words[best.indices]
         claims: list[list[float]] = best.values.tolist()
-        for own, sure in zip(claims, self._reader.sure or (), strict=False):
+        for own, sure in zip(claims, self.reader.sure or (), strict=False):
             own[0] = sure
         return [
             [(token, claim) for token, claim in zip(*pair, strict=True) if token < context.vocabulary]

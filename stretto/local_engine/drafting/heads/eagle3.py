@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights
+from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.drafting.heads.words import embedding_of, last_product, layers_named, words_of
-from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.products import product
-from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Eagle3"]
 
@@ -82,12 +80,12 @@ class Eagle3:
             states = torch.cat([norm(part.contiguous()) for norm, part in zip(self._norms, parts, strict=True)], -1)
         return product(states, self._fuse, self._fuse_bias)
 
-    def run(self, tokens: Tensor, before: Tensor, rows: Rows, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+    def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
         """See `Recurrent`."""
         vectors = self._decoder.first_norm(self._embed(tokens).to(self._dtype))
         normed = self._read_norm(before)
         residual = normed if self._residual_is_normed else before
-        state = self._decoder(residual, rows, cache, read=torch.cat((vectors, normed), -1))
+        state = self._decoder(residual, parts, read=torch.cat((vectors, normed), -1))
         final = self._norm(state)
         return (final if self._gives_normed else state), final
 

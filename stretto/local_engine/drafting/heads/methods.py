@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 def _head(equipment: DraftEquipment) -> HeadDrafter:
     from stretto.local_engine.drafting.heads.account import Account  # noqa: PLC0415 - with the next one
     from stretto.local_engine.drafting.heads.drafter import HeadDrafter  # noqa: PLC0415 - torch
+    from stretto.local_engine.drafting.heads.group import Group  # noqa: PLC0415 - torch
     from stretto.local_engine.drafting.heads.load import load_head  # noqa: PLC0415 - torch
     from stretto.local_engine.kernels.compiler import are_ready, have_compiled  # noqa: PLC0415 - where a head is read
 
@@ -42,11 +43,11 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
             if rounded:
                 have_compiled([product(BLOCKS)], wanted=model.compiled)
                 rounded = are_ready([product(BLOCKS)])
-            kept["head"] = load_head(folder, model, rounded=rounded), (Account(), Account())
-    head, accounts = kept["head"]
+            kept["head"] = load_head(folder, model, rounded=rounded), (Account(), Account()), Group()
+    head, accounts, group = kept["head"]
     options = HeadOptions(**equipment.options.get("head", {}))
     paths = options.paths or (1 if model.device.type == "cpu" else 4)
-    return HeadDrafter(head, equipment.cost or StepCost(USUAL_COSTS), accounts, options, paths=paths)
+    return HeadDrafter(head, equipment.cost or StepCost(USUAL_COSTS), accounts, options, group, paths=paths)
 
 
 def _folder(equipment: DraftEquipment) -> HeadFolder | None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights
+from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.layer_states import LAST
 from stretto.local_engine.model.products import product
-from stretto.local_engine.model.rows import Rows
 
 __all__ = ["Mtp", "names_of"]
 
@@ -106,12 +104,12 @@ class Mtp:
         """See `Recurrent`."""
         return states.to(self._dtype)
 
-    def run(self, tokens: Tensor, before: Tensor, rows: Rows, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+    def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
         """See `Recurrent`."""
         both = [self._token_norm(self._target.embed(tokens).to(self._dtype)), self._state_norm(before)]
         if self._state_first:
             both.reverse()
-        final = self._norm(self._decoder(product(torch.cat(both, -1), self._joined), rows, cache))
+        final = self._norm(self._decoder(product(torch.cat(both, -1), self._joined), parts))
         return final, final
 
     def logits(self, final: Tensor) -> Tensor:

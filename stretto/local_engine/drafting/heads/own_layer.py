@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 import transformers.modeling_layers
 from torch import Tensor
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.heads.decoder import Part
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.forward import CacheAdapter
 from stretto.local_engine.model.layer_states import LAST
-from stretto.local_engine.model.rows import Rows
 
 __all__ = ["OwnLayer", "knows_its_own"]
 
@@ -69,8 +70,15 @@ class OwnLayer:
         """See `Recurrent`."""
         return states
 
-    def run(self, tokens: Tensor, before: Tensor, rows: Rows, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
-        """See `Recurrent`."""
+    def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
+        """See `Recurrent`. transformers' code runs one sequence after the other."""
+        counts = [rows.tokens.shape[1] for rows, _ in parts]
+        pieces = zip(torch.split(tokens, counts, 1), torch.split(before, counts, 1), parts, strict=True)
+        final = torch.cat([self._run(*piece) for piece in pieces], 1)
+        return final, final
+
+    def _run(self, tokens: Tensor, before: Tensor, part: Part) -> Tensor:
+        rows, cache = part
         cache.begin(rows)
         mtp = self._layer
         vectors: Tensor = mtp.embed_tokens(tokens)
@@ -85,7 +93,7 @@ class OwnLayer:
         )
         if mtp.use_shared_post_norm:
             final = mtp.shared_post_norm(final)
-        return final, final
+        return final
 
     def logits(self, final: Tensor) -> Tensor:
         """See `Recurrent`."""

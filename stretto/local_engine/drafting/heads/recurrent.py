@@ -8,12 +8,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from stretto.local_engine.drafting.heads.decoder import Part
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import ancestry
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import Segment
 
-__all__ = ["Recurrent", "RecurrentReader"]
+__all__ = ["Nodes", "Recurrent", "RecurrentReader", "answered"]
+
+Nodes = tuple[Sequence[int], Sequence[int]]
+"""Tokens of nodes of a draft, and the nodes that they follow; see `Reader.behind`."""
 
 _READ_AT_ONCE = 512
 
@@ -25,14 +29,13 @@ class Recurrent(Protocol):
         """Turn the model's hidden states into what a row of the head reads # [rows, layers * hidden] -> [rows, own]."""
         ...
 
-    def run(self, tokens: Tensor, before: Tensor, rows: Rows, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
-        """Run the head.
+    def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
+        """Run the head over rows of some sequences, those of one behind those of the other.
 
         Args:
             tokens: that follow the rows before # [1, rows]
             before: what these rows gave # [1, rows, own]
-            rows: where they stand and what they see.
-            cache: the head's own.
+            parts: where the rows of each sequence stand and what they see, and its cache.
 
         Returns:
             what the rows that follow read, and what `logits` takes # [1, rows, own], twice
@@ -54,14 +57,16 @@ class RecurrentReader:
     sure: Sequence[float] | None = None
 
     def __init__(self, head: Recurrent, device: torch.device) -> None:
-        self._head, self._device = head, device
-        self._cache = KeyValueCache(1)
+        self.head, self._device = head, device
+        self.cache = KeyValueCache(1)
         self._held = 0  # committed rows in the cache
         self._unread: list[tuple[Sequence[int], Tensor]] = []
         self._last: tuple[Tensor, Tensor] | None = None  # what the last committed row gave # [own], [1, words]
         self._tokens: list[int] = []  # of the draft's nodes
         self._parents: list[int] = []
         self._given: list[Tensor] = []  # by each node # [own]
+        self.new = 0  # rows at the end of the run that was prepared whose logits are wanted
+        self.said: Tensor | None = None  # these logits # [new, words]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """See `Reader`. It is done when the next draft begins, or when much has come together."""
@@ -71,47 +76,59 @@ class RecurrentReader:
 
     def first(self) -> Tensor:
         """See `Reader`."""
-        self._tokens, self._parents, self._given = [], [], []
-        if self._unread:
-            self._catch_up()
-        assert self._last is not None  # noqa: S101 - for the type checker: the prompt was read
-        return self._last[1]
+        return answered([self], [None])[0]
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """See `Reader`.
+        """See `Reader`."""
+        return answered([self], [(tokens, parents)])[0]
+
+    def prepare(self, nodes: Nodes | None) -> tuple[Tensor, Rows] | None:
+        """What a run has to read to begin a draft, or to follow nodes; ``None`` where nothing is left to read.
 
         A chain goes on where it is. Nodes of a tree must not see each other's branches, so all of them run again: they
         are few, and a head is small.
         """
+        if nodes is None:
+            self._tokens, self._parents, self._given = [], [], []
+            if self._unread:
+                return self._unread_rows()
+            assert self._last is not None  # noqa: S101 - for the type checker: the prompt was read
+            self.said = self._last[1]
+            return None
         assert self._last is not None  # noqa: S101 - as above
+        tokens, parents = nodes
         self._tokens += tokens
         self._parents += parents
-        count = len(self._tokens)
+        self.new, count, last = len(tokens), len(self._tokens), self._last[0]
         is_chain = self._parents == list(range(-1, count - 1))
-        chosen = range(count - len(tokens), count) if is_chain else range(count)
-        before = torch.stack(
-            [
-                self._given[parent] if parent >= 0 else self._last[0]
-                for parent in (self._parents[node] for node in chosen)
-            ]
-        )[None]
-        rows = self._chain_rows(count, len(tokens)) if is_chain else self._tree_rows()
-        given, final = self._head.run(rows.tokens, before, rows, self._cache)
-        self._given += list(given[0, -len(tokens) :])
-        return self._head.logits(final[0, -len(tokens) :])
+        chosen = self._parents[-self.new :] if is_chain else self._parents
+        before = torch.stack([self._given[parent] if parent >= 0 else last for parent in chosen])
+        return before, self._chain_rows(count, self.new) if is_chain else self._tree_rows()
+
+    def take(self, given: Tensor, logits: Tensor) -> None:
+        """Keep what a run gave for its new rows # [new, own], [new, words]."""
+        self.said = logits
+        if self._tokens:
+            self._given += list(given)
+        else:
+            self._last = given[-1], logits
+
+    def _unread_rows(self) -> tuple[Tensor, Rows]:
+        tokens = [token for some, _ in self._unread for token in some]
+        before = self.head.enter(torch.cat([own for _, own in self._unread]))
+        self._unread, first, self.new = [], self._held, 1
+        self._held += len(tokens)
+        positions = torch.arange(first, self._held, device=self._device)[None]
+        return before, Rows(torch.tensor([tokens], device=self._device), positions, self._held)
 
     def _catch_up(self) -> None:
-        tokens = torch.tensor([token for some, _ in self._unread for token in some], device=self._device)
+        """Read what has come together, in parts that are not too large for a mask."""
+        tokens = [token for some, _ in self._unread for token in some]
         states = torch.cat([own for _, own in self._unread])
-        self._unread = []
         for start in range(0, len(tokens), _READ_AT_ONCE):
-            stop = min(start + _READ_AT_ONCE, len(tokens))
-            first = self._held
-            self._held += stop - start
-            positions = torch.arange(first, self._held, device=self._device)[None]
-            rows = Rows(tokens[None, start:stop], positions, self._held)
-            given, final = self._head.run(rows.tokens, self._head.enter(states[start:stop])[None], rows, self._cache)
-        self._last = given[0, -1], self._head.logits(final[0, -1:])
+            stop = start + _READ_AT_ONCE
+            self._unread = [(tokens[start:stop], states[start:stop])]
+            answered([self], [None])
 
     def _chain_rows(self, count: int, new: int) -> Rows:
         kv_len = self._held + count
@@ -133,3 +150,25 @@ class RecurrentReader:
             slots=slots,
             ancestry=torch.from_numpy(ancestry(lines).copy()).to(self._device)[None],
         )
+
+
+def answered(readers: Sequence[RecurrentReader], asked: Sequence[Nodes | None]) -> list[Tensor]:
+    """Answer `RecurrentReader.first`, or `RecurrentReader.behind` where there are nodes, for readers of one head."""
+    running, before, parts, wanted, start = list[RecurrentReader](), list[Tensor](), list[Part](), list[int](), 0
+    for reader, nodes in zip(readers, asked, strict=True):
+        prepared = reader.prepare(nodes)
+        if prepared is not None:
+            running.append(reader)
+            before.append(prepared[0])
+            parts.append((prepared[1], reader.cache))
+            start += prepared[1].tokens.shape[1]
+            wanted += range(start - reader.new, start)
+    if running:
+        head = running[0].head
+        tokens = torch.cat([rows.tokens for rows, _ in parts], 1)
+        given, final = head.run(tokens, torch.cat(before)[None], parts)
+        logits, sizes = head.logits(final[0, wanted]), [reader.new for reader in running]
+        pieces = torch.split(given[0, wanted], sizes), torch.split(logits, sizes)
+        for reader, own, said in zip(running, *pieces, strict=True):
+            reader.take(own, said)
+    return [reader.said for reader in readers if reader.said is not None]

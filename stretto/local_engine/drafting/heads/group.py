@@ -1,0 +1,77 @@
+"""Drafters of one head draft together: what they ask the head is answered in one run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import Protocol
+from weakref import WeakSet
+
+from torch import Tensor
+
+from stretto.local_engine.drafting.heads.head import Reader
+from stretto.local_engine.drafting.heads.recurrent import Nodes, RecurrentReader, answered
+
+__all__ = ["Answer", "Group", "Growing"]
+
+Answer = tuple[Tensor | None, float]
+"""Logits that a head gives, and this drafter's share of the milliseconds it took."""
+
+Growing = Generator[Nodes | None, Answer, None]
+"""A draft that grows: it asks what follows the text (``None``) or some nodes, and goes on with the answer."""
+
+
+class _Member(Protocol):
+    """A drafter of the group."""
+
+    reader: Reader
+
+    @property
+    def waits(self) -> bool:
+        """Whether it will be asked for a draft in this step, as far as the last step tells."""
+        ...
+
+    def begin(self) -> Growing | None:
+        """Begin its draft; ``None`` where it has none in this step."""
+        ...
+
+
+class Group:
+    """The drafters of one head in one engine.
+
+    A head is small, so on a GPU the start of its kernels takes longer than their work, and on a CPU the reading of its
+    weights. So when one drafter is asked, all that will be asked in the same step draft with it. One whose request has
+    left is gone.
+    """
+
+    def __init__(self) -> None:
+        self._members: WeakSet[_Member] = WeakSet()
+
+    def join(self, member: _Member) -> None:
+        """Take in a drafter."""
+        self._members.add(member)
+
+    def draft(self, asked: _Member) -> None:
+        """Let this drafter, and all that wait, grow their drafts."""
+        members = [asked, *(member for member in self._members if member is not asked and member.waits)]
+        growing = [(member, draft) for member in members if (draft := member.begin()) is not None]
+        asking = [(member.reader, draft, next(draft)) for member, draft in growing]
+        while asking:
+            began = time.perf_counter()
+            found = _answers([reader for reader, *_ in asking], [nodes for *_, nodes in asking])
+            took_ms = 1e3 * (time.perf_counter() - began) / len(asking)
+            going_on = []
+            for (reader, draft, _), logits in zip(asking, found, strict=True):
+                with suppress(StopIteration):
+                    going_on.append((reader, draft, draft.send((logits, took_ms))))
+            asking = going_on
+
+
+def _answers(readers: Sequence[Reader], asked: Sequence[Nodes | None]) -> Sequence[Tensor | None]:
+    recurrent = [reader for reader in readers if isinstance(reader, RecurrentReader)]
+    if len(recurrent) == len(readers):
+        return answered(recurrent, asked)
+    return [
+        reader.first() if nodes is None else reader.behind(*nodes) for reader, nodes in zip(readers, asked, strict=True)
+    ]
