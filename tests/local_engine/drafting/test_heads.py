@@ -366,7 +366,7 @@ def broken(kind):
     elif kind == "kind":
         config["speculators_model_type"] = "peagle"
     else:
-        tensors, config = {"x.weight": torch.zeros(2, 2)}, {}
+        tensors, config = {"x.weight": torch.zeros(2, 2)}, {"architectures": ["Gemma4AssistantForCausalLM"]}
     return tensors, config
 
 
@@ -378,7 +378,7 @@ def broken(kind):
         ("tokens", "it drafts the token 408, and those of the model are below 400"),
         ("weight", "is no whole head: the weight norm.weight is missing"),
         ("kind", "is of the kind peagle, which is not known. Known are EAGLE-3, DFlash, DSpark, Medusa"),
-        ("nothing", "are no head that is known"),
+        ("nothing", "(Gemma4AssistantForCausalLM) are no head that is known"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused_in_one_sentence(kind, words, tmp_path, loaded):

@@ -68,7 +68,8 @@ def _kind(folder: HeadFolder, tensors: Mapping[str, Tensor], target: Target) -> 
         return "dflash", _published_dflash
     if names_of(tensors, target.layers) is not None:
         return "mtp", Mtp
-    raise SettingsError(f"The weights in {str(folder.path)!r} are no head that is known. {_KNOWN}")
+    called = ", ".join(map(str, config.get("architectures") or ())) or "no architecture is named"
+    raise SettingsError(f"The weights in {str(folder.path)!r} ({called}) are no head that is known. {_KNOWN}")
 
 
 def _published_dflash(weights: Weights, config: Mapping[str, Any], target: Target) -> DFlash:
