@@ -325,9 +325,10 @@ HEADS = {
 @pytest.mark.parametrize("kind", HEADS)
 def test_no_answer_changes_alone_in_a_batch_or_sampled(kind, tmp_path, loaded):
     model = loaded("llama")
-    equipment = DraftEquipment(cost=FREE, model=model, head=write(tmp_path, *HEADS[kind]()))
-    requests = [Generation(prompt, 20 + 6 * number) for number, prompt in enumerate(PROMPTS)]
-    requests.append(Generation(PROMPTS[0], 24, temperature=0.7, top_p=0.95, seed=4))
+    options = {"head": {"length": 3, "width": 2}}
+    equipment = DraftEquipment(cost=FREE, model=model, head=write(tmp_path, *HEADS[kind]()), options=options)
+    requests = [Generation(prompt, 8 + 3 * number) for number, prompt in enumerate(PROMPTS)]
+    requests.append(Generation(PROMPTS[0], 12, temperature=0.7, top_p=0.95, seed=4))
     expected, _ = run(model, requests, [Autoregressive() for _ in requests])
     for method in ("head", "auto"):
         found, _ = run(model, requests, [make_drafter(method, equipment) for _ in requests])
