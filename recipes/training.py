@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 from rich.console import Console
@@ -17,8 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.llama import LlamaForward
+    from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["AdapterTraining", "Length", "Training", "llama_forward", "read_state"]
 
@@ -202,6 +204,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def llama_forward(model: LoadedModel) -> LlamaForward:
     """The forward that gradients go through. Raises `SettingsError` for a model that can have no adapter."""
+    from stretto.local_engine.model.llama import LlamaForward  # noqa: PLC0415 - other runs need no engine
+
     if not isinstance(model.forward, LlamaForward):
         raise SettingsError(
             f"{model.name} cannot have an adapter: it is not of the Llama family, so the engine runs it by "

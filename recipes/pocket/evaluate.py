@@ -61,7 +61,7 @@ class Writer:
             group = order[start : start + self.batch]
             inputs = self.tokenizer(
                 [prompts[at] for at in group], return_tensors="pt", padding=True, add_special_tokens=False
-            )
+            ).to(self.model.device)
             inputs.pop("token_type_ids", None)
             with torch.no_grad():
                 rows = self.model.generate(**inputs, max_new_tokens=longest, do_sample=False)

