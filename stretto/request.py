@@ -104,7 +104,7 @@ class RequestOptions(TypedDict, total=False):
         documents: texts to read for the answer: a string is the text of one document, a ``Path`` a file or a folder.
         preference: "fastest", "balanced" or "careful": what matters more, speed or care.
         strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", "cascade", "consensus",
-            "collaborate", the name of one that was registered on the client, or a strategy itself.
+            "collaborate", "forking", the name of one that was registered on the client, or a strategy itself.
         strategy_options: options of the strategy that is named, such as ``{"samples": 9}`` of "consensus".
         race: let the straight answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"

@@ -13,12 +13,13 @@ from stretto.strategies.collaborate import Collaborate
 from stretto.strategies.consensus import Consensus
 from stretto.strategies.direct import Direct
 from stretto.strategies.document import LongDocument
+from stretto.strategies.forking import Forking
 from stretto.strategies.items import Items
 from stretto.strategies.skeleton import Skeleton
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
-    for strategy in (Direct(), Skeleton(), Items(), LongDocument(), Cascade(), Consensus(), Collaborate())
+    for strategy in (Direct(), Skeleton(), Items(), LongDocument(), Cascade(), Consensus(), Collaborate(), Forking())
 }
 
 

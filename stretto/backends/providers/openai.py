@@ -57,6 +57,7 @@ _FINISH: dict[str, Finish] = {
 _EXTRA = ("model", "system_fingerprint", "service_tier")
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
 _OF_OPEN_MODELS = frozenset({"chat_template_kwargs"})  # fields that OpenAI itself refuses
+_GOING_ON = {"add_generation_prompt": False, "continue_final_message": True}
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
 
@@ -187,7 +188,13 @@ class OpenAIBackend(RemoteBackend):
 
     def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
         own = frozenset() if self.compatible else _OF_OPEN_MODELS
-        return {name: value for name, value in prompt.extra.items() if name not in own}
+        facts, last = self._learned.facts, prompt.messages[-1]
+        # vLLM begins a new turn otherwise; llama.cpp's server goes on with the last one by itself.
+        going_on = facts is not None and facts.engine == "vllm" and last.role == "assistant" and not last.tool_calls
+        return {
+            **(_GOING_ON if going_on else {}),
+            **{name: value for name, value in prompt.extra.items() if name not in own},
+        }
 
     def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
         given = () if self.compatible else sorted(_OF_OPEN_MODELS & prompt.extra.keys())

@@ -19,6 +19,7 @@ NAMES = {
     "consensus": "Several samples",
     "collaborate": "Several models",
     "cascade": "Small model first",
+    "forking": "Split by the model",
 }
 _ASKED = "Asked for by the caller"
 

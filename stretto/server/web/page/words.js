@@ -1,6 +1,6 @@
 // What the page calls things. docs/design/README.md says which name of the interface stands behind each.
 
-const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", document: "Passage by passage", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first" };
+const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", document: "Passage by passage", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first", forking: "Split by the model" };
 const STATES = { waiting: "Next in line", silent: "Starting", writing: "Being written", finished: "Done", failed: "Failed" };
 
 const KINDS = { outline: "Planning", plan: "Planning", direct: "The answer", aggregate: "Putting together", judgement: "Judging" };

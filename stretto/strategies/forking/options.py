@@ -1,0 +1,34 @@
+"""What can be told to ``forking`` in ``strategy_options``."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from stretto.strategies.forking.tags import forms
+
+__all__ = ["ForkingOptions"]
+
+
+class ForkingOptions(BaseModel):
+    """Options of ``forking``.
+
+    Attributes:
+        tags: the form of the model's tags: "multiverse", "threadweaver" or "pasta"; by default whichever it writes.
+        paths: of one fork, at most. A fork with more is written on as plain text.
+        depth: how deep forks may stand inside paths.
+        forks: of one answer, at most; what comes after the last one is plain text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tags: str | None = None
+    paths: int = Field(default=16, ge=2, le=64)
+    depth: int = Field(default=2, ge=1, le=4)
+    forks: int = Field(default=8, ge=1, le=32)
+
+    @field_validator("tags")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        if value is not None and value not in forms():
+            raise ValueError(f"the known forms are {', '.join(forms())}")
+        return value

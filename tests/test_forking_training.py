@@ -1,0 +1,51 @@
+"""The texts from which a model learns to fork and join."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tokenizers import Tokenizer
+
+from recipes.forking.lessons import Forks, conclusion, forked, goal, path
+from recipes.pocket.corpus import Topic, topics
+from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.strategies.forking.reading import fork_in
+from stretto.strategies.forking.tags import forms
+
+
+@pytest.fixture(scope="module")
+def topic() -> Topic:
+    return topics()[0]
+
+
+def test_the_lessons_have_the_tags_that_are_read(topic: Topic):
+    tags = forms()["multiverse"]
+    before = goal(topic)
+    assert before.endswith(tags.forks)
+    fork = fork_in(before.removesuffix(tags.forks), [tags], tags.forks, 16)
+    assert fork is not None
+    assert [each.title for each in fork.paths] == [point.title for point in topic.points]
+    begun, text = path(topic, 1)
+    assert (begun, text[-len(tags.path_ends) :]) == (tags.path.format(number=2, title=""), tags.path_ends)
+    assert conclusion(topic)[0] == tags.joins
+    assert forked(topic).startswith(before)
+
+
+def test_each_piece_is_learned_behind_what_stands_before_it(topic: Topic):
+    held_out = Forks(MODEL_FOLDER, 500, 4000, 1, topics=1).held_out(1)
+    tokenizer = Tokenizer.from_file(str(Path(MODEL_FOLDER) / "tokenizer.json"))
+    learned = set()
+    for batch in held_out:
+        for tokens, targets in zip(batch["tokens"], batch["targets"], strict=True):
+            wanted = targets[targets >= 0]
+            learned.add(tokenizer.decode(wanted.tolist()))
+            at = (targets >= 0).argmax()
+            # What is learned next is what stands one place further on.
+            assert (tokens[at + 1 : at + len(wanted)] == wanted[:-1]).all()
+    assert goal(topic) in learned
+    assert conclusion(topic)[1] in learned
+    assert any(path(topic, at)[1] in learned for at in range(len(topic.points)))
