@@ -81,8 +81,9 @@ async def test_the_paths_of_a_fork_are_written_side_by_side_and_joined():
 
 async def test_each_call_goes_on_with_the_text_before_it():
     scripted = server(*TWO_PATHS)
-    await asked(scripted)
+    await asked(scripted, strategy_options={"extra": {"skip_special_tokens": False}})
     first, *others = (request.body for request in scripted.requests)
+    assert all(body["skip_special_tokens"] is False for body in (first, *others))
     assert first["messages"][-1]["role"] == "user"
     assert "continue_final_message" not in first
     begun = [body["messages"][-1]["content"] for body in others]

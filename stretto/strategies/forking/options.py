@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from stretto.strategies.forking.tags import forms
@@ -17,6 +20,8 @@ class ForkingOptions(BaseModel):
         paths: of one fork, at most. A fork with more is written on as plain text.
         depth: how deep forks may stand inside paths.
         forks: of one answer, at most; what comes after the last one is plain text.
+        extra: fields of the body of each call; ``{"skip_special_tokens": False}`` for a vLLM whose model has tags that
+            are special tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -25,6 +30,7 @@ class ForkingOptions(BaseModel):
     paths: int = Field(default=16, ge=2, le=64)
     depth: int = Field(default=2, ge=1, le=4)
     forks: int = Field(default=8, ge=1, le=32)
+    extra: Mapping[str, Any] = Field(default_factory=dict)
 
     @field_validator("tags")
     @classmethod

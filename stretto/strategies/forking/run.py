@@ -8,7 +8,7 @@ are read again behind each other, because their keys were computed at other posi
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stretto.backends.base import ModelRequest
 from stretto.request import Message, Request
@@ -159,10 +159,11 @@ class _Forking:
         )
 
     def _request_for(self, written: str) -> ModelRequest:
+        plain = ModelRequest(self._prompt, reads=bool(self._request.documents), extra=self._options.extra)
         if not written.strip():
-            return ModelRequest(self._prompt, reads=bool(self._request.documents))
+            return plain
         begun = Message(role="assistant", content=written.rstrip())
-        return ModelRequest((*self._prompt, begun), reads=bool(self._request.documents), shared=len(begun.content))
+        return replace(plain, messages=(*self._prompt, begun), shared=len(begun.content))
 
     def _stops(self, place: _Place) -> tuple[str, ...]:
         """What ends a call at this place: the ends of forks that may stand there, and that of its path."""
