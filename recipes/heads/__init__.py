@@ -1,0 +1,1 @@
+"""Heads that draft what a frozen model will say."""
