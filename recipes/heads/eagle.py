@@ -39,7 +39,7 @@ class Eagle(Head):
         self.inner_norm = nn.Parameter(torch.ones(hidden))
         self.gate, self.up = matrix(inner, hidden), matrix(inner, hidden)
         self.down = matrix(hidden, inner, 0.5)
-        self.norm = nn.Parameter(target.norm.float().clone())
+        self.norm = nn.Parameter(0.2 * target.norm.float())  # or its first guesses would be wrong and certain
 
     def states(self, seen: Seen) -> list[Tensor]:
         """See `Head`."""

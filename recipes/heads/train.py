@@ -80,6 +80,8 @@ def _train(chosen: argparse.Namespace) -> None:
     base, target = _hash_of(source), Target(read)
     announce(console, chosen.device, dtype, chosen.threads)
     texts, unseen = _write(chosen, model, base, began + 60 * chosen.minutes * _WRITING, console)
+    if on_gpu:
+        torch.cuda.empty_cache()  # what held the keys and values of the answers
     words = frequent(texts, chosen.words, model.end_ids, len(target.output))
     answered = torch.tensor([token for text in texts for token in text.tokens[text.learned :]])
     covered = torch.isin(answered, words).float().mean()

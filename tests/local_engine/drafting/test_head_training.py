@@ -24,7 +24,7 @@ from stretto.errors import SettingsError
 from stretto.local_engine.model.load import prepare
 
 SIZES = Sizes(depth=3, inner=32)
-PLAN = Plan(steps=12, tokens=64, warm_up=2, seed=3)
+PLAN = Plan(steps=40, tokens=64, rate=0.05, other_rate=0.02, warm_up=2, seed=3)
 PROMPTS = [tuple((5 * place + 17 * number) % 390 + 5 for place in range(5 + number)) for number in range(3)]
 
 
@@ -78,11 +78,14 @@ def test_sampled_answers_follow_from_the_seed(model):
 
 
 def test_writing_that_was_stopped_goes_on_with_the_next_batch(model, tmp_path):
-    writing, some = Writing(together=4, longest=4, prompt=300), asked(pocket=False)[:4]
+    writing, some = (
+        Writing(together=4, longest=4, prompt=20),
+        [(("user", word),) for word in ("oil", "air", "dry", "a" * 99)],
+    )
     begun = writing.write(model, some, tmp_path, go_on=lambda: False, advance=id)
     assert len(begun) == 4
     whole = writing.write(model, some, tmp_path, go_on=lambda: True, advance=id)
-    assert len(whole) == 16
+    assert len(whole) == 12  # three questions at four temperatures; the fourth is too long
     assert whole[:4] == begun
     assert kept(tmp_path / "00000.safetensors") == begun
 
@@ -106,7 +109,8 @@ def test_a_head_learns_what_the_model_says_and_drafts_it(kind, target, texts, tm
     first = run.step()
     while run.progress < 1:
         last = run.step()
-    assert last.loss < 0.7 * first.loss
+    assert last.loss < first.loss
+    assert bool((last.right > 0.5 * last.tokens).all())
     found = measure(target, run.head, Texts(texts, SIZES.depth, target.device))
     assert found.tokens_per_step[-1] > found.tokens_per_step[0] > 1.1
 
@@ -200,7 +204,7 @@ def test_the_files_of_a_head_draft_what_it_was_trained_to_say(target, tmp_path):
         parameter.data = parameter.data.half().float()
     write_head(tmp_path, target, "abc", head)
     drafted = plain_draft(tmp_path, model, [7, 8, 200, 11, 60, 5])
-    text = Texts([Encoded("own", [7, 8, 200, 11, 60, 5, *drafted], 8)], SIZES.depth, target.device)
+    text = Texts([Encoded("own", [7, 8, 200, 11, 60, 5, *drafted], 7)], SIZES.depth, target.device)
     with torch.no_grad():
         found, _ = guesses(target, head, text.of(text.all))
     place = text.of(text.all).places.tolist()
