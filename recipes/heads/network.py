@@ -40,6 +40,10 @@ class Head(nn.Module, ABC):
     """
 
     words: Tensor
+    unembedding: Tensor
+
+    has_words = True
+    """Whether it has an output matrix, of these words; else it has the model's."""
 
     def __init__(self, target: Target, words: Tensor, sizes: Sizes) -> None:
         super().__init__()
