@@ -28,7 +28,7 @@ class Eagle(Head):
         self.width = int(getattr(config, "head_dim", None) or hidden // self.heads)
         self.epsilon = float(getattr(config, "rms_norm_eps", 1e-6))
         rope = getattr(config, "rope_parameters", None) or {}
-        self.theta = float(rope.get("rope_theta") or getattr(config, "rope_theta", 10000.0))
+        self.theta = float(rope.get("rope_theta") or getattr(config, "rope_theta", None) or 10000.0)
         self.layers, self.context = target.layers, int(config.max_position_embeddings)
         self.joined = matrix(hidden, 3 * hidden)
         self.embedded_norm, self.state_norm = nn.Parameter(torch.ones(hidden)), nn.Parameter(torch.ones(hidden))

@@ -26,7 +26,8 @@ def asked(*, pocket: bool, seed: int = 1) -> list[Turns]:
         chance, corpus = random.Random(seed), Corpus()  # noqa: S311 - no secrets
         tasks = chance.choices([*_TASKS], [*_TASKS.values()], k=_TASKS_ASKED)
         return [corpus.draw(task, chance).turns for task in tasks]
-    found = {question for each in (*topics(), *facts()) for question in each.questions}
+    found = {question for topic in topics() for question in topic.questions}
+    found |= {question for fact in facts() for question in fact.questions}
     found |= {*unknown_questions(held_out=False), *_prompts("labelled.jsonl"), *_prompts("authored.jsonl")}
     return [_turn(question) for question in sorted(found - {*_prompts("held_out.jsonl")})]
 

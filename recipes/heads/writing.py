@@ -159,7 +159,7 @@ def keep(path: Path, texts: Sequence[Encoded]) -> None:
 def kept(path: Path) -> list[Encoded]:
     """Read them back."""
     found = load_file(path)
-    parts = found["tokens"].split(found["lengths"].tolist())
+    parts = torch.split(found["tokens"], found["lengths"].tolist())
     return [
         Encoded("own", tokens.tolist(), learned)
         for tokens, learned in zip(parts, found["learned"].tolist(), strict=True)

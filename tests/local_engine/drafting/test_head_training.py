@@ -110,7 +110,7 @@ def test_a_head_learns_what_the_model_says_and_drafts_it(kind, target, texts, tm
     while run.progress < 1:
         last = run.step()
     assert last.loss < first.loss
-    assert bool((last.right > 0.5 * last.tokens).all())
+    assert bool((last.right >= first.right + 0.2 * last.tokens).all())
     found = measure(target, run.head, Texts(texts, SIZES.depth, target.device))
     assert found.tokens_per_step[-1] > found.tokens_per_step[0] > 1.1
 
