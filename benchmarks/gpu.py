@@ -163,7 +163,7 @@ def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress)
     limit, total = 8 if options.tiny else 256, 2 * len(HEATS) * len(METHODS)
     task = progress.add_task("acceptance", total=total)
     for graphs, ready in ((True, loaded), (False, bare)):
-        drafters = {**DRAFTERS, "auto": lambda equipment: Auto(large, equipment.memory)}
+        drafters = {**DRAFTERS, "auto": lambda equipment: Auto(large, equipment.texts)}
         engine = Engine(ready, drafters=drafters, prefix_cache_bytes=0)
         try:
             for heat in HEATS:

@@ -37,7 +37,10 @@ class Generation:
         no_repeat_ngram_size: no n-gram of this size occurs twice in prompt and answer; 0 for no such limit.
         suppress_tokens: token ids that the answer must not contain.
         begin_suppress_tokens: token ids that the answer must not begin with.
-        draft: token ids that the answer may resemble; "auto" and "suffix" draft from them, in place of earlier answers.
+        draft: token ids that the answer may resemble; "aggressive", "auto" and "suffix" draft from them.
+        tenant: for whom it is. Drafts are looked for in earlier answers to the same tenant, never in those to others.
+            ``None`` is the tenant of all that name none; one with an empty name is unknown, and nothing is kept of it.
+        answer: a number that it shares with the other generations of one answer, which draft from each other.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
         response_format: a JSON schema or a regular expression that the answer must match; it needs ``end_ids``. An
             answer that ends with the reason ``length`` is the beginning of one that matches.
@@ -60,6 +63,8 @@ class Generation:
     suppress_tokens: tuple[int, ...] = ()
     begin_suppress_tokens: tuple[int, ...] = ()
     draft: tuple[int, ...] = ()
+    tenant: str | None = None
+    answer: int | None = None
     decoding: str = "autoregressive"
     response_format: Mapping[str, Any] | str | None = None
     logprobs: int | None = None

@@ -10,14 +10,13 @@ from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 
 USUAL = {1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 42.0}
 
 
 def auto(equipment):
-    return Auto(StepCost(USUAL), equipment.memory, experience=equipment.experience)
+    return Auto(StepCost(USUAL), equipment.texts, experience=equipment.experience)
 
 
 def drafted(engine, length, requests=1):
@@ -113,11 +112,3 @@ def test_earlier_answers_help_only_if_asked_to(decoding, loaded, start):
     for each in (forgetful, engine):
         first, again = steps(each, 1, decoding), steps(each, 1, decoding)
         assert again < first / 2 if each is engine else again > 0.8 * first
-
-
-def test_the_memory_of_answers_is_bounded():
-    memory = AnswerMemory(50)
-    for start in range(100):
-        memory.remember(range(start, start + 20))
-        assert memory.automaton.held.own[0] <= 2 * (50 + 3)
-    assert 118 in memory.automaton.held.edges[:, 1]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import MATCHES, Experience, octave
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome, DraftSource
+from stretto.local_engine.drafting.sources.files import FileTexts
+from stretto.local_engine.drafting.sources.texts import Texts
+from stretto.local_engine.drafting.sources.watch import TextsWatch
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.drafting.watch import RepetitionWatch
 
 __all__ = ["Auto"]
@@ -18,24 +23,49 @@ _CANDIDATES = 40
 _BEYOND_SHARE = 4  # a request may ask for this many times its share: others may need less than theirs
 _LEARN = 1 / 8
 _LONGEST, _DEEPEST = 7, 4  # of the kinds of guesses: octaves of the match, and depth
+_KINDS = 16  # of the guesses of one source
 _NO_DRAFT = DraftTree()
 
 
-class Auto:
-    """Drafts what `Suffix` finds, by three rules.
+@dataclass(slots=True)
+class _Part:
+    """What one source has drafted.
 
-    - Survival is calibrated: how often guesses after a match of about this length came true (see `Calibration`).
+    Attributes:
+        name: of the source; empty for `Suffix`.
+        tree: its draft.
+        kinds: of each node's guess.
+        claims: of each node, if its parent is right.
+        nodes: of the whole draft, for each node.
+    """
+
+    name: str
+    tree: DraftTree
+    kinds: list[tuple[int, int]]
+    claims: list[float]
+    nodes: Sequence[int]
+
+
+class Auto:
+    """Drafts what `Suffix` and other sources find, by three rules.
+
+    - Survival is calibrated: how often guesses of this kind came true (see `Calibration`), after a match of about this
+      length, for instance.
     - Only those nodes are evaluated with which the batch makes the most expected tokens per millisecond (see `divide`;
       Liu et al., arXiv:2406.14066, TurboSpec). That may be none.
-    - It rests where drafts do not pay. A cheap watch tells how long a stretch the text repeats at the moment, and
-      `Experience.gains` what drafts have gained after such repetitions. Where they gained nothing, the next look waits
-      until looking takes a small share of the steps since (see `StepCost.patience`). While it rests, nothing is read
-      on. So text that nobody can foresee costs what `autoregressive` costs, plus one or two per cent. In a batch, a
-      rest ends only where a draft may be evaluated (see `StepCost.should_draft`).
+    - It rests where drafts do not pay. A cheap watch tells how long a stretch the text repeats at the moment, of itself
+      or of other texts, each source where it stands, and `Experience.gains` what drafts have gained in such places.
+      Where they gained nothing, the next look waits until looking takes a small share of the steps since (see
+      `StepCost.patience`). While it rests, the automata are not read on. So text that nobody can foresee costs what
+      `autoregressive` costs, plus one or two per cent. In a batch, a rest ends only where a draft may be evaluated (see
+      `StepCost.should_draft`).
 
     Args:
         cost: of a step, measured on this machine.
-        memory: earlier answers, for `Suffix`.
+        others: texts outside of the request, for `Suffix`.
+        files: the same that do not change.
+        writing: number of the request's own text in these.
+        beside: other sources.
         experience: of requests that were sampled and of those that were not, to go on learning from.
         source: of the guesses, in place of `Suffix`; for comparisons.
     """
@@ -46,19 +76,25 @@ class Auto:
     def __init__(
         self,
         cost: StepCost,
-        memory: AnswerMemory | None = None,
+        others: Sequence[Texts] = (),
+        files: FileTexts | None = None,
         *,
+        writing: int = 0,
+        beside: Sequence[DraftSource] = (),
         experience: tuple[Experience, Experience] | None = None,
         source: Suffix | PromptLookup | None = None,
     ) -> None:
         self._cost = cost
-        self._source = source or Suffix(memory)
-        self._watch = RepetitionWatch(2) if memory is None else None  # it does not see earlier answers
+        self._source = source or Suffix(others, files)
+        self._beside = beside
+        self._standings = [0] * len(beside)
+        self._watch = RepetitionWatch(2)
+        elsewhere: list[Texts | FileTexts] = [*others, *([] if files is None else [files])]
+        self._others = TextsWatch(elsewhere, writing) if elsewhere else None
         self._experiences = experience or (Experience(), Experience())
         self._draft: DraftTree | None = None
-        self._kinds: list[tuple[int, int]] = []  # of each node
-        self._claims: list[float] = []  # of each node, if its parent is right
-        self._match = 0  # kind of match before the last draft
+        self._parts: list[_Part] = []
+        self._where = 0  # the kind of place at which the last draft was looked for: a match, or a source's standing
         self._evaluated = 8  # nodes lately
         self._took_s = 0.0
 
@@ -69,8 +105,7 @@ class Auto:
             return _NO_DRAFT
         began = time.perf_counter()
         most = min(_BEYOND_SHARE * rows, _CANDIDATES, 2 * self._evaluated + 8)
-        self._draft = self._source.propose(context, most)
-        self._calibrate(self._draft, self._experiences[context.greedy])
+        self._draft = self._drafted(context, most, self._experiences[context.greedy])
         self._draft.step_cost = self._cost
         self._took_s = time.perf_counter() - began
         return self._draft
@@ -82,16 +117,21 @@ class Auto:
             return  # the source reads on when it is asked again
         began = time.perf_counter()
         chosen = dict(zip((ROOT, *outcome.accepted), outcome.path, strict=False))  # the token behind each node reached
+        for part in self._parts:
+            nodes, tokens = part.nodes, part.tree.tokens
+            for node, parent in enumerate(part.tree.parents):
+                above = ROOT if parent == ROOT else nodes[parent]
+                if above in chosen:
+                    hit = tokens[node] == chosen[above]
+                    experience.guesses.record(part.kinds[node], part.claims[node], hit)
         evaluated, expected = 0, 0.0
-        for node, parent in enumerate(draft.parents):
-            if parent in chosen:
-                experience.guesses.record(self._kinds[node], self._claims[node], draft.tokens[node] == chosen[parent])
-            if outcome.rows[node] >= 0:
+        for node, row in enumerate(outcome.rows):
+            if row >= 0:
                 evaluated += 1
                 expected += draft.survival[node]
         self._evaluated = max(evaluated, (self._evaluated + evaluated) // 2)
         gains = experience.gains[octave(self._cost.sequences)]
-        gains[self._match] += _LEARN * (min(self._cost.gain(evaluated, expected), 1.0) - gains[self._match])
+        gains[self._where] += _LEARN * (min(self._cost.gain(evaluated, expected), 1.0) - gains[self._where])
         self._cost.drafted(1e3 * (self._took_s + time.perf_counter() - began))
 
     def _rests(self, context: DraftContext) -> bool:
@@ -100,29 +140,59 @@ class Auto:
         alone = cost.sequences == 1
         if not (alone or cost.vote.is_open):
             return True
-        self._match = min(max(self._repeated(context).bit_length() - 1, 0), MATCHES - 1)
+        self._where = self._place(context)
         gains = self._experiences[context.greedy].gains[octave(cost.sequences)]
-        if gains[self._match] < 0:
-            gains[self._match] += _LEARN * cost.patience()
+        if gains[self._where] < 0:
+            gains[self._where] += _LEARN * cost.patience()
             return True
         return not (alone or cost.should_draft(self))
 
-    def _repeated(self, context: DraftContext) -> int:
-        """How many tokens at the end of the text occurred before."""
-        if self._watch is not None:
-            return self._watch.match(context.tokens)
-        self._source.read_on(context)
-        return self._source.evidence
+    def _place(self, context: DraftContext) -> int:
+        """What kind of place the text has come to; see `Experience.gains`."""
+        match = self._watch.match(context.tokens)
+        if self._others is not None:
+            match = max(match, self._others.match(context.tokens, context.prompt_length))
+        kind = min(max(match.bit_length() - 1, 0), MATCHES - 1)
+        if not self._beside:
+            return kind
+        self._standings = [source.standing(context) for source in self._beside]
+        standing = max(self._standings)
+        return MATCHES - 1 + standing if standing > 1 or (standing and kind < 2) else kind
 
-    def _calibrate(self, draft: DraftTree, experience: Experience) -> None:
-        """Replace the survival that `Suffix` claims by what experience makes of it."""
-        length = min(self._source.evidence.bit_length(), _LONGEST)
-        self._kinds, self._claims, survival = [], [], [*draft.survival]
-        for node, parent in enumerate(draft.parents):
-            root = parent == ROOT
-            claim = draft.survival[node] if root else draft.survival[node] / draft.survival[parent]
-            kind = length, 1 if root else min(self._kinds[parent][1] + 1, _DEEPEST)
-            survival[node] = (1.0 if root else survival[parent]) * experience.guesses.estimate(kind, claim)
-            self._kinds.append(kind)
-            self._claims.append(claim)
-        draft.survival = survival
+    def _drafted(self, context: DraftContext, most: int, experience: Experience) -> DraftTree:
+        """What the sources draft together, its survival calibrated."""
+        tree = self._source.propose(context, most)
+        match = min(self._source.evidence.bit_length(), _LONGEST)
+        self._parts = [_calibrated(tree, [match] * len(tree), experience)]
+        for number, (source, standing) in enumerate(zip(self._beside, self._standings, strict=True), 1):
+            if standing:
+                tree = source.propose(context, most)
+                kinds = [number * _KINDS + kind for kind in source.kinds]
+                self._parts.append(_calibrated(tree, kinds, experience, source.name))
+        self._parts = [part for part in self._parts if len(part.tree)]
+        return self._parts[0].tree if len(self._parts) == 1 else _joined(self._parts)
+
+
+def _calibrated(tree: DraftTree, kinds: Sequence[int], experience: Experience, name: str = "") -> _Part:
+    """Replace the survival that a source claims by what experience makes of it."""
+    both, claims, survival = list[tuple[int, int]](), list[float](), [*tree.survival]
+    for node, parent in enumerate(tree.parents):
+        root = parent == ROOT
+        claim = tree.survival[node] if root else tree.survival[node] / tree.survival[parent]
+        kind = kinds[node], 1 if root else min(both[parent][1] + 1, _DEEPEST)
+        survival[node] = (1.0 if root else survival[parent]) * experience.guesses.estimate(kind, claim)
+        both.append(kind)
+        claims.append(claim)
+    tree.survival = survival
+    return _Part(name, tree, both, claims, range(len(tree)))
+
+
+def _joined(parts: Sequence[_Part]) -> DraftTree:
+    """One tree of all nodes; where two sources have the same one, the more certain of them counts."""
+    joined = DraftTree()
+    for part in parts:
+        nodes = part.nodes = list[int]()
+        for token, parent, survival in zip(part.tree.tokens, part.tree.parents, part.tree.survival, strict=True):
+            above = ROOT if parent == ROOT else nodes[parent]
+            nodes.append(joined.add(token, above, survival, source=part.name))
+    return joined

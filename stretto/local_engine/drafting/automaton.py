@@ -12,20 +12,32 @@ from stretto.local_engine.drafting.compiled.automaton import (
     LENGTH,
     LINK,
     READ,
+    RECENT,
     STATES,
     Automaton,
     extend,
-    follow,
     index,
 )
 
-__all__ = ["Cursor", "SuffixAutomaton"]
+__all__ = ["SuffixAutomaton", "Tail"]
 
 _LEAST = 256
+_TAIL = [LAST, RECENT, RECENT + 1]  # of a text, in the automaton's own numbers
+
+
+class Tail:
+    """Where one of several texts in an automaton has arrived.
+
+    Attributes:
+        held: the state of the whole text, and a cursor in it # [3]
+    """
+
+    def __init__(self) -> None:
+        self.held = np.zeros(len(_TAIL), np.int64)
 
 
 class SuffixAutomaton:
-    """All substrings of a token sequence, at most two states for each token.
+    """All substrings of a token sequence, or of several, at most two states for each token.
 
     A state is a set of substrings that end at the same positions, each a suffix of the next longer one. Its link leads
     to the longest suffix that ends at more positions. Appending costs O(1) amortised, whatever the length.
@@ -56,6 +68,13 @@ class SuffixAutomaton:
         """Append tokens to the text."""
         extend(self.roomy(len(tokens)), np.array(tokens, np.int64), self.counted)
 
+    def extend_from(self, tail: Tail, tokens: Sequence[int]) -> None:
+        """Append tokens to one of several texts."""
+        own = self.roomy(len(tokens)).own
+        own[_TAIL] = tail.held
+        self.extend(tokens)
+        tail.held = own[_TAIL]
+
     def roomy(self, tokens: int) -> Automaton:
         """The arrays, with room for this many more tokens."""
         read = int(self.held.own[READ]) + tokens
@@ -67,29 +86,6 @@ class SuffixAutomaton:
                 new[:count] = old[:count]
             index(self.held)
         return self.held
-
-
-class Cursor:
-    """The longest suffix of another text that occurs in an automaton, followed token by token.
-
-    The automaton may grow meanwhile.
-
-    Attributes:
-        held: the state, and the number of tokens matched # [2]
-    """
-
-    def __init__(self, automaton: SuffixAutomaton) -> None:
-        self._automaton = automaton
-        self.held = np.zeros(2, np.int64)
-
-    @property
-    def length(self) -> int:
-        """Tokens matched."""
-        return int(self.held[1])
-
-    def follow(self, tokens: Sequence[int]) -> None:
-        """Follow the text by some tokens: O(1) amortised for each."""
-        follow(self._automaton.held, self.held, np.array(tokens, np.int64))
 
 
 def _empty(tokens: int) -> Automaton:

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _FOLDERS = (
+    "aggressive",
     "big_little",
     "heads",
     "lexical",
@@ -48,7 +49,14 @@ _FOLDERS = (
 def _auto(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
 
-    drafter: Drafter = Auto(equipment.cost or StepCost(USUAL_COSTS), equipment.memory, experience=equipment.experience)
+    drafter: Drafter = Auto(
+        equipment.cost or StepCost(USUAL_COSTS),
+        equipment.texts,
+        equipment.files,
+        writing=equipment.writing,
+        beside=[method.source(equipment) for method in METHODS.values() if method.source is not None],
+        experience=equipment.experience,
+    )
     for method in METHODS.values():
         if method.beside is not None:
             drafter = method.beside(equipment, drafter)
@@ -66,7 +74,7 @@ def _draft_model(equipment: DraftEquipment) -> Drafter:
 def _suffix(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.suffix import Suffix  # noqa: PLC0415 - see above
 
-    return Suffix(equipment.memory)
+    return Suffix(equipment.texts, equipment.files)
 
 
 def _methods() -> dict[str, Method]:

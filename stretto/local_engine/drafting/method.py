@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.protocol import Drafter, DraftSource
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.calibration import Experience
+    from stretto.local_engine.drafting.sources.files import FileTexts
+    from stretto.local_engine.drafting.sources.texts import Texts
     from stretto.local_engine.drafting.step_cost import StepCost
-    from stretto.local_engine.drafting.suffix import AnswerMemory
     from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["USUAL_COSTS", "DraftEquipment", "Method"]
@@ -27,7 +28,10 @@ class DraftEquipment:
 
     Attributes:
         cost: of a step on this machine; without it, a typical table.
-        memory: earlier answers.
+        texts: outside of the request, in which drafts are looked for: earlier answers; at most two.
+        files: the same that do not change.
+        writing: number of the request's own text among these.
+        expected: tokens that the answer may resemble from its beginning on.
         experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
@@ -37,7 +41,10 @@ class DraftEquipment:
     """
 
     cost: StepCost | None = None
-    memory: AnswerMemory | None = None
+    texts: tuple[Texts, ...] = ()
+    files: FileTexts | None = None
+    writing: int = 0
+    expected: tuple[int, ...] = ()
     experience: tuple[Experience, Experience] | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
@@ -61,6 +68,7 @@ class Method:
         missing: tells what it lacks, given the model's folder and that of a head that was named: a sentence with a
             space before it, or nothing. It may raise `SettingsError`.
         beside: adds what it can to another method's drafter, where the equipment allows it; `auto` asks for that.
+        source: makes what ``auto`` drafts from as well.
     """
 
     make: Callable[[DraftEquipment], Drafter]
@@ -72,3 +80,4 @@ class Method:
     options: Callable[..., Any] | None = None
     missing: Callable[[Path | None, Path | None], str] | None = None
     beside: Callable[[DraftEquipment, Drafter], Drafter] | None = None
+    source: Callable[[DraftEquipment], DraftSource] | None = None

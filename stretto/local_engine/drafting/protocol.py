@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DraftContext", "DraftOutcome", "Drafter"]
+__all__ = ["DraftContext", "DraftOutcome", "DraftSource", "Drafter"]
 
 
 @dataclass(slots=True)
@@ -97,4 +97,25 @@ class Drafter(Protocol):
 
         It is also called once after the prompt was read, without nodes, with row 0 for the prompt's last token.
         """
+        ...
+
+
+class DraftSource(Protocol):
+    """Where ``auto`` takes guesses from, beside repetitions.
+
+    Attributes:
+        name: of the source in the figures of an answer.
+        kinds: for each node of the last draft, what kind of guess it is, a number below 16; guesses of a kind are right
+            about as often.
+    """
+
+    name: str
+    kinds: list[int]
+
+    def standing(self, context: DraftContext) -> int:
+        """Read on, in microseconds, and tell how much there is to draft: 0 nothing, 1 something, 2 much."""
+        ...
+
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:
+        """See `Drafter.propose`."""
         ...

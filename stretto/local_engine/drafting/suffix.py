@@ -7,43 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
-from stretto.local_engine.drafting.compiled.suffixes import continuations
+from stretto.local_engine.drafting.automaton import SuffixAutomaton
+from stretto.local_engine.drafting.compiled.sorted_text import SortedText
+from stretto.local_engine.drafting.compiled.suffixes import LONGEST, OTHERS, continuations
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
+from stretto.local_engine.drafting.sources.files import FileTexts
+from stretto.local_engine.drafting.sources.texts import Texts
 
-__all__ = ["AnswerMemory", "Suffix"]
+__all__ = ["Suffix"]
 
-_SEPARATOR = -1
-_JOINT = 4  # tokens of the prompt before an expected answer, so that its very beginning is drafted
-_NO_ANSWERS = SuffixAutomaton()  # never extended
-
-
-class AnswerMemory:
-    """Earlier answers, for the drafters of later ones.
-
-    Args:
-        limit: tokens kept; beyond that, it starts anew with the latest answer.
-    """
-
-    def __init__(self, limit: int = 100_000) -> None:
-        self._limit = limit
-        self._held = 0
-        self.automaton = SuffixAutomaton()
-
-    @classmethod
-    def expecting(cls, prompt: Sequence[int], answer: Sequence[int]) -> AnswerMemory:
-        """A memory that holds what the answer to this prompt may be, for one request."""
-        memory = cls()
-        memory.remember((*prompt[-_JOINT:], *answer))
-        return memory
-
-    def remember(self, answer: Sequence[int]) -> None:
-        """Add one answer."""
-        answer = answer[-self._limit :]
-        if self._held + len(answer) > self._limit:
-            self.automaton, self._held = SuffixAutomaton(), 0
-        self._held += len(answer)
-        self.automaton.extend((*answer, _SEPARATOR))
+_NONE = SuffixAutomaton()  # never extended
+_NO_FILES = SortedText(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 class Suffix:
@@ -53,45 +27,44 @@ class Suffix:
     each of its tokens among the tokens seen at that position. So long matches go deep, and where the text continued in
     several ways, the tree branches. The mass 1 / (L + 1) that a match leaves goes to the next shorter suffix.
 
-    Oliaro et al., arXiv:2411.04975 (SuffixDecoding); Hu et al., arXiv:2411.10666 (SAM decoding).
+    Oliaro et al., arXiv:2411.04975 (SuffixDecoding); Hu et al., arXiv:2411.10666 (SAM decoding). Texts outside of the
+    request are the datastore of He et al., arXiv:2311.08252 (REST).
 
     Args:
-        memory: earlier answers, searched as well.
+        others: texts that are searched as well, and may grow: earlier answers; at most two.
+        files: texts that are searched as well, and do not change.
         shortest: least tokens of a match.
     """
 
     name = "suffix"
     wants_top = 0
 
-    def __init__(self, memory: AnswerMemory | None = None, *, shortest: int = 1) -> None:
+    def __init__(self, others: Sequence[Texts] = (), files: FileTexts | None = None, *, shortest: int = 1) -> None:
         self._text = SuffixAutomaton()
-        self._answers = _NO_ANSWERS if memory is None else memory.automaton  # it is replaced when it is full
-        self._earlier = Cursor(self._answers)
+        self._others = list(others)
+        self._searched = [*(texts.automaton for texts in others), *[_NONE] * (OTHERS - len(others))]
+        self._files = _NO_FILES if files is None else files.sorted_text
+        self._cursors = np.zeros((OTHERS + 1, 2), np.int64)
         self._shortest = shortest
         self._read = 0
 
     @property
     def evidence(self) -> int:
         """Length of the longest match."""
-        return max(self._text.match, self._earlier.length)
+        return max(self._text.match, int(self._cursors[:, 1].max()))
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
-        new = np.array(context.tokens[self._read :], np.int64)
+        new, recent = np.array(context.tokens[self._read :], np.int64), np.array(context.tokens[-LONGEST:], np.int64)
         self._read = len(context.tokens)
-        text, answers, cursor = self._text.roomy(len(new)), self._answers.held, self._earlier.held
+        for number, texts in enumerate(self._others):
+            if texts.automaton is not self._searched[number]:  # they began anew
+                self._searched[number], self._cursors[number] = texts.automaton, 0
+        text, others = self._text.roomy(len(new)), [automaton.held for automaton in self._searched]
         tokens, parents, survival = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows)
-        count = continuations(text, answers, cursor, new, self._text.counted, self._shortest, tokens, parents, survival)
+        known = self._text.counted, self._shortest
+        count = continuations(text, *others, self._files, self._cursors, new, recent, *known, tokens, parents, survival)
         return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`. The text is read when a draft is asked for."""
-
-    def read_on(self, context: DraftContext) -> None:
-        """Read what was committed since the last time."""
-        new = context.tokens[self._read :]
-        if new:
-            self._text.extend(new)
-            if self._answers is not _NO_ANSWERS:
-                self._earlier.follow(new)
-            self._read = len(context.tokens)

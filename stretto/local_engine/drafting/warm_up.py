@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
-from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.drafting.sources.files import FileTexts
+from stretto.local_engine.drafting.sources.texts import Texts
+from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.kernels.parts import Part
 
 __all__ = ["DRAFTING", "run_once", "warm_up"]
@@ -15,12 +17,8 @@ DRAFTING = Part("drafting", f"{__name__}:warm_up")
 
 
 def warm_up() -> None:
-    """Draft with the suffix automaton, and let it rest once."""
-    memory = AnswerMemory()
-    memory.remember([1, 2])
-    suffix = Suffix(memory)
-    run_once(suffix)
-    suffix.read_on(DraftContext([1] * 32, 1, 8))
+    """Draft with the suffix automaton."""
+    run_once(Suffix([Texts.of([[1, 2]])], FileTexts([[1, 2]])))
 
 
 def run_once(drafter: Drafter) -> None:

@@ -15,8 +15,9 @@ from stretto.local_engine.choosing.constraint import Constraint, Grammars, Respo
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DraftEquipment, all_drafters
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.sources.answers import EarlierAnswers
+from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
@@ -48,8 +49,9 @@ class Engine:
             tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. The prompts of all
             callers are compared, and `cached_tokens` reveals how much they share: give 0 where callers must not learn
             of each other.
-        remember_answers: tokens of earlier answers in which `suffix` and `auto` look for what comes next. The default,
-            0, means that the speed of one request reveals nothing of another.
+        remember_answers: tokens of earlier answers, for each tenant, in which `suffix` and `auto` look for what comes
+            next. With 0, the default here, the speed of a request tells nothing of other answers.
+        files: texts in which they look as well.
         threads: for one step at most; by default chosen by the size of the model and the number of rows.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
         head: folder of a head that drafts from the model's hidden states.
@@ -68,6 +70,7 @@ class Engine:
         draft_nodes: int = 64,
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = 0,
+        files: FileTexts | None = None,
         threads: int | None = None,
         draft: LoadedModel | None = None,
         head: Path | None = None,
@@ -77,19 +80,20 @@ class Engine:
     ) -> None:
         self.model = model
         """What it runs."""
+        self.files = files
+        """Texts in which drafts are looked for as well."""
         self._drafters: Mapping[str, Callable[[DraftEquipment], Drafter | Rule]]
         if model.refined is not None:
             self._drafters, measure = rules_for(model.name, model.refined), False
         else:
             self._drafters = all_drafters() if drafters is None else drafters
-        memory = AnswerMemory(remember_answers) if remember_answers else None
         self._cost = StepCost()
         self._equipment = DraftEquipment(
             cost=self._cost,
             model=model,
             draft=draft,
             head=head,
-            memory=memory,
+            files=files,
             experience=(Experience(), Experience()),
             options=method_options or {},
         )
@@ -101,7 +105,7 @@ class Engine:
             prefill_tokens=prefill_tokens,
             draft_nodes=draft_nodes,
             prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4, switch=model.forward.switch),
-            memory=memory,
+            answers=EarlierAnswers(remember_answers),
             cost=self._cost,
         )
         self._serving = Serving(

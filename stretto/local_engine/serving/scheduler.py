@@ -19,8 +19,9 @@ import numpy as np
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.sources.answers import EarlierAnswers
+from stretto.local_engine.drafting.sources.texts import Writing
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.cache import Source
@@ -64,30 +65,31 @@ class Scheduler:
 
     Args:
         model: what to run.
-        drafter: makes the drafter of one request, or its `Rule` where the model writes blocks at once.
+        drafter: makes the drafter of one request, given its answer as others may draft from it, or its `Rule` where the
+            model writes blocks at once.
         prefill_tokens: prompt tokens of all requests together to read in one forward at most.
         draft_nodes: drafted tokens of all requests together to evaluate in one forward at most.
         prefixes: where the keys and values of finished requests are kept.
-        memory: of answers, for the drafters of later ones.
+        answers: written before, for the drafters of later ones.
         cost: of a step.
     """
 
     def __init__(
         self,
         model: LoadedModel,
-        drafter: Callable[[Generation], Drafter | Rule],
+        drafter: Callable[[Generation, Writing | None], Drafter | Rule],
         *,
         prefill_tokens: int,
         draft_nodes: int,
         prefixes: PrefixCache,
-        memory: AnswerMemory | None = None,
+        answers: EarlierAnswers,
         cost: StepCost | None = None,
     ) -> None:
         self._cost = cost
         self._model = model
         self._drafter = drafter
         self._prefixes = prefixes
-        self._memory = memory
+        self._answers = answers
         self._prefill_tokens = prefill_tokens
         self._draft_nodes = draft_nodes
         self._prefill: Prefill | None = None
@@ -234,7 +236,9 @@ class Scheduler:
         """Make a request's drafter, or its rule. If that fails, the answer goes on without drafts."""
         request = handle.sequence.request
         try:
-            return self._drafter(request)
+            texts = self._answers.of(request)
+            writing = None if texts is None else texts.begin(request.prompt)
+            drafter = self._drafter(request, writing)
         except Exception as error:  # noqa: BLE001 - as above
             if out_of_memory(error):
                 self._prefixes.clear()
@@ -242,6 +246,8 @@ class Scheduler:
                 f"{request.decoding} could not begin and drafts nothing ({type(error).__name__}: {error})"
             )
             return Autoregressive()
+        handle.sequence.writing = writing
+        return drafter
 
     def _known(self, prompt: tuple[int, ...]) -> Source | None:
         """Find the running or kept request that knows most of this prompt's beginning."""
@@ -250,14 +256,12 @@ class Scheduler:
         best = max((source for source in sources if source), key=lambda source: source.length, default=None)
         return best if self._model.refined is None else _whole_blocks(best, self._model.refined.reads)
 
-    def _remember(self, row: int, handle: Handle) -> None:
+    def _remember(self, row: int) -> None:
         """Keep what later requests can use of one that leaves."""
         try:
             self._batch.remember(row, self._prefixes)
         except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
             self._prefixes.clear()
-        if self._memory is not None:
-            self._memory.remember(handle.sequence.generated)
 
     def _new_batch(self) -> Batch | RefinedBatch:
         if self._model.refined is not None:
@@ -275,7 +279,7 @@ class Scheduler:
         if len(self._batch) == len(self._running):  # it is not after a failure
             for row, handle in enumerate(self._running):
                 if handle.finished:
-                    self._remember(row, handle)
+                    self._remember(row)
         if not staying and self._running:
             self._batch = self._new_batch()
         elif staying:
@@ -303,6 +307,7 @@ class Scheduler:
                 handle.tell(piece)
             if finished:
                 self._end(handle, finished)
+            _let_others_draft(handle)
 
     def _fail(self, handles: Sequence[Handle], error: BaseException) -> None:
         fits = ""
@@ -323,3 +328,14 @@ def _whole_blocks(source: Source | None, block: int | None) -> Source | None:
     """What can be used of a source where the tokens of a block see each other: its whole blocks."""
     length = 0 if source is None or block is None else source.length // block * block
     return None if source is None or not length else replace(source, length=length)
+
+
+def _let_others_draft(handle: Handle) -> None:
+    """Show what a request has written to those that may draft from it."""
+    sequence = handle.sequence
+    if sequence.writing is None:
+        return
+    try:
+        sequence.writing.write(sequence.generated, whole=handle.finished)
+    except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
+        sequence.writing = None

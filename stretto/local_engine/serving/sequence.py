@@ -8,6 +8,7 @@ from collections.abc import Sequence as Tokens
 
 from stretto.foundation.stop_texts import StopTexts
 from stretto.local_engine.choosing.constraint import Constraint
+from stretto.local_engine.drafting.sources.texts import Writing
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.text.detokenize import TextStream
@@ -66,6 +67,7 @@ class Sequence:
     Attributes:
         generated: tokens so far, an end token included.
         cached: tokens of the prompt whose keys and values were copied.
+        writing: the answer, as others may draft from it.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Sequence:
         self.constraint = constraint
         self.generated: list[int] = []
         self.cached = 0
+        self.writing: Writing | None = None
         self._account = _Account(request.decoding)
         self._text = TextStream(decode, token_bytes)
         self._stops = StopTexts(request.stop)

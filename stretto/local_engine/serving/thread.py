@@ -15,8 +15,8 @@ from stretto.errors import BackendError, StrettoError
 from stretto.foundation.ending_thread import EndingThread
 from stretto.local_engine.drafting.catalogue import WEIGHING, DraftEquipment
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.sources.texts import Texts, Writing
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory
 from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
@@ -61,7 +61,7 @@ class Serving:
         model: LoadedModel,
         equipment: DraftEquipment,
         drafters: Mapping[str, Callable[[DraftEquipment], Drafter | Rule]],
-        scheduler: Callable[[Callable[[Generation], Drafter | Rule]], Scheduler],
+        scheduler: Callable[[Callable[[Generation, Writing | None], Drafter | Rule]], Scheduler],
         *,
         cost: StepCost,
         batch_size: int,
@@ -284,14 +284,21 @@ class Serving:
             if not isinstance(error, Exception):
                 raise
 
-    def _drafter(self, request: Generation) -> Drafter | Rule:
-        """Make the drafter of one request, or its rule, in the engine's thread."""
+    def _drafter(self, request: Generation, writing: Writing | None) -> Drafter | Rule:
+        """Make the drafter of one request, or its rule, in the engine's thread.
+
+        ``writing`` is its answer, as others see it.
+        """
         decoding, equipment = request.decoding, self._equipment
         if decoding in WEIGHING and not (self._cost.measured or self._timer.under_way):
             self._timer.begin()
+        texts = equipment.texts
         if request.draft:
-            equipment = replace(equipment, memory=AnswerMemory.expecting(request.prompt, request.draft))
-        return self._drafters[decoding](equipment)
+            texts = (*texts, Texts.expecting(request.prompt, request.draft))
+        if writing is not None:
+            texts = (*texts, writing.texts)
+        number = 0 if writing is None else writing.number
+        return self._drafters[decoding](replace(equipment, texts=texts, writing=number, expected=request.draft))
 
     def _is_idle(self, scheduler: Scheduler) -> bool:
         return not (scheduler.handles or self._waiting or self._alongside or self._gathering.coming or self._closed)

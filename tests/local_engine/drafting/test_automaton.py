@@ -1,7 +1,9 @@
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.local_engine.drafting.automaton import Cursor, SuffixAutomaton
+from stretto.local_engine.drafting.automaton import SuffixAutomaton, Tail
+from stretto.local_engine.drafting.compiled.automaton import advance, shorten
 
 TEXTS = st.integers(1, 4).flatmap(lambda size: st.lists(st.integers(0, size - 1), max_size=40))
 
@@ -71,20 +73,21 @@ def test_it_may_outgrow_its_arrays_at_any_time(text, repeated):
 def test_a_cursor_follows_the_longest_match_while_the_automaton_grows(held, text, pause):
     """The automaton has ``held[:pause]`` when the cursor starts and gains a token with each one followed."""
     automaton = SuffixAutomaton(held[:pause])
-    cursor, rest, length = Cursor(automaton), held[pause:], 0
+    cursor, rest, length = np.zeros(2, np.int64), held[pause:], 0
     for place, token in enumerate(text):
         known = held[: min(pause + place, len(held))]
-        cursor.follow([token])
+        with np.errstate(over="ignore"):  # hashes
+            advance(automaton.held, cursor, token)
         # What the cursor can have matched: one token more than before, if the text held then had it.
         length = max(
             size for size in range(length + 2) if size == 0 or occurrences(text[place + 1 - size : place + 1], known)
         )
-        assert cursor.length == length
+        assert cursor[1] == length
         if place < len(rest):
             automaton.extend([rest[place]])
-    matched = cursor.length
-    cursor.follow([])
-    assert state_of(automaton, text[len(text) - matched :]) in lineage(automaton, cursor.held[0])
+    matched = int(cursor[1])
+    shorten(automaton.held, cursor, matched)
+    assert state_of(automaton, text[len(text) - matched :]) in lineage(automaton, cursor[0])
 
 
 def test_a_text_that_loops_is_counted_in_bounded_time():
@@ -92,3 +95,22 @@ def test_a_text_that_loops_is_counted_in_bounded_time():
     automaton = SuffixAutomaton([7] * 4000)
     assert count_of(automaton, [7] * 48) == 3953
     assert count_of(automaton, [7] * 49) == 0
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=20))
+def test_it_holds_several_texts_that_grow_in_turns(texts, turns):
+    automaton, tails, read = SuffixAutomaton(), [Tail() for _ in texts], [0] * len(texts)
+    for which, count in [*turns, *((number, 99) for number in range(len(texts)))]:
+        if which < len(texts):
+            new = texts[which][read[which] : read[which] + count]
+            read[which] += len(new)
+            automaton.extend_from(tails[which], new)
+    for text in texts:
+        for start in range(len(text)):
+            for end in range(start + 1, len(text) + 1):
+                part = text[start:end]
+                assert count_of(automaton, part) == sum(occurrences(part, each) for each in texts)
+    states, edges = automaton.held.own[:2]
+    assert states <= max(2 * sum(map(len, texts)), 1)
+    assert edges <= 3 * sum(map(len, texts))
+    assert state_of(automaton, [99]) is None

@@ -14,7 +14,7 @@ from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter
 from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.suffix import AnswerMemory, Suffix
+from stretto.local_engine.drafting.suffix import Suffix
 
 METHODS = sorted(set(DRAFTERS) - EQUIPPED)
 FREE = DraftEquipment(StepCost({1: 10.0, 128: 10.1}))
@@ -143,24 +143,6 @@ def test_a_loop_is_drafted_beyond_the_end_of_the_text():
     text = [1, 2, 3] * 4
     tree = Suffix().propose(DraftContext(text, len(text), 50), 9)
     assert tree.tokens == [1, 2, 3] * 3
-
-
-def test_earlier_answers_are_continued_and_their_ends_are_not_crossed():
-    memory = AnswerMemory()
-    memory.remember([1, 2, 3, 4])
-    memory.remember([9, 8])
-    tree = Suffix(memory).propose(DraftContext([7, 2, 3], 3, 50), 9)
-    assert tree.tokens == [4]
-    assert len(Suffix().propose(DraftContext([7, 2, 3], 3, 50), 9)) == 0
-
-
-def test_the_memory_of_answers_is_bounded():
-    memory = AnswerMemory(limit=100)
-    for answer in range(50):
-        memory.remember(range(answer, answer + 30))
-        assert memory.automaton.held.own[0] <= 2 * (100 + 4)
-    memory.remember(range(1000))
-    assert memory.automaton.held.own[0] <= 2 * 101
 
 
 # Token recycling

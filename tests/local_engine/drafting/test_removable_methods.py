@@ -16,6 +16,7 @@ pytestmark = pytest.mark.thorough
 PACKAGE = Path(stretto.__file__).parent
 DRAFTING = Path("local_engine", "drafting")
 FOLDERS = {
+    "aggressive": {"aggressive"},
     "big_little": {"big_little"},
     "heads": {"head"},
     "lexical": {"lexical", "lexical_lossy"},
@@ -25,6 +26,7 @@ FOLDERS = {
 }
 
 NAMED = {
+    "aggressive": r"\baggressive[./]|\bAggressive|Alignment",
     "big_little": r"\bbig_little[./]|\bBigLittle|BiLD",
     "heads": r"drafting[./]heads|(?i:medusa|dflash)|HeadDrafter",
     "lexical": r"(?i)lexical|\[PAD\]|pad_?adapter",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
-__all__ = ["Automaton", "advance", "append", "extend", "follow", "index", "shorten"]  # and the indices below
+__all__ = ["Automaton", "advance", "append", "extend", "index", "shorten"]  # and the indices below
 
 STATES, EDGES, LAST, RECENT, READ = 0, 1, 2, 3, 5  # indices in `own`
 LENGTH, LINK, COUNT, FIRST = 0, 1, 2, 3  # of a state
@@ -21,10 +21,10 @@ _MIX = (0x9E3779B97F4A7C15 - 2**64, 0xC2B2AE3D27D4EB4F - 2**64)
 
 
 class Automaton(NamedTuple):
-    """All substrings of a text.
+    """All substrings of some texts.
 
     Attributes:
-        own: states, edges, the state of the whole text, a cursor in it, tokens read # [6]
+        own: states, edges, the state of the whole text that is being read, a cursor in it, tokens read # [6]
         states: length of the longest substring, state of the longest suffix that ends elsewhere too or -1, how often it
             occurred, first edge or -1 # [states, 4]
         edges: from which state, by which token, to which state; the state's next edge or -1 # [edges, 4]
@@ -91,19 +91,18 @@ def append(automaton, token, counted):
     """Append a token to the text, for which there is room; longer substrings than ``counted`` are not counted."""
     own, states = automaton.own, automaton.states
     state = own[LAST]
-    new = _add(automaton, states[state, LENGTH] + 1)
     edge = _find(automaton, state, token)
-    while edge < 0:
-        _connect(automaton, state, token, new)
-        state = np.int64(states[state, LINK])
-        if state < 0:
-            break
-        edge = _find(automaton, state, token)
-    if state < 0:
-        states[new, LINK] = 0
+    if edge >= 0:  # another text has gone on like this
+        own[LAST] = _suffix(automaton, state, edge)
     else:
-        states[new, LINK] = _suffix(automaton, state, edge)
-    own[LAST] = new
+        own[LAST] = new = _add(automaton, states[state, LENGTH] + 1)
+        while edge < 0:
+            _connect(automaton, state, token, new)
+            state = np.int64(states[state, LINK])
+            if state < 0:
+                break
+            edge = _find(automaton, state, token)
+        states[new, LINK] = 0 if state < 0 else _suffix(automaton, state, edge)
     recent = own[RECENT : RECENT + 2]
     advance(automaton, recent, token)
     shorten(automaton, recent, counted)
@@ -170,13 +169,6 @@ def extend(automaton, tokens, counted):
     """Append tokens to the text, for which there is room; substrings of more than ``counted`` are not counted."""
     for token in tokens:
         append(automaton, token, counted)
-
-
-@python_or_compiled
-def follow(automaton, cursor, tokens):
-    """Let a cursor follow a text by some tokens # [2]."""
-    for token in tokens:
-        advance(automaton, cursor, token)
 
 
 @python_or_compiled

@@ -13,19 +13,32 @@ from stretto.local_engine.drafting.compiled.automaton import (
     LENGTH,
     LINK,
     NEXT,
+    READ,
     TO,
     TOKEN,
     advance,
     append,
     shorten,
 )
+from stretto.local_engine.drafting.compiled.sorted_text import span
 from stretto.local_engine.kernels.jit import inner, python_or_compiled
 
-__all__ = ["continuations"]
+__all__ = ["DEEPEST", "LONGEST", "OTHERS", "continuations"]
+
+OTHERS = 2
+"""Automata that are searched beside that of the text."""
+
+LONGEST = 16
+"""Tokens of a match in a sorted text, at most."""
+
+DEEPEST = 64
+"""Tokens by which the places of a sorted text are ordered."""
 
 _FLOOR = 0.02  # survival below which nothing is drafted
 _BRANCHES = 8
 _CONTEXTS = 3
+_SORTED = 1 + OTHERS  # number of the sorted text among those searched
+_SAMPLES = 16  # of the places in it that agree
 
 
 @inner
@@ -58,10 +71,32 @@ def _branch(automaton, which, state, length, mass, parent, heap, pushed):
         edge = np.int64(edges[edge, NEXT])
     for at in range(held):
         survival, token = mass * times[at] / total, np.int64(edges[chosen[at], TOKEN])
-        if survival >= _FLOOR and token >= 0:  # a negative one separates texts
+        if survival >= _FLOOR:
             pushed[0] += 1  # of equals, the first
             target = np.int64(edges[chosen[at], TO])
-            heapq.heappush(heap, (-survival, pushed[0], which, target, length + 1, token, parent))
+            heapq.heappush(heap, (-survival, pushed[0], which, target, np.int64(0), length + 1, token, parent))
+
+
+@inner
+def _branch_sorted(sorted_text, low, high, length, mass, parent, heap, pushed):
+    """Consider the tokens behind places of a sorted text that agree in ``length`` tokens, as `_branch` does.
+
+    A sample of the places tells which tokens are frequent, and how often each is, is counted.
+    """
+    tokens, order = sorted_text.tokens, sorted_text.order
+    if mass < _FLOOR or length >= DEEPEST:
+        return
+    step, at, last = max((high - low) // _SAMPLES, 1), low, np.int64(-1)
+    while at < high:
+        token = np.int64(tokens[order[at] + length])
+        if token >= 0 and token != last:  # a negative one is the end of a text
+            first, end = span(sorted_text, low, high, length, token)
+            survival = mass * (end - first) / (high - low)
+            if survival >= _FLOOR:
+                pushed[0] += 1
+                heapq.heappush(heap, (-survival, pushed[0], np.int64(_SORTED), first, end, length + 1, token, parent))
+        last = token
+        at += step
 
 
 @inner
@@ -69,6 +104,9 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
     """Consider what followed a match, and what followed shorter suffixes of it."""
     states, mass = automaton.states, 1.0
     state, length = cursor[0], cursor[1]
+    while state > 0 and states[state, FIRST] < 0:  # the end of a text, which may be this one, as others see it
+        state = np.int64(states[state, LINK])
+        length = min(length, np.int64(states[state, LENGTH]))
     for _ in range(_CONTEXTS):
         if state <= 0 or length < shortest:
             return
@@ -78,15 +116,62 @@ def _begin(automaton, which, cursor, shortest, heap, pushed):
         length = np.int64(states[state, LENGTH])
 
 
+@inner
+def _begin_sorted(sorted_text, recent, shortest, heap, pushed):
+    """Consider what followed the longest match in a sorted text; the length of the match."""
+    low, high = np.int64(0), np.int64(len(sorted_text.order))
+    found, least, most = np.int64(0), np.int64(1), np.int64(min(len(recent), LONGEST))
+    first, last = low, high
+    while least <= most:  # where a length occurs, every shorter one does
+        length = (least + most) // 2
+        first, last = low, high
+        for depth in range(length):
+            first, last = span(sorted_text, first, last, depth, recent[len(recent) - length + depth])
+        if first < last:
+            found, least = length, length + 1
+        else:
+            most = length - 1
+    if found == 0 or found < shortest:
+        return found
+    first, last = low, high
+    for depth in range(found):
+        first, last = span(sorted_text, first, last, depth, recent[len(recent) - found + depth])
+    _branch_sorted(sorted_text, first, last, found, found / (found + 1), np.int64(-1), heap, pushed)
+    return found
+
+
+@inner
+def _which(which, text, first, second):
+    """The automaton of this number."""
+    if which == 0:
+        return text
+    return first if which == 1 else second
+
+
+@inner
+def _read_on(text, first, second, cursors, new, counted):
+    """Append to the text, and follow it in the other texts."""
+    for token in new:
+        append(text, token, counted)
+    for which in range(1, 1 + OTHERS):
+        others = _which(which, text, first, second)
+        if others.own[READ] > 0:
+            for token in new:
+                advance(others, cursors[which - 1], token)
+
+
 @python_or_compiled
-def continuations(text, answers, cursor, new, counted, shortest, tokens, parents, survival):
+def continuations(text, first, second, sorted_text, cursors, new, recent, counted, shortest, tokens, parents, survival):
     """Append to the text and write down a tree that grows by its most probable node, wherever that is.
 
     Args:
         text: an automaton.
-        answers: that of other texts.
-        cursor: position of the text in these # [2]
+        first: that of other texts; an empty one has read nothing.
+        second: as above.
+        sorted_text: other texts that do not grow; see `sorted_text.py`.
+        cursors: position of the text in each of the others # [2, 2]; in the last, the length of the match # [3, 2]
         new: tokens to append to the text # [any]
+        recent: the last tokens of the text, with these # [at most `LONGEST`]
         counted: see `extend`.
         shortest: least tokens of a match.
         tokens: of the nodes # [most]
@@ -96,21 +181,24 @@ def continuations(text, answers, cursor, new, counted, shortest, tokens, parents
     Returns:
         number of nodes.
     """
-    for token in new:
-        append(text, token, counted)
-        advance(answers, cursor, token)
-    heap = [(0.0, np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
+    _read_on(text, first, second, cursors, new, counted)
+    heap = [(0.0, np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))]
     heap.pop()
     pushed, matched = np.zeros(1, np.int64), np.zeros(2, np.int64)
     state = np.int64(text.states[text.own[LAST], LINK])
     if state > 0:
         matched[0], matched[1] = state, text.states[state, LENGTH]
     _begin(text, np.int64(0), matched, shortest, heap, pushed)
-    shorten(answers, cursor, cursor[1])
-    _begin(answers, np.int64(1), cursor, shortest, heap, pushed)
+    for which in range(1, 1 + OTHERS):
+        others = _which(which, text, first, second)
+        if others.own[READ] > 0:
+            shorten(others, cursors[which - 1], cursors[which - 1, 1])
+            _begin(others, np.int64(which), cursors[which - 1], shortest, heap, pushed)
+    if len(sorted_text.order) > 0:
+        cursors[OTHERS, 1] = _begin_sorted(sorted_text, recent, shortest, heap, pushed)
     count = 0
     while len(heap) > 0 and count < len(tokens):
-        negative, _, which, state, length, token, parent = heapq.heappop(heap)
+        negative, _, own, state, until, length, token, parent = heapq.heappop(heap)
         known = False
         for node in range(count):
             known |= tokens[node] == token and parents[node] == parent
@@ -118,9 +206,9 @@ def continuations(text, answers, cursor, new, counted, shortest, tokens, parents
             continue
         tokens[count], parents[count], survival[count] = token, parent, -negative
         mass = -negative * length / (length + 1)
-        if which == 0:
-            _branch(text, which, state, length, mass, np.int64(count), heap, pushed)
+        if own == _SORTED:
+            _branch_sorted(sorted_text, state, until, length, mass, np.int64(count), heap, pushed)
         else:
-            _branch(answers, which, state, length, mass, np.int64(count), heap, pushed)
+            _branch(_which(own, text, first, second), own, state, length, mass, np.int64(count), heap, pushed)
         count += 1
     return count

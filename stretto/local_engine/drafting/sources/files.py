@@ -1,0 +1,68 @@
+"""A user's own files as a source of drafts: read once, made into tokens, and sorted.
+
+He et al., arXiv:2311.08252 (REST), drafts from a datastore of texts; Li et al., arXiv:2405.19325 (NEST), from passages
+that were retrieved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stretto.errors import SettingsError
+from stretto.local_engine.drafting.compiled.sorted_text import SortedText
+from stretto.local_engine.drafting.compiled.suffixes import DEEPEST, LONGEST
+from stretto.local_engine.drafting.sources.grams import Grams
+
+__all__ = ["MOST_TOKENS", "FileTexts", "tokenized"]
+
+MOST_TOKENS = 4_000_000
+"""Of all files together: eight bytes are kept for each, and eight to sixteen that tell quickly what occurs."""
+
+
+class FileTexts:
+    """Texts that do not change, for drafts.
+
+    Args:
+        texts: tokens of each.
+
+    Attributes:
+        sorted_text: all of their substrings.
+        grams: a quick look at what occurs in them.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
+        ends = np.full(DEEPEST + LONGEST, -1, np.int32)
+        parts = [part for text in texts for part in (np.array(text, np.int32), ends[:1])]
+        tokens = np.concatenate([*parts, ends])
+        self.sorted_text = SortedText(tokens, _order(tokens, len(tokens) - len(ends)))
+        self.grams = Grams(len(tokens))
+        for text in texts:
+            self.grams.add_all(text)
+
+
+def tokenized(texts: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> FileTexts:
+    """Make texts into tokens. Raises `SettingsError` where there are too many."""
+    made, count = list[Sequence[int]](), 0
+    for text in texts:
+        made.append(tokenize(text))
+        count += len(made[-1])
+        if count > MOST_TOKENS:
+            raise SettingsError(
+                f"drafts_from holds more than {MOST_TOKENS:,} tokens. Drafts are looked for in so many at most: name "
+                "fewer files."
+            )
+    return FileTexts(made)
+
+
+def _order(tokens: NDArray[np.int32], count: int) -> NDArray[np.int32]:
+    """The first places, in the order of the `DEEPEST` tokens at each: by one token, then by two, by four, ..."""
+    rank = np.unique(tokens, return_inverse=True)[1].astype(np.int64)
+    known = 1
+    while known < DEEPEST:
+        behind = np.concatenate([rank[known:], np.zeros(known, np.int64)])
+        rank = np.unique(rank * (rank.max() + 1) + behind, return_inverse=True)[1]
+        known *= 2
+    return np.argsort(rank[:count], kind="stable").astype(np.int32)

@@ -1,0 +1,58 @@
+"""A small filter that tells which short sequences of tokens occur in a large text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SIZE", "Grams"]
+
+SIZE = 4
+"""Tokens of a sequence."""
+
+_FACTOR = 0x9E3779B1
+_WRITERS = 255  # numbers of writers that a byte tells apart
+_SPARSE = 8  # bytes for each token: at most one in eight of the sequences that do not occur are taken for some that do
+
+
+class Grams:
+    """Which sequences of `SIZE` tokens occur, and who wrote each last.
+
+    A sequence that occurs is always found; one that does not may be taken for one that does: it is a Bloom filter with
+    one hash, and a byte in place of each bit.
+
+    Args:
+        tokens: of the text, about.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        size = 1 << (_SPARSE * max(tokens, 1) - 1).bit_length()
+        self._writers = bytearray(size)
+        self._mask = size - 1
+
+    def add(self, tokens: Sequence[int], start: int, writer: int) -> None:
+        """Add the sequences that end at ``start`` or behind it, by a writer, a number from 0 on."""
+        writers, mask, name = self._writers, self._mask, 1 + writer % _WRITERS
+        for end in range(max(start, SIZE - 1), len(tokens)):
+            writers[_hash(*tokens[end - SIZE + 1 : end + 1]) & mask] = name
+
+    def add_all(self, tokens: Sequence[int]) -> None:
+        """Add all sequences of a long text, by writer 0."""
+        text = np.array(tokens, np.uint64)
+        count = len(text) - SIZE + 1
+        if count > 0:
+            places = _hash(*(text[start : start + count] for start in range(SIZE))) & np.uint64(self._mask)
+            np.frombuffer(self._writers, np.uint8)[places.astype(np.int64)] = 1
+
+    def has(self, tokens: Sequence[int], end: int, reader: int) -> bool:
+        """Whether the sequence that ends before a place occurs, and its last writer was not the reader."""
+        writer = self._writers[_hash(*tokens[end - SIZE : end]) & self._mask]
+        return writer not in {0, 1 + reader % _WRITERS}
+
+
+def _hash(first: Any, second: Any, third: Any, fourth: Any) -> Any:
+    """Mix whole numbers, or arrays of them: the lowest 64 bits are the same for both."""
+    factor = _FACTOR if isinstance(first, int) else np.uint64(_FACTOR)
+    return ((first * factor + second) * factor + third) * factor + fourth

@@ -1,0 +1,90 @@
+"""Texts outside of a request, in which `Suffix` looks for what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from stretto.local_engine.drafting.automaton import SuffixAutomaton, Tail
+from stretto.local_engine.drafting.sources.grams import Grams
+
+__all__ = ["Texts", "Writing"]
+
+_JOINT = 4  # tokens of a prompt that are kept before its answer, so that the very beginning of another is drafted
+_AT_ONCE = 8  # tokens are added: calling compiled code for each takes longer than adding it
+_NOBODY = 0
+
+
+class Texts:
+    """Texts that end anywhere, and may grow at the same time.
+
+    Args:
+        limit: tokens kept; beyond that, it starts anew with what is written next.
+
+    Attributes:
+        automaton: all of their substrings.
+        grams: a quick look at what occurs in them.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._numbers = count(_NOBODY + 1)
+        self._clear()
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[int]]) -> Texts:
+        """Texts that are whole already."""
+        made = cls(sum(map(len, texts)))
+        for text in texts:
+            made.automaton.extend_from(Tail(), text)
+            made.grams.add_all(text)
+        return made
+
+    @classmethod
+    def expecting(cls, prompt: Sequence[int], answer: Sequence[int]) -> Texts:
+        """What the answer to this prompt may be, for one request."""
+        return cls.of([(*prompt[-_JOINT:], *answer)])
+
+    def begin(self, prompt: Sequence[int]) -> Writing:
+        """Begin a text: the answer to a prompt."""
+        return Writing(self, next(self._numbers), prompt[-_JOINT:])
+
+    def add(self, writing: Writing, new: Sequence[int]) -> None:
+        """Add tokens to a text; only `Writing` calls this."""
+        new = new[-self._limit :]
+        if self._held + len(new) > self._limit:
+            self._clear()
+        if writing.automaton is not self.automaton:  # it began in one that is gone
+            writing.automaton, writing.tail = self.automaton, Tail()
+        self._held += len(new)
+        self.automaton.extend_from(writing.tail, new)
+
+    def _clear(self) -> None:
+        self.automaton, self.grams, self._held = SuffixAutomaton(), Grams(self._limit), 0
+
+
+class Writing:
+    """One answer that is being written, as others may draft from it.
+
+    Args:
+        texts: where it is added.
+        number: tells it from others there, so that it does not take its own words for those of others.
+        joint: tokens before it.
+    """
+
+    def __init__(self, texts: Texts, number: int, joint: Sequence[int]) -> None:
+        self.texts = texts
+        self.number = number
+        self.automaton, self.tail = texts.automaton, Tail()
+        self._text = list(joint)
+        self._joint, self._added = len(joint), 0
+
+    def write(self, answer: Sequence[int], *, whole: bool = False) -> None:
+        """Add what is new in the answer, some tokens at a time; the rest when it is ``whole``."""
+        written = len(self._text) - self._joint
+        if len(answer) - written < (1 if whole else _AT_ONCE):
+            return
+        self._text += answer[written:]
+        self.texts.add(self, self._text[self._added :])
+        self.texts.grams.add(self._text, self._added, self.number)
+        self._added = len(self._text)
