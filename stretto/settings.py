@@ -22,7 +22,7 @@ from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
 _LOCAL = (
-    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters"),
+    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters", "drafts_from"),
     *("tensor_parallel", "pipeline_parallel", "context_parallel"),
 )
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY")
@@ -52,7 +52,7 @@ class Settings(BaseModel):
         first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
-        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next nine.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next eleven.
         quantize: weights of local models in few bits: ``int8``, ``int4``, ``none``.
         device: where local models run, as ``cpu``.
         decoding: how local models find their tokens.
@@ -63,6 +63,7 @@ class Settings(BaseModel):
         pipeline_parallel: processes that each hold some layers of a local model.
         context_parallel: processes that each hold a part of the keys and values of a text.
         adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
+        drafts_from: files and folders that local models draft from; in a variable, with commas between.
         prompt_family: family of prompts that the models get, instead of the one that suits their size.
         templates: a folder whose templates replace those of the package.
         log_text: put questions and answers into log records.
@@ -101,6 +102,7 @@ class Settings(BaseModel):
     pipeline_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     context_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     adapters: dict[str, Path] | None = None
+    drafts_from: tuple[Path, ...] | None = None
     prompt_family: str | None = None
     templates: Path | None = None
     log_text: bool = False
@@ -113,7 +115,7 @@ class Settings(BaseModel):
 
     _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there
 
-    @field_validator("fallback", mode="before")
+    @field_validator("fallback", "drafts_from", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value

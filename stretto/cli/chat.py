@@ -49,6 +49,7 @@ def chat(
     context_parallel: options.ContextParallel = None,
     no_compiled: options.NotCompiled = False,
     long_context: options.LongContext = None,
+    drafts_from: options.DraftsFrom = None,
     on_missing: options.Missing = None,
     prompt_family: options.PromptFamily = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
@@ -85,6 +86,7 @@ def chat(
         threads,
         no_compiled,
         long_context,
+        drafts_from,
         tensor_parallel=tensor_parallel,
         pipeline_parallel=pipeline_parallel,
         context_parallel=context_parallel,
@@ -178,6 +180,7 @@ _WITH_WEB = frozenset(
         "context_parallel",
         "no_compiled",
         "long_context",
+        "drafts_from",
     }
 )
 

@@ -13,6 +13,8 @@ import typer
 from stretto.errors import DocumentError, InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stretto.client import AsyncStretto
 
 Opener = Callable[..., "AsyncStretto"]
@@ -69,14 +71,20 @@ def local_options(  # noqa: PLR0917 - as the options of the commands
     threads: int | None,
     no_compiled: bool,
     long_context: str | None = None,
+    drafts_from: Sequence[Path] | None = None,
     **processes: int | None,
 ) -> dict[str, Any]:
     """Those options of a command that are for local models and were given, by their settings.
 
     ``processes``: how many of each kind share a model.
     """
-    given = {"dtype": dtype, "device": device, "threads": threads, "compiled": False if no_compiled else None}
-    given |= {"quantize": quantize, "long_context": long_context, **processes}
+    given: dict[str, Any] = {
+        "dtype": dtype,
+        "device": device,
+        "threads": threads,
+        "compiled": False if no_compiled else None,
+    }
+    given |= {"quantize": quantize, "long_context": long_context, "drafts_from": drafts_from or None, **processes}
     return {name: value for name, value in given.items() if value is not None}
 
 

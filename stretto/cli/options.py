@@ -317,6 +317,15 @@ LongContext = Annotated[
         autocompletion=complete_long_context,
     ),
 ]
+DraftsFrom = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--drafts-from",
+        metavar="PATH",
+        help="A file or folder of text or code that a local model's answer may repeat. May be repeated.",
+        parser=_path,
+    ),
+]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
 Missing = Annotated[
     OnMissing | None,

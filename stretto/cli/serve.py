@@ -101,6 +101,7 @@ def serve(
     pipeline_parallel: options.PipelineParallel = None,
     context_parallel: options.ContextParallel = None,
     no_compiled: options.NotCompiled = False,
+    drafts_from: options.DraftsFrom = None,
 ) -> None:
     """Serve the models to clients of OpenAI's and Anthropic's APIs.
 
@@ -150,6 +151,7 @@ def serve(
         device,
         threads,
         no_compiled,
+        drafts_from=drafts_from,
         tensor_parallel=tensor_parallel,
         pipeline_parallel=pipeline_parallel,
         context_parallel=context_parallel,

@@ -7,8 +7,8 @@ import re
 from stretto.cli.options import OF_A_REQUEST
 
 _OF_A_CLIENT = (
-    *("base_url", "context_parallel", "device", "dtype", "fallback", "long_context", "model", "pipeline_parallel"),
-    *("prompt_family", "quantize", "tensor_parallel", "threads"),
+    *("base_url", "context_parallel", "device", "drafts_from", "dtype", "fallback", "long_context", "model"),
+    *("pipeline_parallel", "prompt_family", "quantize", "tensor_parallel", "threads"),
 )
 _OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document", "roles": "--role"}
 

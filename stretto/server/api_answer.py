@@ -11,6 +11,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from stretto.answer import Answer
+from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
 from stretto.foundation.bounds import is_long
@@ -144,7 +145,9 @@ class Endpoint:
             try:
                 if self._guarded:
                     self._let_in(exchange)
-                await self._handle(self._service, exchange)
+                # Without keys, callers cannot be told apart, and nothing may be kept of one for another.
+                with asked_for(exchange.holder.name if self._service.keyring.holders else UNKNOWN):
+                    await self._handle(self._service, exchange)
             except ClientGoneError:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the client is told, and the server lives on

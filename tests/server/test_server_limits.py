@@ -9,12 +9,14 @@ from contextlib import suppress
 import anyio
 import openai
 import pytest
-from live_server import QUESTION, in_front_of, until
+from live_server import QUESTION, in_front_of, serving, until
 from patience import patience
 
-from stretto import SettingsError
+from stretto import AsyncStretto, SettingsError
+from stretto.backends.tenants import UNKNOWN, asking
 from stretto.server import ServerOptions
 from stretto.server.keys import Keyring
+from stretto.testing import ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, RawResponse
 
 pytestmark = pytest.mark.anyio
@@ -428,3 +430,28 @@ async def test_an_error_of_the_program_tells_the_client_nothing_of_it(live, capl
     assert "secret" not in response.text
     assert response.headers["x-request-id"] == "mine-1"
     assert "mine-1" in caplog.text
+
+
+class Noting(ScriptedBackend):
+    """Notes for whom each of its calls is made."""
+
+    def __init__(self):
+        super().__init__({"": "Hello."})
+        self.tenants = []
+
+    def stream(self, prompt, options):
+        self.tenants.append(asking())
+        return super().stream(prompt, options)
+
+
+async def test_calls_are_for_the_key_that_asked_so_that_nothing_is_kept_of_one_for_another(tmp_path):
+    file = keys(tmp_path, f'[anna]\nkey = "{KEY}"\n[ben]\nkey = "{KEY}-of-ben"\n')
+    backend = Noting()
+    async with AsyncStretto(backend) as client:
+        for options, given in ((ServerOptions(port=0, keys=file), (KEY, f"{KEY}-of-ben")), (None, ("none",))):
+            async with serving(client, options) as live:
+                for key in given:
+                    async with live.openai(key) as http:
+                        await http.chat.completions.create(**ASKED)
+        await client.ask("Hello?", strategy="direct")
+    assert backend.tenants == ["anna", "ben", UNKNOWN, None]

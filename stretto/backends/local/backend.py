@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.loading import (
     DEFAULT_DECODING,
+    REMEMBERED,
     EngineLoader,
     LoadingOptions,
     compiled_by_default,
@@ -34,8 +35,10 @@ from stretto.backends.local.tools import (
     tools_shown,
     turns_of,
 )
+from stretto.backends.tenants import asking
 from stretto.errors import InvalidRequestError, SettingsError
 from stretto.foundation.arguments import shown
+from stretto.local_engine.drafting.sources.reading import check_paths
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
@@ -94,8 +97,11 @@ class LocalBackend:
         method_options: options of decoding methods, by the method's name: ``{"method": {"option": 0.5}}``.
         prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
             0 for none.
-        remember_answers: tokens of earlier answers that ``suffix`` and ``auto`` look into. None by default, because the
-            speed of one request would reveal something of the answers to others.
+        remember_answers: tokens of earlier answers, the latest, that ``suffix`` and ``auto`` look into. A server keeps
+            those to each key apart, and none without keys. The speed of a request reveals something of what is looked
+            into: give 0 where the callers of one process must not learn of each other.
+        drafts_from: files and folders of text or code that ``suffix`` and ``auto`` look into as well. They are read
+            while the model is loaded: 16 MiB at most, and 24 bytes are kept of each token.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
             ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
             ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
@@ -130,7 +136,8 @@ class LocalBackend:
         head: str | Path | None = None,
         method_options: Mapping[str, Mapping[str, Any]] | None = None,
         prefix_cache_bytes: int = 2**28,
-        remember_answers: int = 0,
+        remember_answers: int = REMEMBERED,
+        drafts_from: Sequence[str | Path] = (),
         long_context: str | FocusOptions | StarOptions | None = "auto",
         tensor_parallel: int = 1,
         pipeline_parallel: int = 1,
@@ -154,6 +161,7 @@ class LocalBackend:
             method_options=method_options or {},
             prefix_cache_bytes=prefix_cache_bytes,
             remember_answers=remember_answers,
+            drafts_from=check_paths(drafts_from),
             tensor_parallel=tensor_parallel,
             pipeline_parallel=pipeline_parallel,
             context_parallel=context_parallel,
@@ -393,7 +401,7 @@ def _generation(
     own = model.sampling | {
         name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
     }  # what the model recommends; the caller's values take precedence
-    usual = None if model.refined is None else model.refined.answer
+    usual, caller = None if model.refined is None else model.refined.answer, calling()
     wanted = options.max_tokens or usual or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,
@@ -406,6 +414,8 @@ def _generation(
         min_p=own.get("min_p", 0.0),
         response_format=_format(prompt),
         draft=_draft(model, prompt.draft),
+        tenant=asking(),
+        answer=None if caller is None else caller.answer,
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,

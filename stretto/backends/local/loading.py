@@ -28,6 +28,7 @@ from stretto.foundation.ending_thread import is_exiting
 from stretto.foundation.fork import Fork
 from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, WEIGHING, all_drafters, check_options
 from stretto.local_engine.drafting.draft_model import check_vocabulary
+from stretto.local_engine.drafting.sources.reading import read_texts
 from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG, READING_FILE
@@ -39,12 +40,16 @@ from stretto.local_engine.refining.catalogue import RULE_NAMES, RULES
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
+    from stretto.local_engine.drafting.sources.files import FileTexts
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["DEFAULT_DECODING", "EngineLoader", "LoadingOptions", "compiled_by_default", "of_blocks"]
+__all__ = ["DEFAULT_DECODING", "REMEMBERED", "EngineLoader", "LoadingOptions", "compiled_by_default", "of_blocks"]
 
 DEFAULT_DECODING = "autoregressive"
+REMEMBERED = 20_000
+"""Tokens of earlier answers in which drafts are looked for: about 50 answers, 2 MB."""
+
 _log = logging.getLogger(__package__)
 T = TypeVar("T")
 
@@ -98,6 +103,7 @@ class LoadingOptions:
     method_options: Mapping[str, Mapping[str, Any]]
     prefix_cache_bytes: int
     remember_answers: int
+    drafts_from: tuple[Path, ...] = ()
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     context_parallel: int = 1
@@ -195,6 +201,7 @@ class LoadingOptions:
             "cuda_graphs": self.cuda_graphs,
             "adapter": self.adapter and str(self.adapter),
             "adapters": self.adapters and [*self.adapters],
+            "head": self.head and str(self.head),
         }
         for name, value in others.items():
             if value:
@@ -224,8 +231,10 @@ class LoadingOptions:
             return ""
         if method.drafted and self.draft is None:
             return " It needs draft=, a smaller model."
-        if method.missing is not None and (lack := method.missing(folder, self.head)):
-            return lack
+        if method.missing is not None:
+            lack = " It needs the model in one process." if self.is_divided else method.missing(folder, self.head)
+            if lack or method.adapter is None:
+                return lack
         if method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
             return ""
         if not method.recipe:
@@ -283,7 +292,7 @@ class LoadingOptions:
         if draft is not None:
             check_vocabulary(model, draft)
         measure = not self.reading and (self.decoding is None or self.decoding in WEIGHING)
-        return self._engine(model, draft, measure=measure, head=self.head)
+        return self._engine(model, draft, self._files(model), measure=measure, head=self.head)
 
     def _load_divided(self, load: Callable[[Source], LoadedModel]) -> Engine:
         """Start an engine whose model is in other processes; a draft model is in this one, by ``load``."""
@@ -302,7 +311,8 @@ class LoadingOptions:
         try:
             if draft is not None:
                 check_vocabulary(model, draft)
-            return self._engine(model, draft, measure=self.decoding is None or self.decoding in WEIGHING)
+            measure = self.decoding is None or self.decoding in WEIGHING
+            return self._engine(model, draft, self._files(model), measure=measure, head=None)
         except BaseException:
             model.free()
             raise
@@ -316,9 +326,36 @@ class LoadingOptions:
         from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415 - as above
 
         model = with_adapter(engine().model, read_low_rank(self.adapters[name]))
-        return self._engine(model, None, measure=False, head=None)  # it was trained on the states without the adapter
+        # A head was trained on the states without the adapter.
+        return self._engine(model, None, engine().files, measure=False, head=None)
 
-    def _engine(self, model: LoadedModel, draft: LoadedModel | None, *, measure: bool, head: Path | None) -> Engine:
+    def _files(self, model: LoadedModel) -> FileTexts | None:
+        """The texts of files to draft from, if any were named. Raises `SettingsError`."""
+        if not self.drafts_from or self.reading:
+            return None
+        from stretto.local_engine.drafting.sources.files import tokenized  # noqa: PLC0415 - it imports numpy
+
+        began, texts = time.perf_counter(), read_texts(self.drafts_from)
+        files = tokenized(texts, lambda text: model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
+        log_event(
+            _log,
+            logging.INFO,
+            "files read for drafts",
+            model=self.source.name,
+            files=len(texts),
+            took_s=round(time.perf_counter() - began, 4),
+        )
+        return files
+
+    def _engine(
+        self,
+        model: LoadedModel,
+        draft: LoadedModel | None,
+        files: FileTexts | None,
+        *,
+        measure: bool,
+        head: Path | None,
+    ) -> Engine:
         from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
 
         engine = Engine(
@@ -330,6 +367,7 @@ class LoadingOptions:
             method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
             remember_answers=self.remember_answers,
+            files=files,
             measure=measure,
         )
         try:

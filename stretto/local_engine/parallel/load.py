@@ -114,7 +114,7 @@ def _model(
         penalties={name: tuple(each) if isinstance(each, list) else each for name, each in facts["penalties"].items()},
         token_bytes=token_bytes(tokenizer),
         compiled=compiled,
-        folder=source.folder,
+        folder=None,  # what lies beside the weights reads states that stay in the processes
     )
 
 
