@@ -12,7 +12,7 @@ from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 __all__ = ["Aggressive"]
 
 _FLOOR = 0.1  # survival below which nothing is drafted
-_MOST = 32
+_MOST = 64
 _FEW = 8  # tokens drafted where it is not known how the answer goes on
 _BESIDE = 4  # tokens drafted of the less likely of two ways
 _SELDOM, _LIKELY = 0.25, 0.5  # how likely a change is made again: below it is not drafted; from there it comes first
