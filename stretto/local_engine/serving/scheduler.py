@@ -94,7 +94,7 @@ class Scheduler:
         self._draft_nodes = draft_nodes
         self._prefill: Prefill | None = None
         self._reading: list[Handle] = []
-        self._drafters: list[Drafter] = []  # of those whose prompts are being read
+        self._drafters: list[Any] = []  # or rules; of those whose prompts are being read
         self._batch = self._new_batch()
         self._running: list[Handle] = []
         self._step_batches = StepBatches()
