@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 SOURCE = Path(__file__).parents[1]
-MOST_BYTES = 21_500_000  # most of it is the pocket model with its adapters
+MOST_BYTES = 29_500_000  # most of it is the pocket model with its adapters, and the one that forks
 TRAINING = (
     "recipes/lexical/train.py",
     "recipes/pocket/data/",

@@ -271,7 +271,7 @@ async def test_a_request_goes_before_the_backends_own_decoding(folder):
 async def test_a_request_for_an_unknown_decoding_is_refused_before_anything_is_loaded(folder):
     threads = set(threading.enumerate())
     async with opened(folder) as backend:
-        with pytest.raises(InvalidRequestError, match=r"decoding='turbo' cannot be used .* Use one of: auto, "):
+        with pytest.raises(InvalidRequestError, match=r"decoding='turbo' cannot be used .* Use one of: aggressive, "):
             await collect(backend, decoding="turbo")
         assert set(threading.enumerate()) <= threads
 
@@ -379,7 +379,7 @@ class Faulty(Suffix):
 
 
 async def test_what_went_wrong_without_harm_to_the_answer_comes_with_its_last_chunk(folder, monkeypatch):
-    monkeypatch.setitem(DRAFTERS, "suffix", lambda _: Faulty(None))
+    monkeypatch.setitem(DRAFTERS, "suffix", lambda _: Faulty())
     all_drafters.cache_clear()
     async with opened(folder) as backend:
         *before, last = await collect(backend, max_tokens=8, decoding="suffix")

@@ -30,7 +30,8 @@ class Forking:
         """Offer nothing by itself; by name, an answer whose forks the model decides on."""
         if case.request.strategy != self.name:
             return None
-        return Offer(confidence=1.0, reason="The model itself says where its answer forks.", eligible=False)
+        reason = "The model itself says where its answer forks."
+        return Offer(confidence=1.0, reason=reason, forecast=case.direct_forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Write the answer, and its paths side by side."""
