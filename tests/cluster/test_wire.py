@@ -7,9 +7,12 @@ import pytest
 
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, ModelRequest, Stages
+from stretto.backends.tenants import UNKNOWN, asked_for, asking
 from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, StalledError
 from stretto.integrations.ray_serve import RayOptions, build, wire
+from stretto.integrations.ray_serve.engine import Engine
 from stretto.request import GenerationOptions, Message
+from stretto.testing import ScriptedBackend
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCallFragment
 
@@ -42,8 +45,34 @@ def test_a_call_arrives_with_everything_in_it():
         reads=True,
     )
     options = GenerationOptions(max_tokens=9, stop=("a", "b"), temperature=0.5, seed=0, decoding="suffix", logprobs=2)
-    assert wire.read_call(wire.call_text(prompt, options)) == (prompt, options)
+    assert wire.read_call(wire.call_text(prompt, options)) == (prompt, options, None)
     assert wire.read_prompt(wire.prompt_text(prompt)) == prompt
+
+
+@pytest.mark.parametrize("tenant", ["anna", UNKNOWN])
+def test_a_call_says_for_whom_it_is(tenant):
+    with asked_for(tenant):
+        call = wire.call_text(ModelRequest((Message(role="user", content="Hi."),)), GenerationOptions())
+    assert wire.read_call(call)[2] == tenant
+
+
+class Noting(ScriptedBackend):
+    """Notes for whom it was called."""
+
+    def stream(self, prompt, options):
+        self.tenant = asking()
+        return super().stream(prompt, options)
+
+
+@pytest.mark.anyio
+async def test_a_replica_writes_for_the_tenant_of_the_server_and_for_nobody_else():
+    replica = object.__new__(Engine)  # without a model
+    replica._backend = Noting({"": "Hello."})
+    with asked_for("anna"):
+        call = wire.call_text(ModelRequest((Message(role="user", content="Hi."),)), GenerationOptions())
+    async for _ in replica._chunks(call):
+        assert asking() is None
+    assert replica._backend.tenant == "anna"
 
 
 def test_a_field_that_json_cannot_hold_is_refused():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 import ray
@@ -12,6 +12,7 @@ from ray import serve
 
 from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
+from stretto.backends.tenants import asked_for
 from stretto.errors import StrettoError
 from stretto.integrations.ray_serve import wire
 from stretto.request import Message
@@ -56,8 +57,10 @@ class Engine:
             self._running -= 1
 
     async def _chunks(self, call: str) -> AsyncGenerator[str]:
-        prompt, options = wire.read_call(call)
-        async with self._backend.stream(prompt, options) as chunks:
+        prompt, options, tenant = wire.read_call(call)
+        async with AsyncExitStack() as open_:
+            with asked_for(tenant):  # not over a yield: a generator may be closed in another context
+                chunks = await open_.enter_async_context(self._backend.stream(prompt, options))
             async for chunk in chunks:
                 yield wire.chunk_text(chunk)
 

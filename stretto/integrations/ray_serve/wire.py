@@ -15,12 +15,14 @@ from pydantic import TypeAdapter
 
 from stretto import errors
 from stretto.backends.base import Capabilities, Chunk, ModelRequest, Stages
+from stretto.backends.tenants import asking
 from stretto.errors import BackendError, InvalidRequestError, StrettoError
 from stretto.request import GenerationOptions
 
 _PROMPT = TypeAdapter(ModelRequest)
 _CHUNK = TypeAdapter(Chunk)
 _CAPABILITIES = TypeAdapter(Capabilities)
+_TENANT = TypeAdapter[str | None](str | None)
 _KINDS: dict[str, type[StrettoError]] = {
     name: kind
     for name, kind in vars(errors).items()
@@ -50,17 +52,17 @@ def read_replica(text: str) -> Replica:
 
 
 def call_text(prompt: ModelRequest, options: GenerationOptions) -> str:
-    """A call. Raises `InvalidRequestError` for a field that JSON has no word for."""
+    """A call, and for whom this task makes it. Raises `InvalidRequestError` for a field that JSON has no word for."""
     try:
-        return json.dumps([_PROMPT.dump_python(prompt, mode="json"), options.model_dump(mode="json")])
+        return json.dumps([_PROMPT.dump_python(prompt, mode="json"), options.model_dump(mode="json"), asking()])
     except (TypeError, ValueError) as error:  # pydantic's errors of serialising are ValueErrors
         raise InvalidRequestError(f"The request cannot be sent to another machine: {error}.") from None
 
 
-def read_call(text: str) -> tuple[ModelRequest, GenerationOptions]:
-    """The prompt and the options of a call."""
-    prompt, options = json.loads(text)
-    return _PROMPT.validate_python(prompt), GenerationOptions.model_validate(options)
+def read_call(text: str) -> tuple[ModelRequest, GenerationOptions, str | None]:
+    """The prompt and the options of a call, and its tenant; see `stretto.backends.tenants`."""
+    prompt, options, tenant = json.loads(text)
+    return _PROMPT.validate_python(prompt), GenerationOptions.model_validate(options), _TENANT.validate_python(tenant)
 
 
 def prompt_text(prompt: ModelRequest) -> str:
