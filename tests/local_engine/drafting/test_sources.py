@@ -104,6 +104,21 @@ def test_a_text_is_no_news_to_itself():
     assert TextsWatch([texts], own.number + 1).match([*range(10), 99, 1, 2, 3, 4, 5], 0) == 5
 
 
+def test_a_text_that_says_what_another_said_goes_on_finding_it_while_it_is_written_itself():
+    texts = Texts(1000)
+    written(texts, list(range(20)))
+    own = texts.begin([])
+    watch = TextsWatch([texts], own.number)
+    for end in range(1, 21):
+        own.write(list(range(end)))
+        assert watch.match([*range(end)], 0) == (end if end >= SIZE else 0)
+
+
+@pytest.mark.parametrize("reader", [0, 1, 254, 255])
+def test_what_is_in_files_is_news_to_every_reader(reader):
+    assert TextsWatch([FileTexts([list(range(9))])], reader).match([*range(9)], 0) == 9
+
+
 # Kept apart
 
 

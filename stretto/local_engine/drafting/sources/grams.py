@@ -13,12 +13,13 @@ SIZE = 4
 """Tokens of a sequence."""
 
 _FACTOR = 0x9E3779B1
-_WRITERS = 255  # numbers of writers that a byte tells apart
+_WRITERS = 254  # numbers of writers that a byte tells apart
+_NO_READER = 255  # in place of a writer's number: what nobody who reads has written
 _SPARSE = 8  # bytes for each token: at most one in eight of the sequences that do not occur are taken for some that do
 
 
 class Grams:
-    """Which sequences of `SIZE` tokens occur, and who wrote each last.
+    """Which sequences of `SIZE` tokens occur, and who wrote each first.
 
     A sequence that occurs is always found; one that does not may be taken for one that does: it is a Bloom filter with
     one hash, and a byte in place of each bit.
@@ -36,18 +37,19 @@ class Grams:
         """Add the sequences that end at ``start`` or behind it, by a writer, a number from 0 on."""
         writers, mask, name = self._writers, self._mask, 1 + writer % _WRITERS
         for end in range(max(start, SIZE - 1), len(tokens)):
-            writers[_hash(*tokens[end - SIZE + 1 : end + 1]) & mask] = name
+            place = _hash(*tokens[end - SIZE + 1 : end + 1]) & mask
+            writers[place] = writers[place] or name
 
     def add_all(self, tokens: Sequence[int]) -> None:
-        """Add all sequences of a long text, by writer 0."""
+        """Add all sequences of a long text, which is no reader's own."""
         text = np.array(tokens, np.uint64)
         count = len(text) - SIZE + 1
         if count > 0:
             places = _hash(*(text[start : start + count] for start in range(SIZE))) & np.uint64(self._mask)
-            np.frombuffer(self._writers, np.uint8)[places.astype(np.int64)] = 1
+            np.frombuffer(self._writers, np.uint8)[places.astype(np.int64)] = _NO_READER
 
     def has(self, tokens: Sequence[int], end: int, reader: int) -> bool:
-        """Whether the sequence that ends before a place occurs, and its last writer was not the reader."""
+        """Whether the sequence that ends before a place occurs, and its first writer was not the reader."""
         writer = self._writers[_hash(*tokens[end - SIZE : end]) & self._mask]
         return writer not in {0, 1 + reader % _WRITERS}
 
