@@ -183,7 +183,7 @@ def _calibrated(tree: DraftTree, kinds: Sequence[int], experience: Experience, n
         survival[node] = (1.0 if root else survival[parent]) * experience.guesses.estimate(kind, claim)
         both.append(kind)
         claims.append(claim)
-    tree.survival = survival
+    tree.survival, tree.sources = survival, [name] * len(tree)
     return _Part(name, tree, both, claims, range(len(tree)))
 
 

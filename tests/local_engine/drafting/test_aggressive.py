@@ -56,6 +56,13 @@ def test_the_place_is_found_again_after_a_change(answer, place):
     assert (alignment.place, alignment.left) == (place, 0)
 
 
+def test_auto_names_it_as_the_source_of_what_it_alone_has_drafted():
+    drafter = Auto(StepCost({1: 10.0, 64: 10.1}), beside=[Aggressive(SOURCE)])
+    tree = drafter.propose(DraftContext([1, 2, 3], 3, 1000), 4)
+    assert tree.tokens[:3] == SOURCE[:3]
+    assert set(tree.sources) == {"aggressive"}
+
+
 def test_it_is_not_found_by_one_token_nor_by_two_that_are_far_from_where_it_was():
     assert follow([*SOURCE[:5], 7, SOURCE[6]]).left == 2
     assert follow([*SOURCE[:5], 7, *[8] * 70, *SOURCE[50:52]]).left is None
