@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,7 +13,7 @@ _HERE = 2  # tokens written since the text left the source that have to stand ne
 _ANYWHERE = 3  # tokens that have to stand anywhere else
 _BEFORE, _AHEAD = 8, 64  # of the expected place: what is near
 _LONGEST = 16  # tokens compared
-_MOST = 32  # places compared
+_BESIDE = 16  # places compared on either side of the expected one
 _LONG = 8  # tokens of a change that is remembered, at most
 _SOON = 8  # tokens after it left the source, during which it is guessed where the text goes on
 _FAR = 64  # tokens after which no place is expected any more
@@ -175,9 +176,9 @@ class Alignment:
         places = self._pairs.get((text[end - 2], text[end - 1])) if end > 1 else None
         if places is None:
             return
-        if len(places) > _MOST:
-            expected = self.place
-            places = sorted(places, key=lambda behind: abs(behind - expected))[:_MOST]
+        if len(places) > 2 * _BESIDE:
+            expected = bisect_left(places, self.place)
+            places = places[max(expected - _BESIDE, 0) : expected + _BESIDE]
         best, chosen, agreed = (False, 0, 0), 0, 0
         for behind in places:
             length = self._agreeing(text, end, behind)
