@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import plain_heads as plain
 import pytest
 import torch
@@ -16,9 +17,12 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.heads.drafter import HeadDrafter
 from stretto.local_engine.drafting.heads.files import find_head
+from stretto.local_engine.drafting.heads.head_options import HeadOptions
 from stretto.local_engine.drafting.heads.load import load_head
 from stretto.local_engine.drafting.heads.recurrent import answered
+from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.layer_states import LAST
@@ -28,6 +32,7 @@ from stretto.local_engine.model.source import find_source
 FREE = StepCost({1: 1e6, 128: 1.001e6})  # however busy the machine is, drafting takes nothing of such a step
 TEXT = [(7 * place + 3) % 390 + 5 for place in range(11)]
 DRAFTED = [31, 32, 33, 34]  # a chain, and the first two nodes have a second child each
+NO_TOP = np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
 PROMPTS = [tuple(TEXT), (7, 8, 9), (*TEXT * 2, 5, 6)]
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -352,6 +357,26 @@ def test_sequences_that_ask_together_get_what_each_gets_alone(kind, tmp_path, lo
     for number, reader in enumerate(readers()):
         for step, nodes in enumerate(asked[number]):
             torch.testing.assert_close(found[step][number], answered([reader], [nodes])[0], **CLOSE)
+
+
+def test_a_head_may_be_made_ready_for_a_request_while_others_draft_with_it(tmp_path, loaded):
+    equipment = DraftEquipment(cost=FREE, model=loaded("llama"), head=write(tmp_path, *medusa()))
+    drafter = make_drafter("head", equipment)
+    made = []
+
+    class Other(HeadDrafter):
+        @property
+        def waits(self):
+            made.append(make_drafter("head", equipment))  # as another thread may at this moment
+            return False
+
+    head, accounts, group = equipment.kept["head"]
+    other = Other(head, FREE, accounts, HeadOptions(), group, paths=1)
+    context, states = DraftContext([*TEXT, 31], len(TEXT), 400), torch.zeros(1, HIDDEN)
+    for each in (other, drafter):
+        each.learn(context, DraftOutcome((), *NO_TOP, [31], (), states=states))
+    assert len(drafter.propose(context, 4))
+    assert made
 
 
 def broken(kind):

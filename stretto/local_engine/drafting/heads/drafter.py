@@ -69,7 +69,6 @@ class HeadDrafter:
         self._has_read = False  # the prompt
         self._context: DraftContext | None = None
         self._asked = self._was_asked = False  # in this step, and in the last one
-        group.join(self)
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter`."""
@@ -107,6 +106,8 @@ class HeadDrafter:
 
     def read_on(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """Read what a step has committed, whoever drafted it."""
+        if self._context is None:  # not when it is made: that may be in another thread, to see whether it can be
+            self._group.join(self)
         self._draft, self._context = None, context
         self._was_asked, self._asked = self._asked, False
         accepted = [outcome.rows[node] for node in outcome.accepted]
