@@ -1,15 +1,23 @@
 """Blocks that are refined: the tokens of a plain loop, alone and in a batch, and everything around them as usual."""
 
 import pytest
+import torch
 from asking import outcome, submit_together, tokens
 from refining_loops import PlainLoop, entropy_bound, factor, low_confidence, mask_predict, sequential, threshold
 from tiny_models import build
 
 from stretto.errors import InvalidRequestError, SettingsError
+from stretto.local_engine.drafting.method import DraftEquipment
+from stretto.local_engine.drafting.sources.answers import EarlierAnswers
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.measuring.bench import bench
 from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.prefixes import PrefixCache
 from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.refining.catalogue import rules_for
+from stretto.local_engine.serving.handle import Handle
+from stretto.local_engine.serving.scheduler import Scheduler
+from stretto.local_engine.serving.sequence import Sequence
 
 MASK, BLOCK = 3, 8
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(21))  # two blocks, and five tokens of the third
@@ -256,3 +264,25 @@ def test_shifted_logits_begin_each_block_with_what_the_last_row_predicts(tokeniz
 
         assert outcome(handle)[1].figures.steps <= loop.forwards
         assert handle.sequence.generated == expected
+
+
+def test_a_rule_that_cannot_be_made_ends_its_own_request_and_no_other(model):
+    def made(request, writing):
+        if request.prompt == PROMPT[:9]:
+            raise ValueError("it cannot be made")
+        return rules_for(model.name, BLOCKS)[request.decoding](DraftEquipment())
+
+    scheduler = Scheduler(
+        model, made, prefill_tokens=64, draft_nodes=8, prefixes=PrefixCache(0, 0), answers=EarlierAnswers(100)
+    )
+    kept, lost = (
+        Handle(Sequence(asked(prompt, 9), model.decode), lambda handle: None, None) for prompt in (PROMPT, PROMPT[:9])
+    )
+    with torch.inference_mode():
+        for handle in (kept, lost):  # the first one runs when the other comes
+            scheduler.admit([(handle, None)])
+            scheduler.turn()
+        while scheduler.handles:
+            scheduler.turn()
+    assert "it cannot be made" in str(outcome(lost)[1].error)
+    assert outcome(kept)[1].reason == "length"

@@ -233,13 +233,16 @@ class Scheduler:
             self._hand_out(joining, steps)
 
     def _drafter_of(self, handle: Handle) -> Any:
-        """Make a request's drafter, or its rule. If that fails, the answer goes on without drafts."""
-        request = handle.sequence.request
+        """Make a request's drafter, or its rule. Without a drafter the answer goes on; without a rule it ends."""
+        request, refined = handle.sequence.request, self._model.refined is not None
         try:
-            texts = self._answers.of(request)
+            texts = None if refined else self._answers.of(request)
             writing = None if texts is None else texts.begin(request.prompt)
             drafter = self._drafter(request, writing)
         except Exception as error:  # noqa: BLE001 - as above
+            if refined:
+                self._fail([handle], error)
+                return None
             if out_of_memory(error):
                 self._prefixes.clear()
             handle.sequence.warn(
