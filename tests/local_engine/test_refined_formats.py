@@ -11,10 +11,13 @@ from tiny_models import VOCABULARY, build
 from transformers import AutoModelForCausalLM
 
 from stretto import Stretto
+from stretto.backends.base import ModelRequest
+from stretto.backends.local.backend import LocalBackend
 from stretto.errors import ModelNotFoundError
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
+from stretto.request import GenerationOptions, Message
 
 MASK = 3
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(21))
@@ -145,6 +148,18 @@ def test_a_client_writes_with_a_rule_and_says_that_it_is_lossy(folder):
     assert usual.decoding.lossy
     assert usual.decoding.tokens == usual.usage.completion_tokens == 12
     assert chosen.decoding.methods == ("entropy_bound",)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_names_no_rule_takes_the_usual_one(folder):
+    backend = LocalBackend(f"local:{folder('llama', FORMATS['own'][1])[0]}")
+    request = ModelRequest((Message(role="user", content="Oil the chain."),))
+    try:
+        async with backend.stream(request, GenerationOptions(max_tokens=8)) as chunks:
+            found = [chunk async for chunk in chunks]
+    finally:
+        await backend.aclose()
+    assert found[-1].decoding.methods == ("threshold",)
 
 
 @pytest.mark.parametrize(

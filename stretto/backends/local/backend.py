@@ -43,6 +43,7 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
+from stretto.local_engine.refining.catalogue import USUAL_RULE
 from stretto.local_engine.serving.record import Record
 from stretto.markup.reading import reader_of
 from stretto.request import GenerationOptions
@@ -169,7 +170,7 @@ class LocalBackend:
             adapters={name: Path(folder).expanduser() for name, folder in (adapters or {}).items()},
         )
         self._name = options.source.name
-        self._decoding = decoding or DEFAULT_DECODING
+        self._decoding = decoding
         self._capabilities = options.capabilities()
         self._loader = EngineLoader(self._name, options.load)
         reading = replace(options, reading=True)
@@ -227,9 +228,12 @@ class LocalBackend:
         Text that became ready together comes as one chunk. Raises `InvalidRequestError` for a decoding method that
         is not there, `BackendError` and its children.
         """
-        decoding = options.decoding or self._decoding
-        if decoding not in self._capabilities.decodings:
-            there = ", ".join(self._capabilities.decodings)
+        decodings = self.capabilities.decodings
+        usual = DEFAULT_DECODING if DEFAULT_DECODING in decodings else USUAL_RULE
+        decoding = options.decoding or self._decoding or usual
+        # What a model named by its hub name is shows when it is loaded; until then, a method of another kind is chosen.
+        if decoding not in {*decodings, *self._capabilities.decodings}:
+            there = ", ".join(decodings)
             raise InvalidRequestError(
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
