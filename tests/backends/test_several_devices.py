@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -168,6 +169,16 @@ async def test_what_a_process_says_while_it_loads_is_the_error(made, tmp_path):
 def test_what_cannot_be_done_over_several_processes_is_refused_before_anything_is_loaded(options, says, made):
     with pytest.raises(SettingsError, match=says):
         LocalBackend(f"local:{made}", dtype="float32", **options)
+
+
+def test_methods_with_an_adapter_beside_the_weights_are_not_offered_over_several_processes(made, tmp_path):
+    folder = shutil.copytree(made, tmp_path / "with")
+    (folder / "strided").mkdir()
+    (folder / "strided/adapter_config.json").write_text("{}")
+    assert "strided" in LocalBackend(f"local:{folder}").capabilities.decodings
+    assert "strided" not in LocalBackend(f"local:{folder}", tensor_parallel=2).capabilities.decodings
+    with pytest.raises(SettingsError, match=r"decoding='strided' cannot be used\. It needs the model in one process\."):
+        LocalBackend(f"local:{folder}", tensor_parallel=2, decoding="strided")
 
 
 async def test_more_processes_than_devices_are_refused(made):

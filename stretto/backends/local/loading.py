@@ -48,7 +48,7 @@ __all__ = ["DEFAULT_DECODING", "REMEMBERED", "EngineLoader", "LoadingOptions", "
 
 DEFAULT_DECODING = "autoregressive"
 REMEMBERED = 20_000
-"""Tokens of earlier answers in which drafts are looked for: about 50 answers, 2 MB."""
+"""Tokens of earlier answers in which drafts are looked for: about 50 answers, 4 MB."""
 
 _log = logging.getLogger(__package__)
 T = TypeVar("T")
@@ -229,14 +229,15 @@ class LoadingOptions:
         method, folder = METHODS.get(decoding), self.source.folder  # of another package, nothing is known
         if method is None:
             return ""
+        lack = ""
         if method.drafted and self.draft is None:
-            return " It needs draft=, a smaller model."
-        if method.missing is not None:
-            lack = " It needs the model in one process." if self.is_divided else method.missing(folder, self.head)
-            if lack or method.adapter is None:
-                return lack
-        if method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
-            return ""
+            lack = " It needs draft=, a smaller model."
+        elif self.is_divided and (method.missing is not None or method.adapter is not None):
+            lack = " It needs the model in one process."
+        elif method.missing is not None:
+            lack = method.missing(folder, self.head)
+        if lack or method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
+            return lack
         if not method.recipe:
             return f" It needs an adapter beside the weights, {method.adapter}."
         return (
