@@ -359,6 +359,21 @@ def test_sequences_that_ask_together_get_what_each_gets_alone(kind, tmp_path, lo
             torch.testing.assert_close(found[step][number], answered([reader], [nodes])[0], **CLOSE)
 
 
+def test_recorded_steps_are_left_to_the_thread_of_the_engine_when_a_head_is_read(tmp_path, loaded):
+    class Recorded:
+        """Steps that another thread may be running."""
+
+        def __init__(self, plain):
+            self.plain = plain
+
+        def __call__(self, *_):
+            raise RuntimeError("it is at work")
+
+    model = loaded("llama")
+    folder = write(tmp_path, *medusa())
+    assert head_of(folder, replace(model, forward=Recorded(model.forward))).kind == "medusa"
+
+
 def test_a_head_may_be_made_ready_for_a_request_while_others_draft_with_it(tmp_path, loaded):
     equipment = DraftEquipment(cost=FREE, model=loaded("llama"), head=write(tmp_path, *medusa()))
     drafter = make_drafter("head", equipment)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stretto.errors import SettingsError
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.layer_states import LAST, LayerStates
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.rows import Rows
@@ -63,16 +64,20 @@ class Target:
             config = inner.config.get_text_config(decoder=True)
             vocabulary, hidden, layers = config.vocab_size, config.hidden_size, config.num_hidden_layers
         found = cls(model.name, hidden, layers, vocabulary, model.device, dtype, embed, read_out)
-        found._try(model)
+        found._try(forward)
         return found
 
-    def _try(self, model: LoadedModel) -> None:
-        """Read one token, to see that hidden states come out."""
+    def _try(self, forward: Forward) -> None:
+        """Read one token, to see that hidden states come out.
+
+        ``forward``: that of the model, without recorded steps: they belong to the engine's thread, and this may be
+        another one.
+        """
         tokens, wanted = torch.zeros(1, 1, dtype=torch.long, device=self.device), LayerStates((0, LAST))
         try:
             with torch.inference_mode():
                 rows = Rows(tokens, torch.zeros_like(tokens), 1, states=wanted)
-                model.forward(rows, KeyValueCache(1), torch.zeros(1, dtype=torch.long, device=self.device))
+                forward(rows, KeyValueCache(1), torch.zeros(1, dtype=torch.long, device=self.device))
             sizes = {states.shape[-1] for states in wanted.found.values()}
         except Exception as error:
             raise SettingsError(
