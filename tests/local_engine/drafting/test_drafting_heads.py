@@ -16,7 +16,7 @@ from tiny_models import SIZES, build
 from stretto.backends.local.backend import LocalBackend
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment, make_drafter
 from stretto.local_engine.drafting.heads.drafter import HeadDrafter
 from stretto.local_engine.drafting.heads.files import find_head
 from stretto.local_engine.drafting.heads.head_options import HeadOptions
@@ -449,3 +449,39 @@ def test_one_beside_the_weights_is_found_and_one_that_does_not_fit_is_left_out(t
     assert "drafts without the head beside its weights" in caplog.text
     with pytest.raises(SettingsError, match="peagle"):
         make_drafter("head", equipment)
+
+
+def damage(folder, what):
+    if what == "config":
+        (folder / "config.json").write_text("{nope")
+    elif what == "sizes":
+        (folder / "config.json").write_text('{"dflash_config": "odd"}')
+    else:
+        (folder / "model.safetensors").unlink()
+        (folder / "old.bin").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("config", "cannot be read: its config.json is damaged"),
+        ("sizes", "no head that is known"),
+        ("weights", "cannot be read: a file ends too early"),
+    ],
+)
+def test_auto_goes_on_without_a_head_beside_the_weights_that_is_damaged(what, said, tmp_path, loaded, caplog):
+    (tmp_path / "config.json").write_text("{}")
+    damage(write(tmp_path / "head", *medusa()), what)
+    equipment = DraftEquipment(cost=FREE, model=replace(loaded("llama"), folder=tmp_path))
+    assert not hasattr(make_drafter("auto", equipment), "wants_states")
+    assert said in caplog.text
+    with pytest.raises(SettingsError, match=said):
+        make_drafter("head", equipment)
+    lack = METHODS["head"].missing(tmp_path, None)
+    assert said in lack if what == "config" else not lack
+
+
+@pytest.mark.parametrize("config", ["{nope", '{"text_config": "odd"}'])
+def test_that_a_model_is_damaged_is_left_to_its_loading(config, tmp_path):
+    (tmp_path / "config.json").write_text(config)
+    assert find_head(tmp_path, None) is None

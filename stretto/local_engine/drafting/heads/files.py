@@ -40,7 +40,7 @@ class HeadFolder:
 def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
     """Find the head that is named, or else one beside a model's weights; ``None`` where there is none.
 
-    Raises `SettingsError` for a folder that was named and holds none.
+    Raises `SettingsError` for a folder that was named and holds none, and for a damaged ``config.json`` of a head.
 
     Args:
         model: the model's folder, if it has one.
@@ -63,8 +63,12 @@ def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
 
 def _native(folder: Path) -> HeadFolder | None:
     """A model's folder with layers for multi-token prediction."""
-    config = _config(folder)
-    text = {**config, **(config.get("text_config") or {})}
+    try:
+        config = _config(folder)
+    except SettingsError:
+        return None  # loading the model tells what is wrong
+    inner = config.get("text_config")
+    text = {**config, **(inner if isinstance(inner, dict) else {})}
     if extra_layers(text) and any(is_extra(name, text) for name in _weight_names(folder)):
         return HeadFolder(folder, text, own=True)
     return None

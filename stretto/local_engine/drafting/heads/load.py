@@ -84,7 +84,11 @@ _SPECULATORS: Mapping[str, _Make] = {"dflash": DFlash, "dspark": DFlash, "eagle3
 
 def _flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The sizes of the layers and the flags of the head side by side."""
-    return {**config, **(config.get("dflash_config") or {}), **(config.get("transformer_layer_config") or {})}
+    flat = dict(config)
+    for name in ("dflash_config", "transformer_layer_config"):
+        inner = config.get(name)
+        flat |= inner if isinstance(inner, dict) else {}
+    return flat
 
 
 def _bare(name: str) -> str:
@@ -117,6 +121,8 @@ def _read(folder: HeadFolder) -> dict[str, Tensor]:
             found |= torch.load(file, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise SettingsError(f"The head in {str(path)!r} cannot be read: {error}") from error
+    except EOFError as error:
+        raise SettingsError(f"The head in {str(path)!r} cannot be read: a file ends too early.") from error
     except Exception as error:  # what torch raises for a file that holds more than tensors
         raise SettingsError(
             f"The head in {str(path)!r} is not read: {type(error).__name__}. Its file holds more than tensors, which "

@@ -62,11 +62,13 @@ def _folder(equipment: DraftEquipment) -> HeadFolder | None:
 def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     """Let `auto` draft with the head too, where there is one."""
     model, kept = equipment.model, equipment.kept
-    if model is None or "no head" in kept or _folder(equipment) is None:
+    if model is None or "no head" in kept:
         return drafter
-    from stretto.local_engine.drafting.heads.beside import Beside  # noqa: PLC0415 - torch
-
     try:
+        if _folder(equipment) is None:
+            return drafter
+        from stretto.local_engine.drafting.heads.beside import Beside  # noqa: PLC0415 - torch
+
         return Beside(drafter, _head(equipment))
     except SettingsError as error:
         if equipment.head is not None:
@@ -77,7 +79,12 @@ def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
 
 
 def _missing(model: Path | None, head: Path | None) -> str:
-    return "" if find_head(model, head) is not None else f" There is no head.{_REMEDY}"
+    try:
+        return "" if find_head(model, head) is not None else f" There is no head.{_REMEDY}"
+    except SettingsError as error:
+        if head is not None:
+            raise
+        return f" {error}"  # nobody has named it, so other methods go on without
 
 
 _REMEDY = " Name the folder of one as head=, or choose auto."
