@@ -211,6 +211,10 @@ def chunked(text: str, size: int, feed: Callable[[str], str]) -> str:
         ("a < b, <Par and\n\n", "a < b, <Par and"),
         (" \n x\n</Conclusion>\n</Parallel>\n", "x"),
         ("x <Parallel> y", "x <Parallel> y"),
+        (
+            "A <promise> is kept.\n" + MULTIVERSE.removesuffix("</Goal>"),
+            "A <promise> is kept.\nTwo things keep it going.",
+        ),
     ],
 )
 def test_what_is_shown_does_not_depend_on_the_pieces(text, shown, size):

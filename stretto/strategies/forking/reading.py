@@ -106,7 +106,7 @@ def _attribute(body: str, name: str) -> str:
 class Prose:
     """What of a text is for the reader: all up to the tag that opens a fork, without white space at its ends.
 
-    What stands from that tag on is held back until the text has ended, and is shown after all where it is no fork.
+    What stands from that tag on is held back until the text has ended, and is shown after all where no fork begins.
 
     Args:
         forms: the forms that may occur.
@@ -149,8 +149,8 @@ class Prose:
     def finish(self) -> str:
         """Return what was held back, where it is text."""
         held, self._held = self._held, ""
-        if self._opened and fork_in(held, self._forms, self._stopped_by(), self._most) is not None:
-            return ""
+        if self._opened and (fork := fork_in(held, self._forms, self._stopped_by(), self._most)) is not None:
+            held = held[: fork.at]
         return self._plain(self._clean(held).rstrip())
 
     def _clean(self, text: str) -> str:
