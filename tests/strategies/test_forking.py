@@ -172,6 +172,35 @@ async def test_forks_inside_paths_are_followed_down_to_the_depth():
     assert len([branch for branch in flat.branches if branch.kind == "point"]) == 2
 
 
+async def test_a_path_that_wants_to_fork_when_no_forks_are_left_is_written_to_its_end():
+    """Its call was told to stop there, because a fork was left when it began."""
+    written = "<Parallel><Goal><Outline>1: Ein</Outline><Outline>2: Zwei</Outline>"
+    inner = f"{written}</Goal>"
+    said = (
+        ("", MULTIVERSE),
+        (f"{MULTIVERSE}\n<Path>\n1:", f"First.\n{inner}"),
+        (f"First.\n{inner}\n<Path>\n1:", "eins</Path>"),
+        (f"First.\n{inner}\n<Path>\n2:", "zwei</Path>"),
+        (f"{MULTIVERSE}\n<Path>\n2:", f"Second.\n{inner} and what follows.</Path>"),
+        (f"Second.\n{written}", "</Goal> and what follows.</Path>"),
+        ("zwei\n</Path>\n<Conclusion>", "done</Conclusion></Parallel></Path>"),
+        ("<Conclusion>", "That is all.</Conclusion></Parallel>"),
+    )
+    answer, _ = await asked(server(*said), strategy_options={"forks": 2})
+    assert answer.text.endswith(f"done\n\nSecond.\n{written}\n\n</Goal> and what follows.\n\nThat is all.")
+
+
+async def test_tags_behind_a_fork_are_left_out_after_a_malformed_one_too():
+    alone = "<Parallel><Goal><Outline>1: Alone</Outline></Goal>"
+    said = (
+        *TWO_PATHS[:3],
+        ("<Conclusion>", f"Then {alone}"),
+        (alone.removesuffix("</Goal>"), "</Goal> and more.</Conclusion></Parallel>"),
+    )
+    answer, _ = await asked(server(*said))
+    assert answer.text.endswith("</Goal> and more.")
+
+
 async def test_a_model_that_writes_no_tags_answers_in_one_piece():
     answer, _ = await asked(server(("", "Oil it.")))
     assert answer.text == "Oil it."

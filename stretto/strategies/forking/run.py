@@ -91,9 +91,9 @@ class _Forking:
             fork = self._fork(running, place)
             if fork is not None:
                 place = await self._join(written, fork, place)
-            elif (tag := self._plain_tag(running, place)) is not None:
+            elif (tag := self._plain_tag(running)) is not None:
                 self._runner.merge.add(tag)
-                place = _Place(written + tag, self._options.depth, place.path_ends)
+                place = replace(place, written=written + tag, depth=self._options.depth)
             else:
                 return written
             running = self._write(place)
@@ -105,16 +105,18 @@ class _Forking:
             return None
         return fork_in(running.text, self._forms, running.stop_text, self._options.paths)
 
-    def _plain_tag(self, running: RunningBranch, place: _Place) -> str | None:
+    def _plain_tag(self, running: RunningBranch) -> str | None:
         """The tag that a text stopped at, though it is no fork: text like any other, which goes on behind it.
 
         It is empty where the server does not name what stopped it; ``None`` where the text has ended.
         """
-        if running.exception is not None or running.finish_reason != "stop" or not self._may_fork(place):
+        if running.exception is not None or running.finish_reason != "stop":
             return None
+        # Other paths may have used up the forks since it was begun, so what it was told counts.
+        known = [tags for tags in self._forms if tags.forks in running.spec.options.stop]
         if running.stop_text is None:
-            return "" if any(tags.opens in running.text for tags in self._forms) else None
-        return running.stop_text if any(tags.forks == running.stop_text for tags in self._forms) else None
+            return "" if any(tags.opens in running.text for tags in known) else None
+        return running.stop_text if any(tags.forks == running.stop_text for tags in known) else None
 
     async def _join(self, written: str, fork: Fork, place: _Place) -> _Place:
         """Write the paths of a fork side by side; return where the text goes on behind them."""
