@@ -84,6 +84,8 @@ def mask_predict(
         while number == 0 and len(canvas) > 1 and ends.issuperset(canvas[-2:]):
             canvas.pop()
             del sure[len(canvas)]
+        if len(canvas) < length:
+            sure[len(canvas) - 1] = 2.0  # the end token stays
         loop.forwards += 1
         left = len(canvas) * (passes - 1 - number) // passes
         order = sorted(range(len(canvas)), key=lambda place: -sure[place])

@@ -18,6 +18,8 @@ from stretto.local_engine.refining.catalogue import rules_for
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Scheduler
 from stretto.local_engine.serving.sequence import Sequence
+from stretto.local_engine.refining.refinement import Refinement
+from stretto.local_engine.refining.rules import MaskPredict
 
 MASK, BLOCK = 3, 8
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(21))  # two blocks, and five tokens of the third
@@ -216,6 +218,16 @@ def test_the_first_pass_of_mask_predict_says_how_long_the_answer_is(everything, 
     first = next((place for place, token in enumerate(expected, 1) if token in ends), len(expected))
     assert len(expected) <= 19
     assert tokens(handle) == expected[:first]
+
+
+def test_a_length_that_the_first_pass_said_stays_however_unsure_the_model_was():
+    form = BlockForm("everything", 8, MASK, "everything")
+    refinement = Refinement([1, 2], 6, form, MaskPredict(passes=2), frozenset({9}))
+
+    refinement.take(refinement.plan(), [10, 11, 12, 9, 9, 9], [0.9, 0.9, 0.5, 0.1, 0.1, 0.1], [])
+    second = refinement.plan()
+
+    assert refinement.take(second, [20] * len(second.targets), [0.5] * len(second.targets), [])[-1] == 9
 
 
 def test_mask_predict_writes_every_block_in_as_many_passes(everything, start):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -111,12 +112,15 @@ class Refinement:
         targets = plan.targets
         if not self._passes:
             if rule.revises and self._whole and targets[-1] + 1 == len(self._tokens):
-                targets = targets[: _length(tokens, self._ends)]
+                length = _length(tokens, self._ends)
+                if length < len(targets):  # its end token stays, or nothing would end the answer
+                    confidence = [*confidence[: length - 1], math.inf]
+                targets, tokens = targets[:length], tokens[:length]
                 del self._tokens[targets[-1] + 1 :]
             self._masked = len(targets)
         standing = sorted(self._confidence) if rule.revises else []
         positions = sorted([*targets, *standing])
-        proposed = dict(zip(targets, zip(tokens, confidence, strict=True), strict=False))
+        proposed = dict(zip(targets, zip(tokens, confidence, strict=True), strict=True))
         sure = [proposed[place][1] if place in proposed else self._confidence[place] for place in positions]
         kept = {positions[number] for number in rule.keep(Proposal(sure, entropy, self._passes, self._masked))}
         for position in positions:
