@@ -16,6 +16,7 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.errors import ModelNotFoundError
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import load_model
+from stretto.local_engine.model.refined.formats import recognised
 from stretto.local_engine.model.source import find_source
 from stretto.request import GenerationOptions, Message
 
@@ -162,10 +163,17 @@ async def test_a_call_that_names_no_rule_takes_the_usual_one(folder):
     assert found[-1].decoding.methods == ("threshold",)
 
 
+@pytest.mark.parametrize(("sight", "tokens"), [("bidirectional", 256), ("block-causal", None)])
+def test_an_answer_that_is_predicted_as_a_whole_has_a_usual_length(sight, tokens):
+    found = recognised({"diffusion": sight, "block_length": 8, "mask_token_id": MASK})
+    assert found.form.answer == tokens
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"diffusion": "sideways", "block_length": 8}, "diffusion='sideways'"),
+        ({"diffusion": {"steps": 8}}, "diffusion={'steps': 8}"),
         ({"diffusion": "block-causal"}, "block_length=None"),
         ({"model_type": "sdar_moe"}, "models of the type sdar_moe write blocks"),
         ({"diffusion": "block-causal", "block_length": 8, "mask_token_id": VOCABULARY}, "has no mask token"),

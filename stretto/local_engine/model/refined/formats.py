@@ -17,6 +17,7 @@ from stretto.local_engine.model.refined.block_form import BlockForm, Sight
 
 __all__ = ["Recognised", "recognised"]
 
+_ANSWER = 256  # tokens, where all of them are predicted in each forward and the request does not say how many
 _OF_ITS_CODE = (
     "architectures",
     "auto_map",
@@ -58,15 +59,18 @@ def recognised(config: Mapping[str, Any]) -> Recognised | None:
 
 def _own(config: Mapping[str, Any]) -> Recognised:
     """The format of this library: any architecture, with the fields that say how it writes."""
-    sights: dict[object, Sight] = {"block-causal": "block", "bidirectional": "everything"}
-    if (kind := config["diffusion"]) not in sights:
-        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {' and '.join(map(str, sights))}")
+    sights: dict[str, Sight] = {"block-causal": "block", "bidirectional": "everything"}
+    kind = config["diffusion"]
+    sight = sights.get(kind) if isinstance(kind, str) else None
+    if sight is None:
+        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {' and '.join(sights)}")
     form = BlockForm(
         "block diffusion",
         _whole(config, ("block_length", "block_size")),
         _whole(config, ("mask_token_id",), -1),
-        sights[kind],
+        sight,
         shifted=bool(config.get("shifted_logits", False)),
+        answer=_ANSWER if sight == "everything" else None,
     )
     return Recognised(form, {name: value for name, value in config.items() if name != "diffusion"})
 
@@ -87,7 +91,9 @@ def _fast_dllm(config: Mapping[str, Any]) -> Recognised:
 
 
 def _dream(config: Mapping[str, Any]) -> Recognised:
-    form = BlockForm("Dream", 32, _whole(config, ("mask_token_id",), 151666), "everything", shifted=True, answer=256)
+    form = BlockForm(
+        "Dream", 32, _whole(config, ("mask_token_id",), 151666), "everything", shifted=True, answer=_ANSWER
+    )
     return Recognised(form, _as("qwen2", config))
 
 
@@ -110,7 +116,7 @@ def _llada(config: Mapping[str, Any]) -> Recognised:
         "tie_word_embeddings": bool(config.get("weight_tying", False)),
     }
     kept = {name: config[name] for name in _LLADA_KEPT if name in config}
-    form = BlockForm("LLaDA", 32, _whole(config, ("mask_token_id",), 126336), "everything", answer=256)
+    form = BlockForm("LLaDA", 32, _whole(config, ("mask_token_id",), 126336), "everything", answer=_ANSWER)
     return Recognised(form, {"model_type": "llama"} | kept | own, _LLADA_NAMES)
 
 
