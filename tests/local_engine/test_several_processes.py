@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from dataclasses import replace
 from io import FileIO
 
@@ -10,7 +11,7 @@ import torch
 from asking import PROMPTS, submit_together, tokens
 from transformers import GPT2Config, LlamaConfig
 
-from stretto.errors import SettingsError
+from stretto.errors import BackendError, SettingsError
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.rows import Rows
@@ -19,6 +20,7 @@ from stretto.local_engine.parallel.forward import SharedForward
 from stretto.local_engine.parallel.layout import Layout
 from stretto.local_engine.parallel.part import Part
 from stretto.local_engine.parallel.pipeline import microbatches
+from stretto.local_engine.parallel.processes import Processes
 from stretto.local_engine.parallel.wire import receive, send
 from stretto.local_engine.parallel.worker import check_divisible
 
@@ -84,6 +86,22 @@ def test_caches_that_the_engine_lets_go_of_are_dropped_everywhere(divided, start
     gc.collect()
     tokens(engine.submit(Generation(PROMPTS[1], 3)))
     assert len(divided.forward._processes.part._caches) <= 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="is refused there")
+def test_what_is_remarked_on_one_error_is_not_on_the_next_one():
+    processes = Processes("local:any", Layout(pipeline=2), on_cuda=False)
+    for process in processes._processes:
+        process.popen.kill()
+    errors = []
+    for _ in range(2):
+        with pytest.raises(BackendError) as raised:
+            processes.ask({})
+        raised.value.remark("Not tried again.")
+        errors.append(str(raised.value))
+    assert errors[0] == errors[1]
+    assert "process 1 was ended by SIGKILL" in errors[0]
+    assert errors[0].count("Not tried again.") == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool])

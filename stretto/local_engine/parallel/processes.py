@@ -49,7 +49,7 @@ class _Process:
 class Processes:
     """A model over several processes. For one thread; `end` is for any.
 
-    A failure of one ends all: what they held no longer fits together. After that, every call raises the same error.
+    A failure of one ends all: what they held no longer fits together. After that, every call says the same.
 
     Args:
         name: of the model.
@@ -61,7 +61,7 @@ class Processes:
 
     def __init__(self, name: str, layout: Layout, *, on_cuda: bool) -> None:
         self._name = name
-        self._failure: BackendError | None = None
+        self._failure: str | None = None
         self._meeting = tempfile.mkdtemp(prefix="stretto-")  # for this user only
         self._processes: list[_Process] = []
         self._finalizer = weakref.finalize(self, _end, self._processes, self._meeting)
@@ -79,7 +79,7 @@ class Processes:
     def ask(self, said: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> list[Message]:
         """Send the same to all, and wait for all answers, by rank. Raises `StrettoError` if one of them fails."""
         if self._failure is not None:
-            raise self._failure
+            raise BackendError(self._failure, backend=self._name)
         if not self._finalizer.alive:
             raise BackendError(f"The processes of {self._name} have ended. Make a new backend.", backend=self._name)
         with suppress(OSError):  # its answer is its end
@@ -116,10 +116,8 @@ class Processes:
         causes = [_ended(process, status) for process in self._processes if (status := process.popen.poll())]
         self.end()
         cause = causes[0] if causes else f"one of them failed ({said.get('failed', 'without a word')})"
-        self._failure = BackendError(
-            f"The processes of {self._name} have ended: {cause}. Make a new backend.", backend=self._name
-        )
-        return self._failure
+        self._failure = f"The processes of {self._name} have ended: {cause}. Make a new backend."
+        return BackendError(self._failure, backend=self._name)
 
 
 def _start(rank: int, layout: Layout, *, on_cuda: bool) -> _Process:
