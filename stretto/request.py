@@ -293,6 +293,12 @@ class Request(BaseModel):
         return {name: value for name, value in self.extra.items() if name in ACCOMPANYING}
 
 
+def check_extra(extra: Mapping[str, Any]) -> None:
+    """Raise `InvalidRequestError` for fields of a body that are not the caller's to set there."""
+    if own := [name for name in extra if name in _NOT_EXTRA]:
+        raise InvalidRequestError(f"extra= holds {shown(own[0])}, which {_NOT_EXTRA[own[0]]}.")
+
+
 def _strategy(strategy: Any) -> dict[str, Any]:
     """The fields for a strategy's name, or for a strategy itself."""
     if isinstance(strategy, str):
@@ -330,8 +336,7 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
         if not isinstance(given["extra"], Mapping):
             raise InvalidRequestError(f"extra={shown(given['extra'])} cannot be used: it is a mapping of fields.")
         extra |= given["extra"]
-        if own := [name for name in given["extra"] if name in _NOT_EXTRA]:
-            raise InvalidRequestError(f"extra= holds {shown(own[0])}, which {_NOT_EXTRA[own[0]]}.")
+        check_extra(given["extra"])
     if "chat_template_kwargs" in given:
         extra["chat_template_kwargs"] = given["chat_template_kwargs"]
     _check_template_arguments(extra.get("chat_template_kwargs"))

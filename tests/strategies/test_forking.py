@@ -228,6 +228,11 @@ async def test_an_unknown_form_is_refused():
         await asked(server(("", "Oil it.")), strategy_options={"tags": "xml"})
 
 
+async def test_fields_of_a_body_that_are_not_the_callers_are_refused():
+    with pytest.raises(InvalidRequestError, match=r"extra= holds 'model', which is the client's"):
+        await asked(server(("", "Oil it.")), strategy_options={"extra": {"model": "another"}})
+
+
 def chunked(text: str, size: int, feed: Callable[[str], str]) -> str:
     return "".join(feed(text[at : at + size]) for at in range(0, len(text), size))
 

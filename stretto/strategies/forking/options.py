@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from stretto.request import check_extra
 from stretto.strategies.forking.tags import forms
 
 __all__ = ["ForkingOptions"]
@@ -37,4 +38,10 @@ class ForkingOptions(BaseModel):
     def _known(cls, value: str | None) -> str | None:
         if value is not None and value not in forms():
             raise ValueError(f"the known forms are {', '.join(forms())}")
+        return value
+
+    @field_validator("extra")
+    @classmethod
+    def _free(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        check_extra(value)
         return value
