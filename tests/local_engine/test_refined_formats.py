@@ -175,6 +175,7 @@ def test_an_answer_that_is_predicted_as_a_whole_has_a_usual_length(sight, tokens
         ({"diffusion": "sideways", "block_length": 8}, "diffusion='sideways'"),
         ({"diffusion": {"steps": 8}}, "diffusion={'steps': 8}"),
         ({"diffusion": "block-causal"}, "block_length=None"),
+        ({"model_type": "llada", "d_model": 64}, "this LLaDA has no n_heads and no n_layers"),
         ({"model_type": "sdar_moe"}, "models of the type sdar_moe write blocks"),
         ({"diffusion": "block-causal", "block_length": 8, "mask_token_id": VOCABULARY}, "has no mask token"),
         ({"diffusion": "block-causal", "block_length": 8}, "has no mask token"),

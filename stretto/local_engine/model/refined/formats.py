@@ -102,10 +102,12 @@ def _llada(config: Mapping[str, Any]) -> Recognised:
     for name, wanted in _LLADA_HAS.items():
         if (value := config.get(name, wanted)) != wanted:
             raise ValueError(f"config.json of this LLaDA has {name}={value!r}, and the base that is run has {wanted!r}")
+    if lacking := [name for name in _LLADA_NEEDS if name not in config]:
+        raise ValueError(f"config.json of this LLaDA has no {' and no '.join(lacking)}")
     heads, width = config["n_heads"], config["d_model"]
     own = {
         "hidden_size": width,
-        "intermediate_size": config.get("mlp_hidden_size") or config.get("mlp_ratio", 4) * width,
+        "intermediate_size": config.get("mlp_hidden_size") or int(config.get("mlp_ratio", 4) * width),
         "num_hidden_layers": config["n_layers"],
         "num_attention_heads": heads,
         "num_key_value_heads": config.get("n_kv_heads") or heads,
@@ -120,6 +122,7 @@ def _llada(config: Mapping[str, Any]) -> Recognised:
     return Recognised(form, {"model_type": "llama"} | kept | own, _LLADA_NAMES)
 
 
+_LLADA_NEEDS = ("d_model", "n_heads", "n_layers", "vocab_size")
 _LLADA_HAS = {
     "block_type": "llama",
     "activation_type": "silu",
