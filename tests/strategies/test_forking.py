@@ -27,24 +27,24 @@ SHOWN = (
 class Continuing:
     """A model that goes on with a text: what it says behind each end of it, tags included, up to a stop text."""
 
-    def __init__(self, *said: tuple[str, str]) -> None:
-        self.said = said
+    def __init__(self, *said: tuple[str, str], finish: str = "stop") -> None:
+        self.said, self.finish = said, finish
 
     def __call__(self, received: ReceivedRequest) -> HttpReply:
         last = received.body["messages"][-1]
         written = last["content"] if last["role"] == "assistant" else ""
         text = next((text for end, text in self.said if written.endswith(end) and bool(written) == bool(end)), "")
         cuts = [at for stop in received.body.get("stop", ()) if (at := text.find(stop)) >= 0]
-        return HttpReply(text[: min(cuts, default=len(text))])
+        return HttpReply(text[: min(cuts, default=len(text))], finish=self.finish)
 
 
-def server(*said: tuple[str, str], **how: float) -> ScriptedServer:
+def server(*said: tuple[str, str], finish: str = "stop", **how: float) -> ScriptedServer:
     pages = {
         "/v1/models": {"object": "list", "data": [{"id": "forker", "owned_by": "vllm", "max_model_len": 8_000}]},
         "/metrics": "",
         "/version": {"version": "0.14.0"},
     }
-    return ScriptedServer(Continuing(*said), pages=pages, **how)
+    return ScriptedServer(Continuing(*said, finish=finish), pages=pages, **how)
 
 
 TWO_PATHS = (
@@ -199,6 +199,13 @@ async def test_tags_behind_a_fork_are_left_out_after_a_malformed_one_too():
     )
     answer, _ = await asked(server(*said))
     assert answer.text.endswith("</Goal> and more.")
+
+
+async def test_an_announcement_that_was_cut_off_is_shown():
+    cut = MULTIVERSE.removesuffix("</Goal>")
+    answer, _ = await asked(server(("", cut), finish="length"))
+    assert answer.text == cut.strip()
+    assert answer.usage.calls == 1
 
 
 async def test_a_model_that_writes_no_tags_answers_in_one_piece():

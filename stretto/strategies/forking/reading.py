@@ -48,7 +48,8 @@ class Fork:
 def fork_in(text: str, forms: Collection[Tags], stopped_by: str | None, most: int) -> Fork | None:
     """The fork that a text ends with, whose last tag is not part of it; ``None`` if it is none.
 
-    ``stopped_by``: the stop text, where the server named it; ``most``: paths at most.
+    ``stopped_by``: the stop text, where the server named it, and empty if something else ended the text; ``most``:
+    paths at most.
     """
     for tags in forms:
         if stopped_by not in (None, tags.forks):

@@ -100,23 +100,21 @@ class _Forking:
             self._show(running, place)
 
     def _fork(self, running: RunningBranch, place: _Place) -> Fork | None:
-        ended_well = running.exception is None and running.finish_reason == "stop"
-        if not ended_well or not self._may_fork(place):
+        if not self._may_fork(place):
             return None
-        return fork_in(running.text, self._forms, running.stop_text, self._options.paths)
+        return fork_in(running.text, self._forms, _stopped_by(running), self._options.paths)
 
     def _plain_tag(self, running: RunningBranch) -> str | None:
         """The tag that a text stopped at, though it is no fork: text like any other, which goes on behind it.
 
         It is empty where the server does not name what stopped it; ``None`` where the text has ended.
         """
-        if running.exception is not None or running.finish_reason != "stop":
-            return None
+        stopped_by = _stopped_by(running)
         # Other paths may have used up the forks since it was begun, so what it was told counts.
         known = [tags for tags in self._forms if tags.forks in running.spec.options.stop]
-        if running.stop_text is None:
+        if stopped_by is None:
             return "" if any(tags.opens in running.text for tags in known) else None
-        return running.stop_text if any(tags.forks == running.stop_text for tags in known) else None
+        return stopped_by if any(tags.forks == stopped_by for tags in known) else None
 
     async def _join(self, written: str, fork: Fork, place: _Place) -> _Place:
         """Write the paths of a fork side by side; return where the text goes on behind them."""
@@ -178,5 +176,10 @@ class _Forking:
     def _show(self, running: RunningBranch, place: _Place) -> None:
         """Add a text to the answer, without its tags, as a paragraph of its own."""
         known = self._forms if self._may_fork(place) else ()
-        prose = Prose(known, self._options.paths, lambda: running.stop_text, place.left_out)
+        prose = Prose(known, self._options.paths, lambda: _stopped_by(running), place.left_out)
         self._runner.merge.add_branch(running, filter_=prose, lead=self._gap)
+
+
+def _stopped_by(running: RunningBranch) -> str | None:
+    """The stop text that ended a text, as for `fork_in`."""
+    return running.stop_text if running.exception is None and running.finish_reason == "stop" else ""
