@@ -15,11 +15,11 @@ from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.prefixes import PrefixCache
 from stretto.local_engine.model.refined.block_form import BlockForm
 from stretto.local_engine.refining.catalogue import rules_for
+from stretto.local_engine.refining.refinement import Refinement
+from stretto.local_engine.refining.rules import MaskPredict
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Scheduler
 from stretto.local_engine.serving.sequence import Sequence
-from stretto.local_engine.refining.refinement import Refinement
-from stretto.local_engine.refining.rules import MaskPredict
 
 MASK, BLOCK = 3, 8
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(21))  # two blocks, and five tokens of the third
