@@ -29,6 +29,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import Answer, AsyncStretto, StrettoError
+from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.display.palette import Palette
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 
@@ -69,7 +70,8 @@ async def ask(stretto: AsyncStretto, task: Task, asked: str, **options: Any) -> 
     if task.passage and options["strategy"] == "direct":
         prompt, documents = f"{task.passage}\n\n{task.prompt}", None
     try:
-        answer = await stretto.ask(prompt, documents=documents, max_tokens=MOST_TOKENS, temperature=0.0, **options)
+        with asked_for(UNKNOWN):  # or each way would be drafted from those before it
+            answer = await stretto.ask(prompt, documents=documents, max_tokens=MOST_TOKENS, temperature=0.0, **options)
     except StrettoError as error:
         console.print(f"[yellow]{task.kind}, {task.size}, {asked}: {error}")
         return Row(task.kind, task.size, task.seed, asked, "failed", 0.0, 0.0, 0, 0, 1.0)

@@ -30,6 +30,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import AsyncStretto, StrettoError
+from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.comparing import Question, text_figures
 from stretto.comparing.figures import points_of, title_of
 from stretto.prompts import Catalogue
@@ -138,9 +139,10 @@ async def ask(stretto: AsyncStretto, asked: Asked, way: str, temperature: float,
     told = (asked.question, asked.language, asked.points, temperature, way)
     begun = time.perf_counter()
     try:
-        answer = await stretto.ask(
-            asked.question, strategy=way, max_tokens=most_tokens, temperature=temperature, seed=1
-        )
+        with asked_for(UNKNOWN):  # or the second answer would be drafted from the first
+            answer = await stretto.ask(
+                asked.question, strategy=way, max_tokens=most_tokens, temperature=temperature, seed=1
+            )
     except StrettoError as error:
         seconds = time.perf_counter() - begun
         return Row(*told, way, "failed", seconds, 0, 0, ("failed",), (str(error),), "", "")

@@ -41,6 +41,7 @@ from rich.table import Table
 from stretto import Answer, AsyncStretto
 from stretto.backends.providers.http_clients import async_client
 from stretto.backends.registry import open_backend
+from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.display.palette import Palette
 
 QUESTION = "How do I look after a bicycle?"
@@ -263,11 +264,12 @@ async def on_pocket(options: argparse.Namespace, progress: Progress) -> dict[str
     runs: dict[str, list[Run]] = {"direct": [], "skeleton": []}
     task = progress.add_task("local:pocket", total=2 * options.repeats)
     async with AsyncStretto("local:pocket") as stretto:
-        await run(stretto, "direct")  # loads the model
-        for _ in range(options.repeats):
-            for strategy, done in runs.items():
-                done.append(await run(stretto, strategy))
-                progress.advance(task)
+        with asked_for(UNKNOWN):  # or each answer would be drafted from those before it
+            await run(stretto, "direct")  # loads the model
+            for _ in range(options.repeats):
+                for strategy, done in runs.items():
+                    done.append(await run(stretto, strategy))
+                    progress.advance(task)
     return report("local:pocket", runs) | {"timeline": timeline(runs)}
 
 

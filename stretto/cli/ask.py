@@ -61,7 +61,7 @@ def ask(
     The answer goes to standard output, everything else to standard error. Text from a pipe is the
     question, or is put below it.
     """
-    import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
+    import asyncio  # noqa: PLC0415 - these four keep `stretto --help` light
 
     from stretto.cli.live import introduce  # noqa: PLC0415
     from stretto.cli.screen import Screen  # noqa: PLC0415
@@ -121,12 +121,15 @@ async def _answers(
     """The answer, and with ``compare`` the direct one behind it."""
     import asyncio  # noqa: PLC0415 - these three keep `stretto --help` light
 
+    from stretto.backends.tenants import UNKNOWN, asked_for  # noqa: PLC0415
     from stretto.cli.compare import direct_beside, make_ready  # noqa: PLC0415
     from stretto.cli.live import answer_live, conclude, events_on, silently  # noqa: PLC0415
 
     json, events = form
     show = silently if json else events_on(screen) if events else None
     with ExitStack() as leaving:
+        if compare:
+            leaving.enter_context(asked_for(UNKNOWN))  # or the second answer would be drafted from the first
         async with client:
             try:
                 if compare:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from stretto.answer import Answer
 from stretto.backends.base import ModelRequest
+from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.cli.columns import columns
 from stretto.cli.live import answer_live, silently, wait_live
 from stretto.cli.plain import one_line, plain_json
@@ -55,7 +56,8 @@ async def direct_beside(
         return ()
     screen.note("Once more with direct, to compare.")
     straight = {name: value for name, value in request.items() if name != "race"} | {"strategy": "direct"}
-    return (await answer_live(client, question, screen, silently, **straight),)
+    with asked_for(UNKNOWN):  # or a local model would draft it from the answer at hand
+        return (await answer_live(client, question, screen, silently, **straight),)
 
 
 def figures(answer: Answer) -> dict[str, float | int | None]:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from stretto.answer import Answer
+from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.client import AsyncStretto
 from stretto.comparing.questions import Question
 from stretto.errors import (
@@ -115,7 +116,8 @@ async def sample(side: Side, question: Question, seed: int | None) -> Sample:
     if seed is not None:
         options["seed"] = seed
     try:
-        return Sample.of(await side.client.ask(question.question, **options))
+        with asked_for(UNKNOWN):  # or a local model would draft this answer from the other side's
+            return Sample.of(await side.client.ask(question.question, **options))
     except HOPELESS:
         raise
     except StrettoError as error:

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from stretto.answer import Answer
+from stretto.backends.tenants import UNKNOWN, asking
 from stretto.cli.app import app
 from stretto.errors import (
     AuthenticationError,
@@ -258,6 +259,17 @@ def test_compare_asks_direct_as_well(stretto):
     for shown in ("seconds to first text", "prompt tokens", "completion tokens", "calls"):
         assert shown in result.stderr
     assert result.stdout.count("1. ") == 1  # the second answer is counted, not shown
+
+
+def test_compare_drafts_neither_answer_from_the_other(stretto):
+    tenants = []
+
+    def recorded(prompt):
+        tenants.append(asking())
+        return points(prompt)
+
+    stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script=recorded)
+    assert set(tenants) == {UNKNOWN}
 
 
 def test_compare_as_json_holds_both_answers(stretto):

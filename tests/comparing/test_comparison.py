@@ -5,6 +5,7 @@ import anyio
 import pytest
 
 from stretto import AsyncStretto
+from stretto.backends.tenants import UNKNOWN, asking
 from stretto.comparing import Question, Side, Spending, compare, compare_async, questions_in
 from stretto.comparing.intervals import interval
 from stretto.comparing.judging import judge
@@ -166,6 +167,18 @@ async def test_the_page_shows_texts_of_models_as_text(tmp_path):
     assert json.loads(found.save(tmp_path / "page.json").read_text())["asked"] == 4
     with pytest.raises(InvalidRequestError, match="saved as"):
         found.save(tmp_path / "page.pdf")
+
+
+async def test_no_side_is_drafted_from_what_the_other_wrote():
+    tenants = []
+
+    def reply(request):
+        if "bicycle" in str(request.messages):  # not the greeting that loads the model
+            tenants.append(asking())
+        return "Straight on."
+
+    await compare_async(QUESTIONS[:1], *sides(ScriptedBackend(reply)))
+    assert set(tenants) == {UNKNOWN}
 
 
 def test_synchronous_code_compares_too():
