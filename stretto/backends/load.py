@@ -67,8 +67,8 @@ class Load:
         others = f"calls of other answers under way: {self.calls}"
         if self.refused:
             return f"it refused calls moments ago; {others}"
-        takes = "as the last calls showed, it writes" if held < most else "it takes"
-        return f"{others}, and {takes} {held} at a time"
+        takes = f"it writes {held} at a time, as its last calls showed" if held < most else f"it takes {held} at a time"
+        return f"{others}, and {takes}" if self.calls else takes
 
     def first_s(self, calls: int) -> float | None:
         """Seconds to the first token of a call among so many; ``None`` while none was seen."""
@@ -126,6 +126,7 @@ class LoadMeter:
         self.first_token_s: dict[int, float] = {}
         self.tokens_per_s: dict[int, float] = {}
         self._firsts: deque[float] = deque(maxlen=_USUAL)
+        self._streams: deque[tuple[float, int]] = deque(maxlen=_USUAL)  # how many ran as each began
         self._waited: deque[tuple[float, int]] = deque(maxlen=_LAST)
         self._calls = 0
         self._running = 0
@@ -163,16 +164,24 @@ class LoadMeter:
         """The first token came after so many seconds, of a call that was sent as one of so many.
 
         One that came much later than usual, while fewer streams ran than calls were under way, had waited for its turn.
+        A processor that reads several prompts one after the other is late too, but soon runs them all.
         """
         _note(self.first_token_s, calls, took_s)
         self._firsts.append(took_s)
-        if took_s > _LATE * min(self._firsts) + _LEAST_WAIT_S and self._running < calls:
-            self._waited.append((self.clock(), self._running))
+        if took_s <= _LATE * min(self._firsts) + _LEAST_WAIT_S:
+            return
+        now = self.clock()
+        ran = max([self._running, *(streams for at_s, streams in self._streams if at_s > now - took_s)])
+        if ran < calls:
+            self._waited.append((now, ran))
 
     def begun(self) -> tuple[float, float]:
         """A stream has its first text. Returns the time, and the seconds that all streams have run so far."""
         self._advance()
         self._running += 1
+        self._streams.append((self._at, self._running))
+        if any(streams < self._running for _, streams in self._waited):  # it holds more than it seemed to
+            self._waited = deque(((at_s, max(streams, self._running)) for at_s, streams in self._waited), _LAST)
         return self._at, self._stream_s
 
     def ended(self, begun: tuple[float, float], tokens: int | None) -> None:
@@ -186,7 +195,7 @@ class LoadMeter:
         _note(self.tokens_per_s, streams, (tokens - 1) / taken_s)
 
     def _holds(self) -> int | None:
-        """The streams that ran when calls that had waited for their turn got it; ``None`` where none waited lately."""
+        """The most streams that ran while calls waited for their turn; ``None`` where none waited lately."""
         oldest = self.clock() - FRESH_S
         lately = [streams for at_s, streams in self._waited if at_s >= oldest]
         return max(lately) if len(lately) >= _ENOUGH else None

@@ -56,13 +56,32 @@ def test_late_first_tokens_that_no_other_call_explains_say_nothing():
     assert meter.load().holds is None
 
 
+def test_prompts_that_are_read_one_after_the_other_are_no_bound():
+    clock = Clock()
+    meter = LoadMeter(clock)
+    waited(meter, clock, 1, running=1, took_s=0.2)
+    begun = []
+    for _ in range(6):  # sent together; each begins a second after the one before
+        clock.now += 1
+        begun.append(meter.begun())
+        meter.first(6, clock.now - 1)
+    holds = meter.load().holds
+    assert holds == 6
+    for each in begun[:4]:
+        meter.ended(each, 100)
+    clock.now += 1
+    begun.append(meter.begun())  # a seventh, sent with them
+    meter.first(7, clock.now - 1)
+    assert meter.load().holds == 6
+
+
 def test_a_capacity_that_shrinks_is_found_out_and_one_that_grows_is_after_a_minute():
     clock = Clock()
     meter = LoadMeter(clock)
     waited(meter, clock, 1, running=1, took_s=0.2)
     for _ in range(12):
         waited(meter, clock, 9, running=8, took_s=2.0)
-    for _ in range(12):
+    for _ in range(14):
         waited(meter, clock, 9, running=2, took_s=2.0)
     assert meter.load().holds == 2
     clock.now += 61
