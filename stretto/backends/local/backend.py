@@ -17,16 +17,12 @@ import anyio
 from stretto.backends.allowance import calling
 from stretto.backends.base import Capabilities, Chunk, Measured, ModelRequest, Stages
 from stretto.backends.load import Load
+from stretto.backends.local.before_loading import capabilities_of, compiled_by_default, of_blocks
 from stretto.backends.local.chunks import Chunks, decoding_of
+from stretto.backends.local.engine_loader import EngineLoader
 from stretto.backends.local.engine_spans import tell_traces
-from stretto.backends.local.loading import (
-    DEFAULT_DECODING,
-    REMEMBERED,
-    EngineLoader,
-    LoadingOptions,
-    compiled_by_default,
-    of_blocks,
-)
+from stretto.backends.local.generations import format_of, generation
+from stretto.backends.local.loading import DEFAULT_DECODING, REMEMBERED, LoadingOptions
 from stretto.backends.local.tools import (
     check_template,
     forced_schema,
@@ -35,11 +31,9 @@ from stretto.backends.local.tools import (
     tools_shown,
     turns_of,
 )
-from stretto.backends.tenants import asking
 from stretto.errors import InvalidRequestError, SettingsError
 from stretto.foundation.arguments import shown
 from stretto.local_engine.drafting.sources.reading import check_paths
-from stretto.local_engine.generation import Generation
 from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
@@ -60,7 +54,6 @@ __all__ = ["LocalBackend"]
 
 _log = logging.getLogger(__package__)
 
-_DEFAULT_NEW_TOKENS = 1024
 _LET_GO_S = 2.0  # a deadline may pass while a drafter hangs or a forward takes long; the engine ends the request later
 _MARK_TOKENS = 24  # at the end of a prompt, which hold the mark of a thought that begins there
 _LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
@@ -171,7 +164,7 @@ class LocalBackend:
         )
         self._name = options.source.name
         self._decoding = decoding
-        self._capabilities = options.capabilities()
+        self._capabilities = capabilities_of(options)
         self._loader = EngineLoader(self._name, options.load)
         reading = replace(options, reading=True)
         self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
@@ -299,19 +292,19 @@ class LocalBackend:
                 model.form,
                 tools_shown(prompt),
                 opened=model.form.opened_by(model.tokenizer.decode(ids[-_MARK_TOKENS:])),
-                held=_format(prompt) is not None,
+                held=format_of(prompt) is not None,
                 whole=whole,
             )
             if not beyond or len(ids) < model.context_window:
                 room = min(model.context_window, model.cache_tokens) - len(ids)
-                request = _generation(model, ids, prompt, options, decoding, room=room)
+                request = generation(model, ids, prompt, options, decoding, room=room)
                 chunks.reach("prepared")
                 return engine.submit(
                     request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()
                 )
         engine = await (self._reading or self._loader).ready()  # so long a prompt holds a document
         reader = await self._loader.in_preparer(partial(self._long_reader, engine))
-        request = _generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
+        request = generation(model, ids, prompt, options, decoding, room=reader.room(len(ids)))
         chunks.reach("prepared")
         return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced())
 
@@ -342,7 +335,7 @@ class LocalBackend:
 
         The request is not announced yet, so no other one waits for this.
         """
-        wanted = _format(prompt)
+        wanted = format_of(prompt)
         if wanted is None and engine.equipped(decoding):
             return None
 
@@ -376,7 +369,7 @@ class LocalBackend:
             turns_of(prompt, model.form),
             tools=tools_shown(prompt),
             arguments=template_arguments(prompt),
-            closing=None if _format(prompt) is None else model.form.closing,
+            closing=None if format_of(prompt) is None else model.form.closing,
             special_tokens_in_text=self._special_tokens_in_text,
             window=window,
         )
@@ -385,51 +378,6 @@ class LocalBackend:
 def _is_short(prompt: ModelRequest) -> bool:
     """Whether a text can be made into tokens in the event loop."""
     return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
-
-
-def _format(prompt: ModelRequest) -> Mapping[str, Any] | str | None:
-    return prompt.response_regex if prompt.response_schema is None else prompt.response_schema
-
-
-def _generation(
-    model: LoadedModel,
-    ids: tuple[int, ...],
-    prompt: ModelRequest,
-    options: GenerationOptions,
-    decoding: str,
-    *,
-    room: int,
-) -> Generation:
-    """The request to the engine. ``room``: tokens that the answer may have at most."""
-    extra = prompt.extra
-    own = model.sampling | {
-        name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
-    }  # what the model recommends; the caller's values take precedence
-    usual, caller = None if model.refined is None else model.refined.answer, calling()
-    wanted = options.max_tokens or usual or _DEFAULT_NEW_TOKENS
-    return Generation(
-        prompt=ids,
-        max_new_tokens=max(1, min(wanted, room)),
-        end_ids=model.end_ids,
-        stop=options.stop,
-        temperature=own.get("temperature", 0.0) if options.temperature is None else options.temperature,
-        top_p=own.get("top_p", 1.0) if options.top_p is None else options.top_p,
-        top_k=int(own.get("top_k", 0)),
-        min_p=own.get("min_p", 0.0),
-        response_format=_format(prompt),
-        draft=_draft(model, prompt.draft),
-        tenant=asking(),
-        answer=None if caller is None else caller.answer,
-        seed=options.seed,
-        decoding=decoding,
-        logprobs=options.logprobs,
-        **(model.penalties | _penalties(model, extra)),
-    )
-
-
-def _draft(model: LoadedModel, text: str) -> tuple[int, ...]:
-    """The tokens of a text that the answer may resemble, as it would begin after the prompt."""
-    return tuple(model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids) if text else ()
 
 
 def _log_submitted(model: str, request: int, began: float, stages: Stages) -> None:
@@ -446,17 +394,3 @@ def _log_submitted(model: str, request: int, began: float, stages: Stages) -> No
         load_s=round(loaded - began, 4),
         prepare_s=round(prepared - loaded, 4),
     )
-
-
-def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The caller's fields that change logits; token ids of JSON are texts."""
-    found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
-    if bias := extra.get("logit_bias"):
-        try:
-            given = {int(token): value for token, value in dict(bias).items()}
-        except (TypeError, ValueError):
-            raise InvalidRequestError(
-                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
-            ) from None
-        found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
-    return found

@@ -1,0 +1,174 @@
+"""What is known of a local model before it is loaded: whether its options can be right, and what it will do."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from importlib.util import find_spec
+from types import NoneType
+from typing import TYPE_CHECKING
+
+from stretto.backends.base import Capabilities
+from stretto.backends.local.loading import SLOTS
+from stretto.backends.local.tools import form_in
+from stretto.errors import SettingsError
+from stretto.foundation.arguments import MOST_THREADS, shown
+from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, all_drafters, check_options
+from stretto.local_engine.kernels.switch import VARIABLE
+from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.source import QUANTIZE
+from stretto.local_engine.pocket import FURTHER_MODELS
+from stretto.local_engine.refining.catalogue import RULE_NAMES, RULES
+from stretto.prompts import POCKET, family_of
+
+if TYPE_CHECKING:
+    from stretto.backends.local.loading import LoadingOptions
+    from stretto.local_engine.parallel.layout import Layout
+
+__all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
+
+_DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
+_DEVICE = re.compile(r"[a-z]+(:\d+)?")
+_POCKET_PASSAGE = 256  # tokens of the passages in its lessons
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_GRAMMARS = find_spec("llguidance") is not None
+
+
+def compiled_by_default() -> bool | None:
+    """Read ``STRETTO_COMPILED``; ``None`` if it is not set. Raises `SettingsError`."""
+    value = os.environ.get(VARIABLE, "").strip().lower()
+    if not value:
+        return None
+    if value not in _SWITCH:
+        raise SettingsError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be used. Set it to 1 or 0.")
+    return _SWITCH[value]
+
+
+def of_blocks(capabilities: Capabilities) -> Capabilities:
+    """What is left of them for a model that writes blocks of tokens at once."""
+    return replace(
+        capabilities, decodings=RULE_NAMES, logprobs=False, json_schema=False, regex=False, beyond_window=False
+    )
+
+
+def capabilities_of(options: LoadingOptions) -> Capabilities:
+    """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
+    _check(options)
+    pocket = options.source.name in ("local:pocket", *(f"local:{name}" for name in FURTHER_MODELS))
+    form = form_in(options.source)
+    found = Capabilities(
+        context_window=options.source.context_window(),
+        concurrent_calls=SLOTS,
+        prompt_family=POCKET if pocket else family_of(options.source.name, options.source.parameters()),
+        reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
+        continues=True,
+        passage_tokens=_POCKET_PASSAGE if pocket and options.has_reading else None,
+        decodings=_decodings(options),
+        decoding=options.decoding,
+        adapters=tuple(options.adapters),
+        logprobs=True,
+        tools=form is None or form.calls is not None,
+        reasoning=form is not None and form.always,
+        json_schema=_GRAMMARS,
+        regex=_GRAMMARS,
+    )
+    return found if options.source.block_form() is None else of_blocks(found)
+
+
+def _check(options: LoadingOptions) -> None:
+    """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
+    numbers = {"threads": (options.threads, 1), "prefix_cache_bytes": (options.prefix_cache_bytes, 0)}
+    numbers["remember_answers"] = (options.remember_answers, 0)
+    if isinstance(options.threads, int) and options.threads > MOST_THREADS:
+        raise SettingsError(f"threads={options.threads} cannot be used: {MOST_THREADS:,} are the most.")
+    for name, (value, least) in numbers.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise SettingsError(f"{name}={shown(value)} cannot be used: at least {least} is needed, as a whole number.")
+    for name in ("compiled", "trust_remote_code", "cuda_graphs"):
+        if not isinstance(value := getattr(options, name), (bool, NoneType)):
+            raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
+    check_options(options.method_options, RULES)
+    for folder in (options.adapter, *options.adapters.values()):
+        if folder is not None and not (folder / LOW_RANK_CONFIG).is_file():
+            raise SettingsError(
+                f"There is no adapter in {str(folder)!r}: it has no {LOW_RANK_CONFIG}. Give a folder that "
+                "save_pretrained of peft wrote."
+            )
+    layout = options.layout
+    if options.is_divided:
+        _check_divided(options, layout)
+    if options.dtype is not None and options.dtype not in _DTYPES:
+        raise SettingsError(f"dtype={shown(options.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
+    if options.quantize is not None and options.quantize not in QUANTIZE:
+        raise SettingsError(f"quantize={shown(options.quantize)} cannot be used. Use one of: {', '.join(QUANTIZE)}.")
+    if options.device is not None and not (isinstance(options.device, str) and _DEVICE.fullmatch(options.device)):
+        raise SettingsError(f"device={shown(options.device)} cannot be used. Use cpu, cuda or cuda:0.")
+
+
+def _check_divided(options: LoadingOptions, layout: Layout) -> None:
+    """Raise `SettingsError` for what a model over several processes cannot have."""
+    if options.source.file is not None:
+        raise SettingsError(
+            f"{layout} cannot be used with {options.source.name}, a GGUF file: each process reads its part of "
+            "safetensors files. Give the folder or the hub name of the original."
+        )
+    if options.source.folder is not None and not (options.source.folder / "config.json").is_file():
+        raise SettingsError(
+            f"{layout} cannot be used with {options.source.name}, an adapter. Give a folder into whose weights it is "
+            "merged."
+        )
+    if options.source.block_form() is not None:
+        raise SettingsError(
+            f"{layout} cannot be used with {options.source.name}, which writes blocks at once. Use one process."
+        )
+    others: dict[str, object] = {
+        "quantize": options.quantize not in (None, "none") and options.quantize,
+        "cuda_graphs": options.cuda_graphs,
+        "adapter": options.adapter and str(options.adapter),
+        "adapters": options.adapters and [*options.adapters],
+        "head": options.head and str(options.head),
+    }
+    for name, value in others.items():
+        if value:
+            raise SettingsError(f"{name}={shown(value)} cannot be used with {layout}. Leave one of them out.")
+    layout.check(options.source.name, options.source.config())
+
+
+def _decodings(options: LoadingOptions) -> tuple[str, ...]:
+    """The decoding methods that can be chosen. Raises `SettingsError` where the one asked for is not among them."""
+    missing = {name: _missing(options, name) for name in all_drafters()}
+    usable = tuple(name for name, lack in missing.items() if not lack)
+    offered = tuple(name for name in usable if name not in LOSSY or name == options.decoding)
+    if options.source.block_form() is not None:
+        usable = offered = RULE_NAMES
+    elif options.source.hub_name is not None and options.decoding is not None and options.decoding in RULES:
+        usable = offered = (*offered, options.decoding)  # what it is shows when it is loaded
+    if options.decoding is not None and options.decoding not in usable:
+        raise SettingsError(
+            f"decoding={shown(options.decoding)} cannot be used.{missing.get(options.decoding, '')} "
+            f"Use one of: {', '.join(offered)}."
+        )
+    return offered
+
+
+def _missing(options: LoadingOptions, decoding: str) -> str:
+    """What a decoding method lacks, in a sentence; empty if nothing."""
+    method, folder = METHODS.get(decoding), options.source.folder  # of another package, nothing is known
+    if method is None:
+        return ""
+    lack = ""
+    if method.drafted and options.draft is None:
+        lack = " It needs draft=, a smaller model."
+    elif options.is_divided and (method.missing is not None or method.adapter is not None):
+        lack = " It needs the model in one process."
+    elif method.missing is not None:
+        lack = method.missing(folder, options.head)
+    if lack or method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
+        return lack
+    if not method.recipe:
+        return f" It needs an adapter beside the weights, {method.adapter}."
+    return (
+        " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
+        f"python -m {method.recipe} --model {options.source.name}."
+    )

@@ -1,0 +1,81 @@
+"""A call of this backend as what the engine generates: tokens, limits, sampling and format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stretto.backends.allowance import calling
+from stretto.backends.base import ModelRequest
+from stretto.backends.tenants import asking
+from stretto.errors import InvalidRequestError
+from stretto.foundation.arguments import shown
+from stretto.local_engine.generation import Generation
+from stretto.request import GenerationOptions
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.load import LoadedModel
+
+__all__ = ["format_of", "generation"]
+
+_DEFAULT_NEW_TOKENS = 1024
+
+
+def generation(
+    model: LoadedModel,
+    ids: tuple[int, ...],
+    prompt: ModelRequest,
+    options: GenerationOptions,
+    decoding: str,
+    *,
+    room: int,
+) -> Generation:
+    """The request to the engine. ``room``: tokens that the answer may have at most."""
+    extra = prompt.extra
+    own = model.sampling | {
+        name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
+    }  # what the model recommends; the caller's values take precedence
+    usual, caller = None if model.refined is None else model.refined.answer, calling()
+    wanted = options.max_tokens or usual or _DEFAULT_NEW_TOKENS
+    return Generation(
+        prompt=ids,
+        max_new_tokens=max(1, min(wanted, room)),
+        end_ids=model.end_ids,
+        stop=options.stop,
+        temperature=own.get("temperature", 0.0) if options.temperature is None else options.temperature,
+        top_p=own.get("top_p", 1.0) if options.top_p is None else options.top_p,
+        top_k=int(own.get("top_k", 0)),
+        min_p=own.get("min_p", 0.0),
+        response_format=format_of(prompt),
+        draft=_draft(model, prompt.draft),
+        tenant=asking(),
+        answer=None if caller is None else caller.answer,
+        seed=options.seed,
+        decoding=decoding,
+        logprobs=options.logprobs,
+        **(model.penalties | _penalties(model, extra)),
+    )
+
+
+def format_of(prompt: ModelRequest) -> Mapping[str, Any] | str | None:
+    """The JSON Schema or the pattern that the answer has to keep to, if any."""
+    return prompt.response_regex if prompt.response_schema is None else prompt.response_schema
+
+
+def _draft(model: LoadedModel, text: str) -> tuple[int, ...]:
+    """The tokens of a text that the answer may resemble, as it would begin after the prompt."""
+    return tuple(model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids) if text else ()
+
+
+def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's fields that change logits; token ids of JSON are texts."""
+    found = {name: extra[name] for name in ("repetition_penalty",) if extra.get(name) is not None}
+    if bias := extra.get("logit_bias"):
+        try:
+            given = {int(token): value for token, value in dict(bias).items()}
+        except (TypeError, ValueError):
+            raise InvalidRequestError(
+                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
+            ) from None
+        found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
+    return found
