@@ -1,5 +1,6 @@
-"""An option of a request has one name in Python, on the command line, on the server and in LangChain."""
+"""An option of a request, or of a local model, has one name in Python, on the command line and everywhere else."""
 
+import inspect
 import re
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,13 +11,16 @@ from typer.main import get_command
 
 from stretto import AsyncStretto, InvalidRequestError, RequestOptions
 from stretto.cli.app import app
+from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
 from stretto.cli.terms import OPTIONS as TERMS
 from stretto.cli.terms import in_options
 from stretto.extending import Capabilities
 from stretto.integrations.langchain import ChatStretto
+from stretto.local import LocalBackend
 from stretto.server.extension import IN_EVERY_API, Extension
 from stretto.server.problems import Problem
+from stretto.settings import Settings
 from stretto.testing import ScriptedBackend
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +47,8 @@ OTHERWISE_IN_LANGCHAIN = {
     "response_format": "with_structured_output()",
     "extra": "its field model_kwargs",
 }
+OTHERWISE_OF_A_LOCAL_MODEL = {"decoding": "an option of a request, too", "adapters": "STRETTO_ADAPTERS"}
+NOT_MEASURED = {"tensor_parallel", "pipeline_parallel", "context_parallel", "long_context", "drafts_from"}
 OUTLINE = "1. Tyres\n2. Chain\n3. Brakes\n4. Lights\n5. Saddle\n"
 
 
@@ -75,6 +81,20 @@ def test_messages_for_a_terminal_know_every_option():
     assert set(TERMS) & OPTIONS == OPTIONS - NOT_ON_THE_COMMAND_LINE.keys()
     flags = {flag for each in command("ask").params for flag in each.opts}
     assert set(TERMS.values()) <= flags
+
+
+@pytest.mark.parametrize(
+    ("name", "without"), [("ask", set()), ("chat", set()), ("serve", set()), ("bench", NOT_MEASURED)]
+)
+def test_commands_have_every_option_of_a_local_model(name, without):
+    flags = {flag for each in command(name).params for flag in each.opts}
+    ours = {option: f"--{option.replace('_', '-')}" for option in OF_A_LOCAL_MODEL} | {"compiled": "--no-compiled"}
+    assert {option for option, flag in ours.items() if flag not in flags} == without
+
+
+def test_the_command_line_has_every_setting_of_a_local_model():
+    settings = inspect.signature(LocalBackend).parameters.keys() & Settings.model_fields.keys()
+    assert settings - {"model"} == OF_A_LOCAL_MODEL.keys() | OTHERWISE_OF_A_LOCAL_MODEL.keys()
 
 
 def test_langchain_has_every_option():

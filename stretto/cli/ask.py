@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import local_options, models_of, open_client, question_of
+from stretto.cli.command_client import models_of, open_client, question_of
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
+from stretto.cli.local_models import with_local_model
 from stretto.cli.optional_values import TRACE_TO
 from stretto.errors import DeadlineExceededError, InvalidRequestError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 @reporting
 @options.with_request
+@with_local_model()
 def ask(
     context: typer.Context,
     *,
@@ -35,16 +37,7 @@ def ask(
     role: options.Roles = None,
     fallback: options.Fallback = None,
     request: dict[str, Any],
-    dtype: options.Dtype = None,
-    quantize: options.Quantize = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    tensor_parallel: options.TensorParallel = None,
-    pipeline_parallel: options.PipelineParallel = None,
-    context_parallel: options.ContextParallel = None,
-    no_compiled: options.NotCompiled = False,
-    long_context: options.LongContext = None,
-    drafts_from: options.DraftsFrom = None,
+    local_model: dict[str, Any],
     prompt_family: options.PromptFamily = None,
     json: Annotated[bool, typer.Option("--json", help="Print the whole answer as JSON when it is complete.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")] = False,
@@ -78,24 +71,12 @@ def ask(
         )
     asked = question_of(question)
     screen = Screen(quiet=quiet, unrendered=plain)
-    local = local_options(
-        dtype,
-        quantize,
-        device,
-        threads,
-        no_compiled,
-        long_context,
-        drafts_from,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        context_parallel=context_parallel,
-    )
     client = open_client(
         context,
         model,
         base_url,
         key_variable,
-        local,
+        local_model,
         models=models_of(role, small=small),
         prompt_family=prompt_family,
         fallback=fallback or None,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import local_options
 from stretto.cli.exits import reporting
+from stretto.cli.local_models import with_local_model
 from stretto.cli.plain import one_line, plain_json
 from stretto.errors import InvalidRequestError, MissingDependencyError
 
@@ -29,6 +29,7 @@ KIND = "# kind:"
 
 
 @reporting
+@with_local_model("tensor_parallel", "pipeline_parallel", "context_parallel", "long_context", "drafts_from")
 def bench(
     *,
     model: Annotated[
@@ -65,11 +66,7 @@ def bench(
     temperature: Annotated[
         float, typer.Option("--temperature", metavar="T", min=0.0, max=2.0, help="0: always the likeliest word.")
     ] = 0.0,
-    dtype: options.Dtype = None,
-    quantize: options.Quantize = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    no_compiled: options.NotCompiled = False,
+    local_model: dict[str, Any],
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -83,7 +80,7 @@ def bench(
 
     screen = Screen(quiet=quiet)
     own = None if prompts is None else prompts_in(prompts)
-    settings = Settings.load(**local_options(dtype, quantize, device, threads, no_compiled))
+    settings = Settings.load(**local_model)
     loaded, drafting = _loaded(screen, model, draft, settings)
     from stretto.local_engine.measuring.advice import advice  # noqa: PLC0415 - torch is there now
     from stretto.local_engine.measuring.bench import PROMPTS  # noqa: PLC0415

@@ -6,13 +6,14 @@ import contextlib
 import signal
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import key_in, local_opener, local_options, models_of, opener_of
+from stretto.cli.command_client import key_in, local_opener, models_of, opener_of
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
+from stretto.cli.local_models import OF_A_LOCAL_MODEL, with_local_model
 from stretto.cli.optional_values import RESUMED
 from stretto.errors import InvalidRequestError, StrettoError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 @reporting
+@with_local_model()
 def chat(
     context: typer.Context,
     *,
@@ -40,16 +42,7 @@ def chat(
     system: options.System = None,
     document: options.Documents = None,
     decoding: options.Decoding = None,
-    dtype: options.Dtype = None,
-    quantize: options.Quantize = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    tensor_parallel: options.TensorParallel = None,
-    pipeline_parallel: options.PipelineParallel = None,
-    context_parallel: options.ContextParallel = None,
-    no_compiled: options.NotCompiled = False,
-    long_context: options.LongContext = None,
-    drafts_from: options.DraftsFrom = None,
+    local_model: dict[str, Any],
     on_missing: options.Missing = None,
     prompt_family: options.PromptFamily = None,
     trace: Annotated[bool, typer.Option("--trace", help="Draw what ran when, below each answer.")] = False,
@@ -79,19 +72,7 @@ def chat(
     from stretto.cli.chat_folder import ChatFolder  # noqa: PLC0415 - these two keep `stretto --help` light
     from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
-    local = local_options(
-        dtype,
-        quantize,
-        device,
-        threads,
-        no_compiled,
-        long_context,
-        drafts_from,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        context_parallel=context_parallel,
-    )
-    opener = local_opener(opener_of(context), local, prompt_family=prompt_family, fallback=fallback or None)
+    opener = local_opener(opener_of(context), local_model, prompt_family=prompt_family, fallback=fallback or None)
     opener = partial(opener, **models_of(role, small=small))
     if web:
         _refuse_with_web(context)
@@ -160,29 +141,10 @@ def _line_by_line(state: ChatState, *, trace: bool, quiet: bool, plain: bool) ->
                 runner.run(conversation.aclose())
 
 
-_WITH_WEB = frozenset(
-    {
-        "web",
-        "port",
-        "no_browser",
-        "model",
-        "base_url",
-        "key_variable",
-        "small",
-        "role",
-        "fallback",
-        "dtype",
-        "quantize",
-        "device",
-        "threads",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "context_parallel",
-        "no_compiled",
-        "long_context",
-        "drafts_from",
-    }
-)
+_WITH_WEB = {
+    *("web", "port", "no_browser", "model", "base_url", "key_variable", "small", "role", "fallback"),
+    *OF_A_LOCAL_MODEL,
+}
 
 
 def _refuse_with_web(context: typer.Context) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from stretto.cli.local_models import check_local
 from stretto.errors import DocumentError, InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stretto.client import AsyncStretto
 
 Opener = Callable[..., "AsyncStretto"]
@@ -40,7 +39,7 @@ def open_client(
     models: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncStretto:
-    """Make the client of a command; ``local`` is what `local_options` gives, ``models`` what `models_of` gives.
+    """Make the client of a command; ``local`` are settings of local models, ``models`` what `models_of` gives.
 
     ``settings`` are for any model.
 
@@ -64,32 +63,8 @@ def models_of(roles: Sequence[tuple[str, str]] | None, **named: str | None) -> d
     return {**own, **({"roles": models} if models else {})}
 
 
-def local_options(  # noqa: PLR0917 - as the options of the commands
-    dtype: str | None,
-    quantize: str | None,
-    device: str | None,
-    threads: int | None,
-    no_compiled: bool,
-    long_context: str | None = None,
-    drafts_from: Sequence[Path] | None = None,
-    **processes: int | None,
-) -> dict[str, Any]:
-    """Those options of a command that are for local models and were given, by their settings.
-
-    ``processes``: how many of each kind share a model.
-    """
-    given: dict[str, Any] = {
-        "dtype": dtype,
-        "device": device,
-        "threads": threads,
-        "compiled": False if no_compiled else None,
-    }
-    given |= {"quantize": quantize, "long_context": long_context, "drafts_from": drafts_from or None, **processes}
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any) -> Opener:
-    """The same opener with settings for local models; it raises `SettingsError` where it opens another one.
+    """The same opener with settings for local models; it raises `SettingsError` where it opens none.
 
     ``settings`` are for any model; those that are ``None`` count as not given.
     """
@@ -101,17 +76,10 @@ def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any
         from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
 
         client = open_(model, settings=Settings.load(**(local or {}), **settings), **arguments)
-        name = client.backends["main"].name
-        if local and not name.startswith("local:"):
-            options = ", ".join("--no-compiled" if each == "compiled" else f"--{_spelt(each)}" for each in local)
-            raise SettingsError(f"{options}: only for models that run in this process, local:..., and {name} does not.")
+        check_local(client, local or {})
         return client
 
     return opened
-
-
-def _spelt(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def key_in(variable: str | None, environ: Mapping[str, str] = os.environ) -> str | None:

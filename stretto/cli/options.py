@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from stretto.cli.completing import completions
-from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS
 
 LOCAL = ("local:", "local:pocket")
 PROVIDERS = ("openai:", "anthropic:", "ollama:", "vllm:", "sglang:", "llamacpp:", "lmstudio:", *LOCAL)
@@ -59,20 +58,6 @@ def complete_decoding(incomplete: str) -> list[str]:
     return [name for name in (*all_drafters(), *RULES) if name.startswith(incomplete)]
 
 
-def complete_quantize(incomplete: str) -> list[str]:
-    """Values of ``--quantize``."""
-    from stretto.local_engine.model.source import QUANTIZE  # noqa: PLC0415 - keeps `stretto --help` light
-
-    return [name for name in QUANTIZE if name.startswith(incomplete)]
-
-
-def complete_long_context(incomplete: str) -> list[str]:
-    """Ways to read prompts that are longer than the window."""
-    from stretto.local_engine.long_context.reader_options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
-
-    return [name for name in CHOICES if name.startswith(incomplete)]
-
-
 def complete_model(incomplete: str) -> list[str]:
     """Providers, and the one model whose name is always the same."""
     return completions(PROVIDERS, incomplete)
@@ -104,8 +89,8 @@ def _of_templates(field: str, incomplete: str) -> list[str]:
     return sorted({value for each in Catalogue() if (value := getattr(each, field)).startswith(incomplete)})
 
 
-def _path(text: str) -> Path:
-    """The path of a document; without the check, an empty text would be the folder at hand."""
+def path_of(text: str) -> Path:
+    """A path that was given; without the check, an empty text would be the folder at hand."""
     if not text.strip():
         raise typer.BadParameter("it names no file")
     return Path(text)
@@ -223,7 +208,7 @@ Documents = Annotated[
         "-d",
         metavar="FILE",
         help="A file, folder or pattern to read: text, Markdown, HTML, PDF, DOCX, code. May be repeated.",
-        parser=_path,
+        parser=path_of,
     ),
 ]
 MaxTokens = Annotated[
@@ -252,78 +237,6 @@ Decoding = Annotated[
         metavar="METHOD",
         help="How a local model finds its tokens: auto, autoregressive, suffix, ... Without it, the router decides.",
         autocompletion=complete_decoding,
-    ),
-]
-Dtype = Annotated[
-    str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
-]
-Quantize = Annotated[
-    str | None,
-    typer.Option(
-        "--quantize",
-        metavar="BITS",
-        help="Weights of a local model in few bits: int8, int4, or none, which also unpacks a GGUF file.",
-        autocompletion=complete_quantize,
-    ),
-]
-Device = Annotated[
-    str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(
-        "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
-    ),
-]
-TensorParallel = Annotated[
-    int | None,
-    typer.Option(
-        "--tensor-parallel",
-        metavar="N",
-        min=1,
-        max=MOST_PROCESSES,
-        help="Processes that share every layer of a local model, each with a device of its own.",
-    ),
-]
-PipelineParallel = Annotated[
-    int | None,
-    typer.Option(
-        "--pipeline-parallel",
-        metavar="N",
-        min=1,
-        max=MOST_PROCESSES,
-        help="Processes that each hold some layers of a local model.",
-    ),
-]
-ContextParallel = Annotated[
-    int | None,
-    typer.Option(
-        "--context-parallel",
-        metavar="N",
-        min=1,
-        max=MOST_PROCESSES,
-        help="Processes that each hold a part of a local model's key-value cache, for long prompts.",
-    ),
-]
-NotCompiled = Annotated[
-    bool, typer.Option("--no-compiled", help="Run a local model in torch, not in code compiled for this processor.")
-]
-LongContext = Annotated[
-    str | None,
-    typer.Option(
-        "--long-context",
-        metavar="WAY",
-        help="How a local model reads what is longer than its window: auto, focus, star or refuse.",
-        autocompletion=complete_long_context,
-    ),
-]
-DraftsFrom = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--drafts-from",
-        metavar="PATH",
-        help="A file or folder of text or code that a local model's answer may repeat. May be repeated.",
-        parser=_path,
     ),
 ]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="The most the answer may take.")]
@@ -401,33 +314,35 @@ OF_A_REQUEST: dict[str, Any] = {
 """The options of a request that the command line has, by their names in `RequestOptions`, in the order of the help."""
 
 
-_OF_PAIRS = {"strategy_options", "chat_template_kwargs"}
-
-
 def with_request(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a request in place of its argument ``request``, which gets those that were set."""
+    return in_place_of(command, "request", OF_A_REQUEST)
+
+
+def in_place_of(command: Callable[..., None], argument: str, options: Mapping[str, Any]) -> Callable[..., None]:
+    """Give a command these options in place of one of its arguments, which gets those that were set, by their names."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **given: Any) -> None:
-        values = {name: given.pop(name, None) for name in OF_A_REQUEST}
-        request = {name: _plain(value) for name, value in values.items() if value not in (None, [])}
-        for name in _OF_PAIRS & request.keys():
-            request[name] = dict(request[name])
-        command(*arguments, **given, request=request)
+        values = {name: given.pop(name, None) for name in options}
+        chosen = {name: _plain(value) for name, value in values.items() if value not in (None, [])}
+        command(*arguments, **given, **{argument: chosen})
 
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
+        for name, option in options.items()
+    ]
     parameters: list[inspect.Parameter] = []
     for each in inspect.signature(command, eval_str=True).parameters.values():
-        parameters += _parameters() if each.name == "request" else [each]
+        parameters += own if each.name == argument else [each]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions have it, their type does not
     return run
 
 
-def _parameters() -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
-        for name, option in OF_A_REQUEST.items()
-    ]
-
-
 def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
+    match value:
+        case Enum():
+            return value.value
+        case [(_, _), *_]:  # of options that are NAME=VALUE
+            return dict(value)
+    return value

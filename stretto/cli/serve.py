@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli import options
-from stretto.cli.command_client import key_in, local_options, models_of, opener_of
+from stretto.cli.command_client import key_in, models_of, opener_of
 from stretto.cli.exits import Exit, reporting
-from stretto.errors import MissingDependencyError, SettingsError, missing
+from stretto.cli.local_models import check_local, with_local_model
+from stretto.errors import MissingDependencyError, missing
 
 if TYPE_CHECKING:
     from stretto.client import AsyncStretto
@@ -74,6 +75,7 @@ Shared = Annotated[
 
 
 @reporting
+@with_local_model()
 def serve(
     context: typer.Context,
     *,
@@ -93,15 +95,7 @@ def serve(
     max_body: MaxBody = 20,
     drain: Drain = 20,
     shared: Shared = None,
-    dtype: options.Dtype = None,
-    quantize: options.Quantize = None,
-    device: options.Device = None,
-    threads: options.Threads = None,
-    tensor_parallel: options.TensorParallel = None,
-    pipeline_parallel: options.PipelineParallel = None,
-    context_parallel: options.ContextParallel = None,
-    no_compiled: options.NotCompiled = False,
-    drafts_from: options.DraftsFrom = None,
+    local_model: dict[str, Any],
 ) -> None:
     """Serve the models to clients of OpenAI's and Anthropic's APIs.
 
@@ -145,18 +139,7 @@ def serve(
         body_bytes=int(max_body * 1_000_000),
         drain_s=drain,
     )
-    given = local_options(
-        dtype,
-        quantize,
-        device,
-        threads,
-        no_compiled,
-        drafts_from=drafts_from,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        context_parallel=context_parallel,
-    )
-    settings = _settings(given | {"shared": shared, "fallback": fallback or None}, concurrent_answers)
+    settings = _settings(local_model | {"shared": shared, "fallback": fallback or None}, concurrent_answers)
     first, further = (model[0], model[1:]) if model else (None, [])
     numbered = [(f"model-{number}", name) for number, name in enumerate(further, 2)]
     client: AsyncStretto = opener_of(context)(
@@ -166,7 +149,7 @@ def serve(
         settings=settings,
         **models_of([*numbered, *(role or ())], small=small, local=local),
     )
-    _check_local(client, given)
+    check_local(client, local_model)
     if run(client, served, announce) == signal.SIGINT:
         raise typer.Exit(Exit.INTERRUPTED)
 
@@ -181,10 +164,3 @@ def _settings(given: dict[str, Any], concurrent_answers: int) -> Settings:
     return settings.model_copy(
         update={"concurrent_calls": min(_MOST_CALLS, max(settings.concurrent_calls, 4 * concurrent_answers))}
     )
-
-
-def _check_local(client: AsyncStretto, given: dict[str, Any]) -> None:
-    names = [backend.name for backend in client.backends.values()]
-    if given and not any(name.startswith("local:") for name in names):
-        named = ", ".join("--no-compiled" if each == "compiled" else f"--{each}" for each in given)
-        raise SettingsError(f"{named}: only for models that run in this process, local:..., and there is none.")

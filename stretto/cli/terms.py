@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
+from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
 
-_OF_A_CLIENT = (
-    *("base_url", "context_parallel", "device", "drafts_from", "dtype", "fallback", "long_context", "model"),
-    *("pipeline_parallel", "prompt_family", "quantize", "tensor_parallel", "threads"),
-)
+_OF_A_CLIENT = ("base_url", "fallback", "model", "prompt_family")
+_OF_A_MODEL = [name for name in OF_A_LOCAL_MODEL if name != "compiled"]  # for which there is only --no-compiled
 _OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document", "roles": "--role"}
 
-OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *OF_A_REQUEST)} | _OTHERWISE
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *_OF_A_MODEL, *OF_A_REQUEST)} | _OTHERWISE
 """Arguments of the library by name, and the options of the command line that stand for them."""
 
 _NAMES = "|".join(OPTIONS)

@@ -1,0 +1,144 @@
+"""The options of commands for a model in this process: each is written here once, for every command that has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stretto.cli.options import in_place_of, path_of
+from stretto.errors import SettingsError
+from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stretto.client import AsyncStretto
+
+__all__ = ["OF_A_LOCAL_MODEL", "check_local", "with_local_model"]
+
+
+def complete_quantize(incomplete: str) -> list[str]:
+    """Values of ``--quantize``."""
+    from stretto.local_engine.model.source import QUANTIZE  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return [name for name in QUANTIZE if name.startswith(incomplete)]
+
+
+def complete_long_context(incomplete: str) -> list[str]:
+    """Ways to read prompts that are longer than the window."""
+    from stretto.local_engine.long_context.reader_options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return [name for name in CHOICES if name.startswith(incomplete)]
+
+
+def _not_compiled(value: bool | None) -> bool | None:
+    return False if value else None
+
+
+OF_A_LOCAL_MODEL: dict[str, Any] = {
+    "dtype": Annotated[
+        str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
+    ],
+    "quantize": Annotated[
+        str | None,
+        typer.Option(
+            "--quantize",
+            metavar="BITS",
+            help="Weights of a local model in few bits: int8, int4, or none, which also unpacks a GGUF file.",
+            autocompletion=complete_quantize,
+        ),
+    ],
+    "device": Annotated[
+        str | None, typer.Option("--device", metavar="NAME", help="Where a local model runs: cpu, cuda, cuda:1, ...")
+    ],
+    "threads": Annotated[
+        int | None,
+        typer.Option(
+            "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
+        ),
+    ],
+    "tensor_parallel": Annotated[
+        int | None,
+        typer.Option(
+            "--tensor-parallel",
+            metavar="N",
+            min=1,
+            max=MOST_PROCESSES,
+            help="Processes that share every layer of a local model, each with a device of its own.",
+        ),
+    ],
+    "pipeline_parallel": Annotated[
+        int | None,
+        typer.Option(
+            "--pipeline-parallel",
+            metavar="N",
+            min=1,
+            max=MOST_PROCESSES,
+            help="Processes that each hold some layers of a local model.",
+        ),
+    ],
+    "context_parallel": Annotated[
+        int | None,
+        typer.Option(
+            "--context-parallel",
+            metavar="N",
+            min=1,
+            max=MOST_PROCESSES,
+            help="Processes that each hold a part of a local model's key-value cache, for long prompts.",
+        ),
+    ],
+    "compiled": Annotated[
+        bool | None,
+        typer.Option(
+            "--no-compiled",
+            help="Run a local model in torch, not in code compiled for this processor.",
+            callback=_not_compiled,
+        ),
+    ],
+    "long_context": Annotated[
+        str | None,
+        typer.Option(
+            "--long-context",
+            metavar="WAY",
+            help="How a local model reads what is longer than its window: auto, focus, star or refuse.",
+            autocompletion=complete_long_context,
+        ),
+    ],
+    "drafts_from": Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--drafts-from",
+            metavar="PATH",
+            help="A file or folder of text or code that a local model's answer may repeat. May be repeated.",
+            parser=path_of,
+        ),
+    ],
+}
+"""By their names in `Settings`, in the order of the help."""
+
+
+def with_local_model(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options in place of its argument ``local_model``, which gets those settings that were given.
+
+    ``left_out`` are the names of those that the command cannot have.
+    """
+    options = {name: option for name, option in OF_A_LOCAL_MODEL.items() if name not in left_out}
+    return lambda command: in_place_of(command, "local_model", options)
+
+
+def check_local(client: AsyncStretto, local: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` where options were given for a model in this process, and the client has none."""
+    names = [backend.name for backend in client.backends.values()]
+    if local and not any(name.startswith("local:") for name in names):
+        options = ", ".join(_flag(name) for name in local)
+        models = " and ".join(names)
+        raise SettingsError(
+            f"{options}: only for models that run in this process, local:..., and {models} "
+            f"{'does' if len(names) == 1 else 'do'} not."
+        )
+
+
+def _flag(name: str) -> str:
+    return "--no-compiled" if name == "compiled" else f"--{name.replace('_', '-')}"
