@@ -21,6 +21,7 @@ from stretto.server.bodies import ClientGoneError, read_object
 from stretto.server.exchange import Exchange, encoded, log
 from stretto.server.extension import route_header
 from stretto.server.gate import Gate
+from stretto.server.metering import body_tokens, prompt_tokens
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error
 from stretto.server.service import Service
@@ -201,17 +202,22 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
         except Problem as problem:
             if elsewhere is None:
                 raise
-            async with _paid(exchange), exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+            async with (
+                _paid(exchange),
+                exchange.attended(),
+                service.gate.admitted(exchange.holder, exchange.end, prompt_tokens=body_tokens(body)),
+            ):
                 await elsewhere(body, service, exchange, problem)
             return
         exchange.streams = reading.stream
         name = reading.asks[0].served.name
+        read = sum(prompt_tokens(ask.prompt) for ask in reading.asks)
         answered = False
         try:
             async with (
                 _paid(exchange),
                 exchange.attended(),
-                service.gate.admitted(exchange.holder, exchange.end) as waited_s,
+                service.gate.admitted(exchange.holder, exchange.end, prompt_tokens=read) as waited_s,
             ):
                 # What fails in here is told in here: a response of which the status is out ends with an event.
                 answers = await _respond(exchange, reading, service.gate)

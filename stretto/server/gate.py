@@ -37,10 +37,10 @@ class Gate:
         if self.draining:
             raise shutting_down()
 
-    async def _check_minute(self, holder: Holder) -> None:
-        """Raise `Problem` (429) where the key has used up this minute."""
-        if holder.tokens is not None and (wait_s := await holder.tokens.wait_s()) > 0:
-            message = f"The key {holder.name} has used up its tokens of this minute. Wait {wait_s:.0f} s."
+    async def _check_minute(self, holder: Holder, prompt_tokens: float) -> None:
+        """Raise `Problem` (429) where the key has used up this minute, or has less left than the prompt takes."""
+        if holder.tokens is not None and (wait_s := await holder.tokens.wait_s(max(1.0, prompt_tokens))) > 0:
+            message = f"The key {holder.name} has too few tokens left in this minute. Wait {wait_s:.0f} s."
             raise _too_many(message, wait_s)
         if holder.requests is not None and (wait_s := await holder.requests.admit()) > 0:
             message = f"The key {holder.name} has used up its requests of this minute. Wait {wait_s:.0f} s."
@@ -64,16 +64,19 @@ class Gate:
         )
 
     @asynccontextmanager
-    async def admitted(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
+    async def admitted(
+        self, holder: Holder, end: Callable[[Problem], None], *, prompt_tokens: float = 0.0
+    ) -> AsyncGenerator[float]:
         """Wait for a turn, and hold it; gives the seconds waited.
 
-        ``end`` is called if the server stops before the answer is whole. Raises `Problem`: 503 while the server ends,
-        429 over a limit.
+        Every request with a body passes here. ``end`` is called if the server stops before the answer is whole;
+        ``prompt_tokens`` are about what a model will read for it. Raises `Problem`: 503 while the server ends, 429 over
+        a limit of the server or of the key.
         """
         self.check_open()
         self._check_room(holder)  # a request that is sent away takes nothing from what a key allows in a minute
         async with self._place(holder):
-            await self._check_minute(holder)
+            await self._check_minute(holder, prompt_tokens)
             self.check_open()  # the store was asked meanwhile, and others came in
             self._check_room(holder)
             async with self._turn(holder, end) as waited_s:

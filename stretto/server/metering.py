@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stretto.events import (
     AnswerFinished,
@@ -18,6 +19,7 @@ from stretto.events import (
 from stretto.request import Prompting
 
 _CHARACTERS = 4  # of a token, roughly
+_FILES = frozenset({"data", "file_data"})  # fields of a body that hold them in letters
 
 
 class Meter:
@@ -46,7 +48,7 @@ class Meter:
         """Take in an event of the answer with this index, and of this prompt."""
         match event:
             case BranchStarted():
-                self._running[index, event.branch_id] = _size(prompt)
+                self._running[index, event.branch_id] = _characters(prompt)
             case BranchDelta():
                 self._running[index, event.branch_id] = self._running.get((index, event.branch_id), 0) + len(event.text)
             case BranchFinished() | BranchFailed():
@@ -65,8 +67,26 @@ class Meter:
         self._beside[index] = self._beside.get(index, 0) + characters
 
 
-def _size(prompt: Prompting) -> int:
-    """Characters of a prompt."""
+def prompt_tokens(prompt: Prompting) -> float:
+    """About so many tokens are in a prompt, before anybody has counted them."""
+    return _characters(prompt) / _CHARACTERS
+
+
+def body_tokens(body: Mapping[str, Any]) -> float:
+    """The same for a body that is passed on unread: of its texts, without pictures, sound and files."""
+    characters, left = 0, list[Any]([body])
+    while left:  # not by recursion: whoever sends it chooses how deep it is
+        match left.pop():
+            case str(text) if not text.startswith("data:"):
+                characters += len(text)
+            case dict(fields):
+                left += [value for name, value in fields.items() if name not in _FILES]
+            case list(values):
+                left += values
+    return characters / _CHARACTERS
+
+
+def _characters(prompt: Prompting) -> int:
     if isinstance(prompt, str):
         return len(prompt)
     turns = prompt if isinstance(prompt, Sequence) else (prompt,)

@@ -71,6 +71,20 @@ async def test_an_answer_that_breaks_is_paid_for(tmp_path, path, asked, stream):
         assert (await http.post(path, json=body)).status_code == 429
 
 
+@pytest.mark.parametrize(("path", "asked"), WAYS)
+async def test_a_prompt_for_which_too_few_tokens_are_left_reaches_no_model(tmp_path, path, asked):
+    limits = options(tmp_path, "tokens_per_minute = 1000")
+    longer = json.loads(json.dumps(asked).replace("Why?", LONG * 10).replace(QUESTION[0]["content"], LONG * 10))
+    async with in_front_of("Hello.", options=limits) as live, with_key(live) as http:
+        assert (await http.post(path, json={"model": "stretto-direct", **longer})).status_code == 200
+        assert left_of(live) > 40
+        refused = await http.post(path, json={"model": "stretto-direct", **longer})
+        assert refused.status_code == 429
+        assert "too few tokens left in this minute" in refused.text
+        assert (await http.post(path, json={"model": "stretto-direct", **asked})).status_code == 200
+        assert len(live.upstream.requests) == 2
+
+
 async def test_what_the_model_refuses_costs_nothing(tmp_path):
     limits = options(tmp_path, "tokens_per_minute = 40")
     reply = RawResponse([b'{"error": {"message": "No."}}'], status=400, headers={"content-type": "application/json"})
