@@ -15,6 +15,7 @@ from typing import Protocol, Self
 from weakref import ref
 
 from stretto.backends.base import Backend, Capabilities, Chunk, measured_by
+from stretto.request import Request
 
 FEWEST_TOKENS = 16
 SHORTEST_S = 0.25  # of a stream that tells anything; scripted and cached answers come at once
@@ -87,14 +88,14 @@ class ReportsLoad(Protocol):
         ...
 
 
-def with_calls_bounded(able: Capabilities, at_once: int | None, load: Load) -> Capabilities:
-    """The same with as many calls side by side as one answer makes: at least one, and no more than ``at_once``.
+def with_calls_bounded(able: Capabilities, request: Request, load: Load | None = None) -> Capabilities:
+    """The same with as many calls side by side as the answer to a request makes: at least one, at most what it allows.
 
     The only place that decides this number; the router, the strategies and the runner read what comes of it. ``load``
     is that of the other answers: no place is taken from them.
     """
-    room = load.room(able.concurrent_calls)
-    calls = max(1, room if at_once is None else min(room, at_once))
+    room = able.concurrent_calls if load is None else load.room(able.concurrent_calls)
+    calls = max(1, min(room, request.concurrent_points or room))
     return able if calls == able.concurrent_calls else replace(able, concurrent_calls=calls)
 
 

@@ -147,7 +147,7 @@ class Case:
         """The assumed or measured speed of the backend, beside what runs there now."""
         checked = {} if self.abilities is None else self.abilities.tokens_per_s
         kept = {**checked, **self.load.tokens_per_s}
-        able = with_calls_bounded(self.backend.capabilities, self.request.concurrent_points, self.load)
+        able = with_calls_bounded(self.backend.capabilities, self.request, self.load)
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape, load=self.load)
 

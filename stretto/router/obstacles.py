@@ -93,13 +93,13 @@ def _in_means(
     request: Request, backend: Backend, load: Load, direct: Forecast, parallel: Forecast, *, measured: str
 ) -> Iterator[str]:
     most = backend.capabilities.concurrent_calls
-    at_once = most if request.concurrent_points is None else min(most, request.concurrent_points)
-    free = with_calls_bounded(backend.capabilities, request.concurrent_points, load).concurrent_calls
+    at_once = with_calls_bounded(backend.capabilities, request).concurrent_calls
+    free = with_calls_bounded(backend.capabilities, request, load).concurrent_calls
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)
     if at_once < MINIMUM_SLOTS:
-        who = backend.name if request.concurrent_points is None else "the request"
+        who = backend.name if at_once == most else "the request"
         yield f"{who} runs only {at_once} call{'s' if at_once != 1 else ''} at once"
     elif free < MINIMUM_SLOTS:
         yield f"{backend.name} is busy: {load.why_little_room(most)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from stretto.answer import Answer, Cost, FinishReason, Timeline, Usage
 from stretto.backends.base import Backend
-from stretto.backends.load import Share, answering
+from stretto.backends.load import Share, answering, with_calls_bounded
 from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.foundation.arguments import shown
@@ -82,8 +82,8 @@ async def answer(
 def _calls_planned(request: Request, route: Route, backend: Backend) -> int:
     """The calls that the route has work for at a time."""
     forecast = route.forecast.get(route.strategy)
-    most = backend.capabilities.concurrent_calls
-    return 1 if forecast is None else min(forecast.calls, most, request.concurrent_points or most)
+    most = with_calls_bounded(backend.capabilities, request).concurrent_calls
+    return 1 if forecast is None else min(forecast.calls, most)
 
 
 async def _answer(
@@ -113,13 +113,10 @@ async def _answer(
     async with open_runner(
         backend,
         emit,
+        request,
         templates=templates,
-        budget=request.budget,
         began=began,
-        deadline_s=request.deadline_s,
-        max_tokens=request.options.max_tokens,
         prompt_family=prompt_family,
-        concurrent_points=request.concurrent_points,
         fallback=fallback,
         share=share,
     ) as runner:
@@ -127,7 +124,7 @@ async def _answer(
         if request.budget.max_cost is not None:
             runner.ledger.spent = lambda: _spent(prices, backend, runner)
         runner.language = language_of(request.question)
-        runner.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
+        runner.leaks.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
             runner.warn(
                 f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from."

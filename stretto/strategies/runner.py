@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -28,25 +28,24 @@ from stretto.backends.base import (
     Measured,
     measured_by,
 )
-from stretto.backends.load import Load, Share, load_of, with_calls_bounded
+from stretto.backends.load import Load, Share, load_of
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import DeadlineExceededError
 from stretto.events import BranchFailed, BranchFinished, TextDelta
 from stretto.foundation.surrogates import mend
 from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
-from stretto.request import Budget, Request
+from stretto.request import Request
 from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
 from stretto.strategies.branch import BranchSpec, RunningBranch
 from stretto.strategies.branch_calls import BranchCalls, Emit
 from stretto.strategies.fallback import Fallback
-from stretto.strategies.harm.phrases import Phrases, PhraseSearch
-from stretto.strategies.harm.screen import Screen
-from stretto.strategies.harm.words import words_of
+from stretto.strategies.harm.leaks import Leaks
 from stretto.strategies.ledger import Ledger
 from stretto.strategies.merge import Merge
+from stretto.strategies.slots import Slots
 from stretto.telemetry import branch_span, note_branch
 from stretto.tool_calls import ToolCall
 
@@ -79,8 +78,7 @@ class Runner:
         agreement: for ``Answer.agreement``.
         ends_as: how the answer ends by the strategy's own judgement, where no branch ends worse.
         wrote: the strategy wrote the answer itself, so it does not fail with its branches.
-        sent: the sentences of the prompt templates that were sent for this answer; none of them may stand in it.
-        users: the texts of the request, which may stand in the answer whatever the templates say.
+        leaks: keeps the words of the prompts that were sent out of the answer.
         language: of the question.
         announce: hands an event to the reader.
         before: changes the branches that a strategy starts, as one does that has another model write parts first.
@@ -88,7 +86,6 @@ class Runner:
         overran: the deadline ended the strategy.
     """
 
-    users: tuple[str, ...] = ()
     language = "en"
 
     def __init__(
@@ -96,17 +93,13 @@ class Runner:
         tasks: TaskGroup,
         backend: Backend,
         emit: Emit,
+        request: Request,
         *,
         templates: Catalogue,
-        budget: Budget,
         began: float,
-        until: float,
-        deadline_s: float,
-        max_tokens: int | None = None,
-        prompt_family: PromptFamily = lambda _: None,
-        concurrent_points: int | None = None,
-        fallback: Fallback | None = None,
-        share: Share | None = None,
+        prompt_family: PromptFamily,
+        fallback: Fallback,
+        share: Share,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
@@ -115,16 +108,14 @@ class Runner:
         self._prompt_family = prompt_family
         self._families: dict[int, str | None] = {}
         self._began = began
-        self._until = until
-        self._deadline_s = deadline_s
-        self._at_once = concurrent_points
-        self._slots: dict[int, anyio.CapacityLimiter] = {}
-        self._share = share or Share(1, load_of(backend))
-        self._loads: dict[int, Load] = {id(backend): self._share.load}
+        self._deadline_s = math.inf if request.deadline_s is None else request.deadline_s
+        self._until = anyio.current_time() + began + self._deadline_s - time.perf_counter()
+        self._share = share
+        self._slots = Slots(request, backend, share)
         self.backends: Mapping[str, Backend] = {"main": backend}
         self.announce = emit
         self.before: Callable[[BranchSpec], BranchSpec] = lambda spec: spec
-        self.ledger = Ledger(budget)
+        self.ledger = Ledger(request.budget)
         self.branches: list[RunningBranch] = []
         self.warnings: list[str] = []
         self.citations: tuple[Citation, ...] = ()
@@ -145,7 +136,7 @@ class Runner:
         self._ids: set[str] = set()
         self._repeated: Counter[str] = Counter()
         self._warned: set[str] = set()
-        self.fallback = fallback or Fallback()
+        self.fallback = fallback
         self._calls = BranchCalls(self.ledger, emit, self.warn_once, began)
         self._attempts = Attempts(
             backend,
@@ -156,10 +147,9 @@ class Runner:
             now_s=self.now_s,
             addressing=self._addressing,
         )
-        self._calls.limit = AnswerLimit(max_tokens)
-        self.sent = Phrases()
-        self._own_words: str | None = None
-        self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s, self.screen)
+        self._calls.limit = AnswerLimit(request.options.max_tokens)
+        self.leaks = Leaks(self.warn_once)
+        self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s, self.leaks.screen)
         tasks.start_soon(self.merge.run)
 
     @property
@@ -174,7 +164,7 @@ class Runner:
         While the prompt of a branch is made, it is the backend that the branch is asked of.
         """
         backend = self._addressed
-        able = with_calls_bounded(backend.capabilities, self._at_once, self._load_of(backend))
+        able = self._slots.capabilities(backend)
         if able.prompt_family == POCKET:  # trained on its own prompts
             return able
         if id(backend) not in self._families:
@@ -198,33 +188,8 @@ class Runner:
     def template(self, name: str) -> Template:
         """The prompt template of that name for this backend's family of models."""
         found = self._templates.get(name, self.capabilities.prompt_family, language=self.language)
-        self.sent.add(found.wordings)
+        self.leaks.add(found.wordings)
         return found
-
-    def leaks(self) -> PhraseSearch:
-        """Looks for words of the prompts that were sent, but for those that the user wrote too."""
-        return PhraseSearch(self.sent, self._is_own)
-
-    def screen(self, found: Callable[[str], bool] | None = None) -> Screen:
-        """What keeps words of the prompts out of a text, also of those that are sent while it comes.
-
-        ``found`` is called instead of the warning; it returns whether the text ends there.
-        """
-        return Screen([("leak", self.leaks())], found or self._leaked)
-
-    def clean(self, text: str) -> str:
-        """A whole text without words of the prompts."""
-        screen = self.screen()
-        return screen.feed(text) + screen.finish()
-
-    def _is_own(self, words: Sequence[str]) -> bool:
-        if self._own_words is None:
-            self._own_words = " ".join(word for text in self.users for word in ("", *words_of(text), ""))
-        return f" {' '.join(words)} " in self._own_words
-
-    def _leaked(self, _: str) -> bool:
-        self.warn_once("Words of the library's own prompt were left out of the answer.")
-        return False
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
@@ -236,7 +201,7 @@ class Runner:
     @property
     def load(self) -> Load:
         """How busy the backend was with other answers when this one began, and what calls take there."""
-        return self._load_of(self._backend)
+        return self._slots.load(self._backend)
 
     def limits_left(self) -> Mapping[str, float]:
         """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
@@ -325,19 +290,6 @@ class Runner:
         self._ids.add(free)
         return free
 
-    def _load_of(self, backend: Backend) -> Load:
-        """The load of a backend when this answer began there: its own calls take no place from themselves."""
-        if id(backend) not in self._loads:
-            self._loads[id(backend)] = load_of(backend)
-        return self._loads[id(backend)]
-
-    def _slots_of(self, backend: Backend) -> anyio.CapacityLimiter:
-        """What bounds the calls of one backend: a slow one takes no slots of another."""
-        if id(backend) not in self._slots:
-            able = with_calls_bounded(backend.capabilities, self._at_once, self._load_of(backend))
-            self._slots[id(backend)] = anyio.CapacityLimiter(able.concurrent_calls)
-        return self._slots[id(backend)]
-
     async def _run(self, running: RunningBranch) -> None:
         try:
             with branch_span(running.spec.id, running.spec.kind, running.spec.title) as span:
@@ -374,7 +326,7 @@ class Runner:
 
     async def _write_in_slot(self, running: RunningBranch) -> None:
         """Let a model write a branch once one of its slots is free."""
-        slots = self._slots_of(running.spec.backend or self._backend)
+        slots = self._slots.of(running.spec.backend or self._backend)
         try:  # waiting for a slot that is free lets all other tasks run first
             slots.acquire_nowait()
         except anyio.WouldBlock:
@@ -390,39 +342,29 @@ class Runner:
 async def open_runner(
     backend: Backend,
     emit: Emit,
+    request: Request,
     *,
     templates: Catalogue,
-    budget: Budget,
     began: float,
-    deadline_s: float | None = None,
-    max_tokens: int | None = None,
-    prompt_family: PromptFamily = lambda _: None,
-    concurrent_points: int | None = None,
-    fallback: Fallback | None = None,
-    share: Share | None = None,
+    prompt_family: PromptFamily,
+    fallback: Fallback,
+    share: Share,
 ) -> AsyncIterator[Runner]:
-    """Open a place to run branches in. Leaving it ends every branch that still runs.
+    """Open a place to run the branches of a request in. Leaving it ends every branch that still runs.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``max_tokens``: of the whole answer; ``share``: what
-    the answer takes of the backend, where it is counted already. Raises what its body raises, or the caller's code in a
-    branch, never an exception group around it.
+    ``began``: `time.perf_counter` at the arrival of the request; ``share``: what the answer takes of the backend.
+    Raises what its body raises, or the caller's code in a branch, never an exception group around it.
     """
-    deadline_s = math.inf if deadline_s is None else deadline_s
-    until = anyio.current_time() + began + deadline_s - time.perf_counter()
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
         runner = Runner(
             tasks,
             backend,
             emit,
+            request,
             templates=templates,
-            budget=budget,
             began=began,
-            until=until,
-            deadline_s=deadline_s,
-            max_tokens=max_tokens,
             prompt_family=prompt_family,
-            concurrent_points=concurrent_points,
             fallback=fallback,
             share=share,
         )

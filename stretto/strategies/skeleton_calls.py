@@ -106,7 +106,7 @@ class SkeletonCalls:
         others = [other.full_title for other in known]
 
         def watch() -> Watch:
-            return Watch(self._runner.leaks(), others, lists=not self.small)
+            return Watch(self._runner.leaks.search(), others, lists=not self.small)
 
         return BranchSpec(
             id=f"point-{point.index}",

@@ -6,6 +6,7 @@ import pytest
 from stretto import AsyncStretto, Settings
 from stretto.backends.load import Load, LoadMeter, Share, load_of, with_calls_bounded
 from stretto.extending import Capabilities
+from stretto.request import Request
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
@@ -100,8 +101,10 @@ def test_a_capacity_that_shrinks_is_found_out_and_one_that_grows_is_after_a_minu
     ],
 )
 def test_an_answer_takes_the_room_that_others_leave(load, room):
-    assert with_calls_bounded(Capabilities(concurrent_calls=8), None, load).concurrent_calls == room
-    assert with_calls_bounded(Capabilities(concurrent_calls=8), 1, load).concurrent_calls == 1
+    able, request = Capabilities(concurrent_calls=8), Request.of("Why?")
+    assert with_calls_bounded(able, request, load).concurrent_calls == room
+    one = request.model_copy(update={"concurrent_points": 1})
+    assert with_calls_bounded(able, one, load).concurrent_calls == 1
 
 
 def test_an_answer_counts_with_what_it_plans_until_its_parts_have_begun():

@@ -182,7 +182,7 @@ class _Items:
             context=self.taken.context,
             item=item,
             form=self.layout.instruction,
-            watch=lambda: ResultWatch(self.check, item, self.calls.runner.screen),
+            watch=lambda: ResultWatch(self.check, item, self.calls.runner.leaks.screen),
         )
         runner = self.calls.runner
         if self.votes == 1:
@@ -245,7 +245,7 @@ class _Items:
         left = runner.ledger.calls_left
         kept = found[: len(group)] if right or running.finish_reason in FINAL or left == 0 else []
         items = [self.taken.items[index] for index in group]
-        results = self.check.of_group(kept, items, runner.clean)
+        results = self.check.of_group(kept, items, runner.leaks.clean)
         wrong = results.count(None)
         results += [None] * (len(group) - len(kept))
         if wrong == len(kept):
