@@ -16,13 +16,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from recipes.pocket.optimiser import Optimiser
 from stretto.errors import SettingsError
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.llama import LlamaForward
     from stretto.local_engine.model.load import LoadedModel
 
-__all__ = ["AdapterTraining", "Length", "Training", "llama_forward", "read_state"]
+__all__ = ["AdapterTraining", "Length", "MuonTraining", "Training", "llama_forward", "read_state"]
 
 Step = TypeVar("Step")
 """What one step came to."""
@@ -180,19 +181,62 @@ class AdapterTraining(Training[Step]):
 
         Raises `SettingsError` for a checkpoint of other weights or sizes.
         """
-        state, found = read_state(self.checkpoint), load_file(self.checkpoint)
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in self.tensors}
-        if state["base"] != self.base or any(shapes[name] != self.tensors[name].shape for name in shapes):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
-                "--fresh, or choose another --folder."
-            )
+        state, found = _go_on(self, self.tensors, self.base)
         for name, tensor in self.tensors.items():
-            tensor.data.copy_(found[f"weights.{name}"])
             kept = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
             self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept if owner == name}
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
         return state
+
+
+class MuonTraining(Training[Step]):
+    """Trains parameters beside or within frozen weights, by Muon and Adam.
+
+    Args:
+        length: of the run.
+        folder: where the run is kept.
+        learning: the parameters, by name.
+        optimiser: of these.
+        base: fingerprint of the frozen weights.
+    """
+
+    def __init__(
+        self, length: Length, folder: Path, learning: Mapping[str, Tensor], optimiser: Optimiser, *, base: str
+    ) -> None:
+        super().__init__(length, folder)
+        self.learning, self.optimiser, self.base = learning, optimiser, base
+
+    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """See `Training`."""
+        tensors = {f"weights.{name}": parameter.detach() for name, parameter in self.learning.items()}
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state.items()}
+        return tensors, {"number": self.number, "seconds": self.seconds, "base": self.base}
+
+    def load(self) -> dict[str, Any]:
+        """Go on from the checkpoint; its other values.
+
+        Raises `SettingsError` for a checkpoint of other weights or sizes.
+        """
+        state, found = _go_on(self, self.learning, self.base)
+        self.optimiser.load({name[10:]: tensor for name, tensor in found.items() if name.startswith("optimiser.")})
+        return state
+
+
+def _go_on(run: Training[Any], own: Mapping[str, Tensor], base: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the checkpoint of a run into its parameters, and what else it holds.
+
+    Raises `SettingsError` for one of other weights or sizes.
+    """
+    state, found = read_state(run.checkpoint), load_file(run.checkpoint)
+    shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in own}
+    if state["base"] != base or any(shapes[name] != own[name].shape for name in own):
+        raise SettingsError(
+            f"{run.checkpoint} belongs to other weights, or to a run of other sizes. Start anew with --fresh, or "
+            "choose another --folder."
+        )
+    for name, tensor in own.items():
+        tensor.data.copy_(found[f"weights.{name}"])
+    run.number, run.seconds = int(state["number"]), float(state["seconds"])
+    return state, found
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

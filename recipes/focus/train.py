@@ -30,7 +30,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -45,7 +44,7 @@ from recipes.program import (
     train_adapter,
     training_dtype,
 )
-from recipes.training import Training, llama_forward, read_state
+from recipes.training import MuonTraining, llama_forward
 from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
@@ -144,7 +143,7 @@ def _key(name: str, number: int) -> str:
     return f"{name.replace('.', '-')}-{number}"
 
 
-class Trainer(Training[Shares]):
+class Trainer(MuonTraining[Shares]):
     """One training run, continued from ``folder`` if it holds a checkpoint.
 
     Args:
@@ -170,15 +169,14 @@ class Trainer(Training[Shares]):
     ) -> None:
         self.plan, self.lessons = plan, lessons
         self.forward, self.plain = llama_forward(model), llama_forward(model if plain is None else plain)
-        super().__init__(plan, folder)
-        self.base = base
         self.projections = Projections(self.forward, new_tensors(self.forward, plan.rank, plan.seed))
-        self.optimiser = Optimiser(self.projections, self.forward.dtype, matrix_rate=plan.rate, decay=0.0)
+        optimiser = Optimiser(self.projections, self.forward.dtype, matrix_rate=plan.rate, decay=0.0)
+        super().__init__(plan, folder, dict(self.projections.named_parameters()), optimiser, base=base)
         self._workers = ThreadPoolExecutor(1)
         self.level, self.skill = 0.0, 0.0  # how hard the lessons are, and the recent share of right tokens
         self._shares = Shares()
         if self.checkpoint.is_file():
-            self._load()
+            self.load()
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -255,25 +253,14 @@ class Trainer(Training[Shares]):
 
     def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """See `Training`."""
-        tensors = {f"weights.{name}": parameter.detach() for name, parameter in self.projections.named_parameters()}
-        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state.items()}
-        state = {"number": self.number, "seconds": self.seconds, "base": self.base}
+        tensors, state = super().kept()
         return tensors, state | {"level": self.level, "skill": self.skill}
 
-    def _load(self) -> None:
-        state, found = read_state(self.checkpoint), load_file(self.checkpoint)
-        own = dict(self.projections.named_parameters())
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in own}
-        if state["base"] != self.base or any(shapes[name] != own[name].shape for name in own):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to an adapter of other sizes. Start anew with "
-                "--fresh, or choose another --folder."
-            )
-        for name, parameter in own.items():
-            parameter.data.copy_(found[f"weights.{name}"])
-        self.optimiser.load({name[10:]: tensor for name, tensor in found.items() if name.startswith("optimiser.")})
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
+    def load(self) -> dict[str, Any]:
+        """See `MuonTraining`."""
+        state = super().load()
         self.level, self.skill = float(state["level"]), float(state["skill"])
+        return state
 
 
 def main(arguments: list[str] | None = None) -> None:

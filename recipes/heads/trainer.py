@@ -8,11 +8,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -20,8 +18,7 @@ from recipes.heads.network import Head
 from recipes.heads.target import Target
 from recipes.heads.texts import Batch, Texts
 from recipes.pocket.optimiser import Optimiser
-from recipes.training import Training, read_state
-from stretto.errors import SettingsError
+from recipes.training import MuonTraining
 
 __all__ = ["Plan", "Shares", "Trainer", "guesses"]
 
@@ -80,7 +77,7 @@ def guesses(target: Target, head: Head, batch: Batch) -> tuple[list[Tensor], Ten
     return [head.logits(each[batch.rows, batch.places - 2 - number]) for number, each in enumerate(states)], chances
 
 
-class Trainer(Training[Shares]):
+class Trainer(MuonTraining[Shares]):
     """One training run, continued from ``folder`` if it holds a checkpoint.
 
     Args:
@@ -106,22 +103,22 @@ class Trainer(Training[Shares]):
         base: str = "",
         export: Callable[[Head], object] = id,
     ) -> None:
-        super().__init__(plan, folder)
-        self.plan, self.target, self.head, self.texts, self.base = plan, target, head, texts, base
+        self.plan, self.target, self.head, self.texts = plan, target, head, texts
         self._export = export
         small = target.dtype in (torch.bfloat16, torch.float16)
-        self.optimiser = Optimiser(
+        optimiser = Optimiser(
             head,
             target.dtype if small else torch.float32,
             matrix_rate=plan.rate,
             other_rate=plan.other_rate,
             decay=0.0,
         )
+        super().__init__(plan, folder, dict(head.named_parameters()), optimiser, base=base)
         self._type = torch.autocast(target.device.type, torch.bfloat16, enabled=small)
         self._workers = ThreadPoolExecutor(1)
         self._shares: Shares | None = None
         if self.checkpoint.is_file():
-            self._load()
+            self.load()
 
     def step(self) -> Shares:
         """Train one step."""
@@ -154,12 +151,6 @@ class Trainer(Training[Shares]):
         shares, self._shares = self._shares, None
         return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}: {shares}"
 
-    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """See `Training`."""
-        tensors = {f"weights.{name}": parameter.detach() for name, parameter in self.head.named_parameters()}
-        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state.items()}
-        return tensors, {"number": self.number, "seconds": self.seconds, "base": self.base}
-
     def save(self) -> None:
         """Write the checkpoint, and the head as it will be used."""
         super().save()
@@ -170,17 +161,3 @@ class Trainer(Training[Shares]):
         size = sum(parameter.numel() for parameter in self.head.parameters())
         console.print(f"{size / 1e6:.2f} million parameters, from step {self.number}", highlight=False)
         super().run(console)
-
-    def _load(self) -> None:
-        state, found = read_state(self.checkpoint), load_file(self.checkpoint)
-        own = dict(self.head.named_parameters())
-        shapes = {name: found.get(f"weights.{name}", torch.empty(0)).shape for name in own}
-        if state["base"] != self.base or any(shapes[name] != own[name].shape for name in own):
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights, or to a head of other sizes. Start anew with --fresh, "
-                "or choose another --folder."
-            )
-        for name, parameter in own.items():
-            parameter.data.copy_(found[f"weights.{name}"])
-        self.optimiser.load({name[10:]: tensor for name, tensor in found.items() if name.startswith("optimiser.")})
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])

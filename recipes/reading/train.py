@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -41,8 +40,7 @@ from recipes.program import (
     use_machine,
 )
 from recipes.reading.lessons import Lesson, Lessons, training_hay
-from recipes.training import Training, read_state
-from stretto.errors import SettingsError
+from recipes.training import MuonTraining
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
 from stretto.local_engine.model.reading_adapter import write_reading
 from stretto.local_engine.pocket import MODEL_FOLDER
@@ -97,7 +95,7 @@ def _turns(wanted: Sequence[int]) -> list[int]:
     return [len([*run]) for learned, run in itertools.groupby(wanted, lambda token: token >= 0) if learned]
 
 
-class Trainer(Training[Sums]):
+class Trainer(MuonTraining[Sums]):
     """One training run, continued from ``folder`` if it holds a checkpoint."""
 
     every = 20
@@ -105,9 +103,7 @@ class Trainer(Training[Sums]):
     def __init__(
         self, plan: Plan, base: Path, folder: Path, lessons: Lessons, *, dtype: torch.dtype, threads: int = 1
     ) -> None:
-        super().__init__(plan, folder)
         self.plan, self.lessons, self.dtype = plan, lessons, dtype
-        self.base = fingerprint(base)
         self.tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
         self.network = Network(_config(base))
         self.network.load_state_dict(
@@ -115,18 +111,19 @@ class Trainer(Training[Sums]):
         )
         self.network.requires_grad_(requires_grad=False)
         layers = self.network.model.layers
-        self.learning = {
+        learning = {
             f"model.layers.{name}": parameter.requires_grad_()
             for name, parameter in layers.named_parameters()
             if parameter.ndim == 2
         }
-        self.before = {name: parameter.detach().clone() for name, parameter in self.learning.items()}
+        self.before = {name: parameter.detach().clone() for name, parameter in learning.items()}
         matrices = nn.ModuleList(module for module in layers.modules() if isinstance(module, nn.Linear))
-        self.optimiser = Optimiser(matrices, dtype, matrix_rate=plan.rate, decay=0.0)
+        optimiser = Optimiser(matrices, dtype, matrix_rate=plan.rate, decay=0.0)
+        super().__init__(plan, folder, learning, optimiser, base=fingerprint(base))
         self._sums: Sums = {}
         self.workers = ThreadPoolExecutor(threads)
         if self.checkpoint.is_file():
-            self._load()
+            self.load()
 
     def differences(self) -> dict[str, Tensor]:
         """What has been learned: by name of the weight, what is to be added to it."""
@@ -195,23 +192,6 @@ class Trainer(Training[Sums]):
             for task, (loss, tokens, right, turns) in sorted(sums.items())
         )
         return f"step {self.number}, {self.seconds / 60:.1f} min, {self.progress:.0%}: loss (turns right) of {text}"
-
-    def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """See `Training`."""
-        tensors = {f"weights.{name}": parameter.detach() for name, parameter in self.learning.items()}
-        tensors |= {f"optimiser.{name}": tensor for name, tensor in self.optimiser.state.items()}
-        return tensors, {"number": self.number, "seconds": self.seconds, "base": self.base}
-
-    def _load(self) -> None:
-        state, found = read_state(self.checkpoint), load_file(self.checkpoint)
-        if state["base"] != self.base:
-            raise SettingsError(
-                f"{self.checkpoint} belongs to other weights. Start anew with --fresh, or choose another --folder."
-            )
-        for name, parameter in self.learning.items():
-            parameter.data.copy_(found[f"weights.{name}"])
-        self.optimiser.load({name[10:]: tensor for name, tensor in found.items() if name.startswith("optimiser.")})
-        self.number, self.seconds = int(state["number"]), float(state["seconds"])
 
 
 _NONE = (0.0, 0, 0, 0)
