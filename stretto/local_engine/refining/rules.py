@@ -78,7 +78,19 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold(Rule):
+class _InSteps(Rule):
+    """A rule that may be told in how many forwards a block is written."""
+
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        if self.steps is not None:
+            _at_least_one("steps", self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold(_InSteps):
     """Keep the most confident token, and all above a threshold (Fast-dLLM; Wu et al., arXiv:2505.22618).
 
     With ``steps``, so many are kept in each forward that the block takes no more (SDAR; Cheng et al.,
@@ -87,13 +99,10 @@ class Threshold(Rule):
 
     name: ClassVar[str] = "threshold"
     threshold: float = 0.9
-    steps: int | None = None
 
     def __post_init__(self) -> None:
-        Rule.__post_init__(self)
+        _InSteps.__post_init__(self)
         _between("threshold", self.threshold, 0, 1)
-        if self.steps is not None:
-            _at_least_one("steps", self.steps)
 
     def keep(self, proposal: Proposal) -> list[int]:
         """See `Rule`."""
@@ -149,19 +158,13 @@ class EntropyBound(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowConfidence(Rule):
+class LowConfidence(_InSteps):
     """Keep a fixed number in each forward, the most confident ones, and mask the others again (Nie et al., 2502.09992).
 
     ``steps`` forwards write a block; by default one for each token.
     """
 
     name: ClassVar[str] = "low_confidence"
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        if self.steps is not None:
-            _at_least_one("steps", self.steps)
 
     def keep(self, proposal: Proposal) -> list[int]:
         """See `Rule`."""
@@ -169,16 +172,10 @@ class LowConfidence(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sequential(Rule):
+class Sequential(_InSteps):
     """Keep a fixed number in each forward, from left to right; ``steps`` as for `LowConfidence`."""
 
     name: ClassVar[str] = "sequential"
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        Rule.__post_init__(self)
-        if self.steps is not None:
-            _at_least_one("steps", self.steps)
 
     def keep(self, proposal: Proposal) -> list[int]:
         """See `Rule`."""

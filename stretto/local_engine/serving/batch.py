@@ -27,6 +27,7 @@ from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.layer_states import LayerStates
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
 from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 from stretto.local_engine.serving.step import Step
@@ -73,7 +74,7 @@ class _Member:
         self.warnings.append(f"{name} failed and drafts no more ({type(error).__name__}: {error})")
 
 
-class Batch:
+class Batch(BatchMembers[_Member]):
     """Some requests decoded together, one forward per call of `advance`.
 
     In each step the drafter of each request proposes a tree, and one forward scores all trees. What verification
@@ -95,21 +96,12 @@ class Batch:
         draft_nodes: int = 64,
         cost: StepCost | None = None,
     ) -> None:
+        super().__init__()
         self._cost = cost
         self._forward = forward
         self._device, self._clock = device, step_clock(device)
         self._draft_nodes = draft_nodes
-        self._members: list[_Member] = []
-        self._cache = KeyValueCache(0)
         self._all_rows = torch.empty(0, dtype=torch.long)  # 0 to the last row of a forward # [rows]
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    @property
-    def slots(self) -> int:
-        """Slots of keys and values that are allocated, over all requests."""
-        return self._cache.slots
 
     def join(self, prefill: Prefill, drafters: Sequence[Drafter]) -> list[Step]:
         """Take over requests whose prompts are read. Returns the step with the first token of each."""
@@ -156,13 +148,6 @@ class Batch:
             evaluated = [1 + len(member.draft) if self._forward.packs else count for member in members]
             cost.observe(sum(evaluated), (self._clock() - began) * 1e3)
         return steps
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keep only these requests, in this order; the others leave the batch and free their cache."""
-        if len(rows) == len(self._members):
-            return
-        self._members = [self._members[row] for row in rows]
-        self._cache.keep(rows)
 
     def _member(self, state: RequestState, drafter: Drafter, vocabulary: int) -> _Member:
         request = state.request

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache, Source
+from stretto.local_engine.model.cache import Source
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
 from stretto.local_engine.model.refined.block_form import BlockForm
@@ -20,6 +20,7 @@ from stretto.local_engine.refining.block_rows import block_rows
 from stretto.local_engine.refining.proposing import propose
 from stretto.local_engine.refining.refinement import Refinement
 from stretto.local_engine.refining.rules import Rule
+from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.step import Step
 
@@ -44,7 +45,7 @@ class _Member:
         return kept[:end]
 
 
-class RefinedBatch:
+class RefinedBatch(BatchMembers[_Member]):
     """Some requests whose blocks are refined together, one forward per call of `advance`.
 
     Each is at its own block, and at its own pass over it. It has the methods of `Batch`, and is used in its place for
@@ -57,17 +58,8 @@ class RefinedBatch:
     """
 
     def __init__(self, forward: Forward, device: torch.device, form: BlockForm) -> None:
+        super().__init__()
         self._forward, self._device, self._form = forward, device, form
-        self._members: list[_Member] = []
-        self._cache = KeyValueCache(0)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    @property
-    def slots(self) -> int:
-        """Slots of keys and values that are allocated, over all requests."""
-        return self._cache.slots
 
     def join(self, prefill: Prefill, rules: Sequence[Rule]) -> list[Step]:
         """Take over requests whose prompts are read, with the rule of each."""
@@ -116,13 +108,6 @@ class RefinedBatch:
             steps.append(Step(member.committed(tokens), rows=len(plan.tokens)))
             first += count
         return steps
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keep only these requests, in this order; the others leave the batch and free their cache."""
-        if len(rows) == len(self._members):
-            return
-        self._members = [self._members[row] for row in rows]
-        self._cache.keep(rows)
 
 
 def _begun(member: _Member, logits: Tensor | None, mask: int) -> Step:
