@@ -16,7 +16,8 @@ from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, Though
 from stretto.foundation.arguments import shown
 from stretto.messages import Message
 from stretto.request import Request, RequestOptions
-from stretto.server.api_answer import Ask, Opening, Reading, sse
+from stretto.server.api_answer import Opening, Reading, sse
+from stretto.server.arriving import Ask
 from stretto.server.bodies import read_object, read_turns
 from stretto.server.exchange import Exchange
 from stretto.server.extension import Extension, extension_of, named_event

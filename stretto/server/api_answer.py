@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,51 +15,16 @@ from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, BranchStarted, Event, RouteChosen
 from stretto.foundation.bounds import is_long
-from stretto.foundation.queue import Queue
-from stretto.request import Prompting, RequestOptions
+from stretto.server.arriving import Ask, arriving
 from stretto.server.bodies import ClientGoneError, read_object
 from stretto.server.exchange import Exchange, encoded, log
 from stretto.server.extension import route_header
 from stretto.server.gate import Gate
 from stretto.server.metering import body_tokens, prompt_tokens
-from stretto.server.models import Served
 from stretto.server.problems import Problem, of_error
 from stretto.server.service import Service
-from stretto.streams import AnswerStream
 
-Indexed = tuple[int, Event]
 _LAST_S = 5.0
-
-
-class Arriving(Protocol):
-    """Events as they come, each with the index of the answer that it belongs to."""
-
-    def __aiter__(self) -> AsyncIterator[Indexed]:
-        """Itself."""
-        ...
-
-    async def __anext__(self) -> Indexed:
-        """The next one."""
-        ...
-
-    def ready(self) -> list[Indexed]:
-        """Those that are there already."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One question to a client.
-
-    Attributes:
-        served: who answers, and how.
-        prompt: the conversation.
-        options: keyword arguments of `AsyncStretto.stream`.
-    """
-
-    served: Served
-    prompt: Prompting
-    options: RequestOptions
 
 
 class Scribe(Protocol):
@@ -270,7 +235,7 @@ async def _respond(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence
 
 async def _whole(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
     answers: dict[int, Answer] = {}
-    async with _events(reading.asks, exchange, gate) as events:
+    async with arriving(reading.asks, exchange.holder, gate) as events:
         async for index, event in events:
             exchange.meter.note(index, event, reading.asks[index].prompt)
             if isinstance(event, AnswerFinished):
@@ -284,7 +249,7 @@ async def _stream(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[
     """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
     scribe = reading.scribe
     answers: dict[int, Answer] = {}
-    async with _events(reading.asks, exchange, gate) as events:
+    async with arriving(reading.asks, exchange.holder, gate) as events:
         async for first in events:
             frames = b""
             for index, event in (first, *events.ready()):  # what is there goes out together
@@ -306,72 +271,6 @@ async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> No
     with anyio.move_on_after(_LAST_S):  # for a client that does not read it
         await exchange.write(scribe.broken(problem))
         await exchange.finish()
-
-
-@asynccontextmanager
-async def _events(asks: Sequence[Ask], exchange: Exchange, gate: Gate) -> AsyncGenerator[Arriving]:
-    """The events of all answers as they come, each with the index of its question.
-
-    The request holds one place. More questions are answered side by side only in places that are free now.
-    """
-    if len(asks) == 1:
-        ask = asks[0]
-        async with ask.served.client.stream(ask.prompt, **ask.options) as events:
-            yield _Numbered(events)
-        return
-    queue = Queue[Indexed](64)
-    failure: Exception | None = None
-    async with anyio.create_task_group() as answering:
-
-        async def answer(index: int, ask: Ask) -> None:
-            nonlocal failure
-            try:
-                async with ask.served.client.stream(ask.prompt, **ask.options) as events:
-                    async for event in events:
-                        await queue.put((index, event))
-            except StrettoError as error:
-                failure = failure or error
-                answering.cancel_scope.cancel()
-
-        left = iter(enumerate(asks))
-
-        async def take() -> None:
-            for index, ask in left:
-                await answer(index, ask)
-
-        async def take_beside() -> None:
-            async with gate.beside(exchange.holder) as free:
-                if free:
-                    await take()
-
-        async def run_all() -> None:
-            async with anyio.create_task_group() as each:
-                for _ in asks[1:]:
-                    each.start_soon(take_beside)
-                await take()
-            queue.end()
-
-        answering.start_soon(run_all)
-        yield queue
-        answering.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-
-
-class _Numbered:
-    # A class and not a generator: there is nothing to close when the reader leaves early.
-
-    def __init__(self, events: AnswerStream) -> None:
-        self._events = events
-
-    def __aiter__(self) -> _Numbered:
-        return self
-
-    async def __anext__(self) -> Indexed:
-        return 0, await anext(self._events)
-
-    def ready(self) -> list[Indexed]:
-        return [(0, event) for event in self._events.ready()]
 
 
 class Opening:

@@ -23,7 +23,8 @@ from stretto.events import (
 )
 from stretto.foundation.arguments import shown
 from stretto.request import RequestOptions
-from stretto.server.api_answer import Ask, Opening, Reading, sse
+from stretto.server.api_answer import Opening, Reading, sse
+from stretto.server.arriving import Ask
 from stretto.server.bodies import read_turns
 from stretto.server.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.exchange import Exchange

@@ -13,7 +13,8 @@ from stretto.answer import Answer, Usage
 from stretto.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
-from stretto.server.api_answer import Ask, Reading, sse
+from stretto.server.api_answer import Reading, sse
+from stretto.server.arriving import Ask
 from stretto.server.chat import DONE, Sampling
 from stretto.server.choices import finish_of, usage_of
 from stretto.server.exchange import Exchange

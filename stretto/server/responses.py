@@ -13,7 +13,8 @@ from stretto.answer import Answer, Usage
 from stretto.events import AnswerFinished, BranchDelta, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallDelta
 from stretto.messages import Message
 from stretto.request import RequestOptions
-from stretto.server.api_answer import Ask, Opening, Reading, sse
+from stretto.server.api_answer import Opening, Reading, sse
+from stretto.server.arriving import Ask
 from stretto.server.chat import ResponseFormat, format_of
 from stretto.server.choices import logprobs_of, refused
 from stretto.server.exchange import Exchange
