@@ -2,6 +2,7 @@
 
     python benchmarks/edits.py                      one, five and ten changes in a hundred tokens
     python benchmarks/edits.py --rate 0.05 --machine 443M
+    python benchmarks/edits.py --rate 0.05 --together 4   four answers in a batch
 
 No model runs. The answer is a file of source code in which a share of the tokens is replaced, left out or followed by
 another one, by chance, or in which some names are replaced wherever they stand; a step accepts what agrees with it. It
@@ -22,7 +23,7 @@ from rich.table import Table
 from transformers import AutoTokenizer
 
 from recipes.pocket.source import held_out_source
-from stretto.local_engine.draft_tree import ROOT
+from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
@@ -73,28 +74,52 @@ def renamed(text: list[int], rate: float, draw: random.Random) -> Edit:
     return Edit(text, answer)
 
 
-def run(method: str, edit: Edit, cost: StepCost) -> tuple[float, int, int]:
-    """Milliseconds, steps and rows of an answer."""
-    drafter = make_drafter(method, DraftEquipment(cost=cost))
-    prompt = [*edit.source, edit.source[0]]
-    context, at = DraftContext([*prompt, edit.answer[0]], len(prompt), 1 << 30), 1
-    took, steps, rows = 0.0, 0, 0
-    while at < len(edit.answer):
-        cost.begin(1)
-        tree, places = drafter.propose(context, ROWS).prune(len(edit.answer))
-        tree, places = tree.prune(divide([tree], ROWS, packed=True)[0])
+class Answering:
+    """An answer that is written again, with its drafter."""
+
+    def __init__(self, method: str, edit: Edit, cost: StepCost) -> None:
+        self.drafter = make_drafter(method, DraftEquipment(cost=cost))
+        self.answer, self.at = edit.answer, 1
+        prompt = [*edit.source, edit.source[0]]
+        self.context = DraftContext([*prompt, edit.answer[0]], len(prompt), 1 << 30)
+
+    def take(self, tree: DraftTree, places: Sequence[int]) -> None:
+        """Accept what agrees with the answer of these nodes; ``places`` are those of the whole draft among them."""
         node, accepted = ROOT, list[int]()
-        path = [edit.answer[at]]
-        while at + len(path) < len(edit.answer) and (child := tree.child(node, path[-1])) is not None:
+        path = [self.answer[self.at]]
+        while self.at + len(path) < len(self.answer) and (child := tree.child(node, path[-1])) is not None:
             node = child
             accepted.append(places.index(node))
-            path.append(edit.answer[at + len(path)])
-        context.tokens.extend(path)
-        at += len(path)
+            path.append(self.answer[self.at + len(path)])
+        self.context.tokens.extend(path)
+        self.at += len(path)
         evaluated = [place + 1 if place >= 0 else -1 for place in places]
-        drafter.learn(context, DraftOutcome(evaluated, NO_TOP.top_tokens, NO_TOP.top_probabilities, path, accepted))
-        took, steps, rows = took + cost(1 + len(tree)), steps + 1, rows + 1 + len(tree)
+        outcome = DraftOutcome(evaluated, NO_TOP.top_tokens, NO_TOP.top_probabilities, path, accepted)
+        self.drafter.learn(self.context, outcome)
+
+
+def run(method: str, edits: Sequence[Edit], cost: StepCost) -> tuple[float, int, int]:
+    """Milliseconds, steps of one answer and rows of answers that are written together."""
+    running = [Answering(method, edit, cost) for edit in edits]
+    took, steps, rows = 0.0, 0, 0
+    while running:
+        cost.begin(len(running))
+        drafts = [
+            each.drafter.propose(each.context, ROWS // len(running)).prune(len(each.answer))[0] for each in running
+        ]
+        counts = divide(drafts, ROWS, packed=True)
+        evaluated = len(running) + sum(counts)
+        for each, draft, count in zip(running, drafts, counts, strict=True):
+            each.take(*draft.prune(count))
+        took, steps, rows = took + cost(evaluated), steps + len(running), rows + evaluated
+        running = [each for each in running if each.at < len(each.answer)]
     return took, steps, rows
+
+
+def plain(edits: Sequence[Edit], cost: StepCost) -> float:
+    """Milliseconds of the same without drafts."""
+    lengths = [len(edit.answer) - 1 for edit in edits]
+    return sum(cost(sum(length > step for length in lengths)) for step in range(max(lengths)))
 
 
 def main() -> None:
@@ -104,6 +129,7 @@ def main() -> None:
     parser.add_argument("--machine", nargs="+", choices=MACHINES, default=list(MACHINES))
     parser.add_argument("--tokens", type=int, default=300, help="of a text (300)")
     parser.add_argument("--texts", type=int, default=8)
+    parser.add_argument("--together", type=int, default=1, help="answers that are written in a batch (1)")
     options = parser.parse_args()
     run_compiled(True)
     tokenizer = AutoTokenizer.from_pretrained(find_source("local:pocket").folder)
@@ -114,19 +140,21 @@ def main() -> None:
         for rate in options.rate:
             edits = [make(text, rate, random.Random(number)) for number, text in enumerate(texts)]  # noqa: S311
             for machine in options.machine:
-                show(table, (kind, f"{100 * rate:g}", machine), edits)
+                groups = [edits[at : at + options.together] for at in range(0, len(edits), options.together)]
+                show(table, (kind, f"{100 * rate:g}", machine), groups)
     Console(width=110).print(table)
 
 
-def show(table: Table, cells: Sequence[str], edits: Sequence[Edit]) -> None:
+def show(table: Table, cells: Sequence[str], groups: Sequence[Sequence[Edit]]) -> None:
     """Add a row for each method."""
-    table_of = MACHINES[cells[-1]]
-    tokens, lookup = sum(len(edit.answer) - 1 for edit in edits), 0.0
+    costs = MACHINES[cells[-1]]
+    tokens = sum(len(edit.answer) - 1 for group in groups for edit in group)
+    alone, lookup = sum(plain(group, FixedCost(costs)) for group in groups), 0.0
     for method in METHODS:
-        found = [run(method, edit, FixedCost(table_of)) for edit in edits]
+        found = [run(method, group, FixedCost(costs)) for group in groups]
         took, steps, rows = (sum(each) for each in zip(*found, strict=True))
         lookup = lookup or took
-        ratios = f"{took / tokens / table_of[1]:.2f}", f"{took / lookup:.2f}"
+        ratios = f"{took / alone:.2f}", f"{took / lookup:.2f}"
         table.add_row(*cells, method, f"{tokens / steps:.2f}", f"{rows / steps:.1f}", *ratios)
 
 

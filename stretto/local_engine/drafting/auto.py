@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.calibration import MATCHES, Experience, octave
+from stretto.local_engine.drafting.calibration import MATCHES, Experience
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome, DraftSource
 from stretto.local_engine.drafting.sources.files import FileTexts
@@ -21,7 +21,6 @@ __all__ = ["Auto"]
 
 _CANDIDATES = 40
 _BEYOND_SHARE = 4  # a request may ask for this many times its share: others may need less than theirs
-_LEARN = 1 / 8
 _LONGEST, _DEEPEST = 7, 4  # of the kinds of guesses: octaves of the match, and depth
 _KINDS = 16  # of the guesses of one source
 _NO_DRAFT = DraftTree()
@@ -57,8 +56,8 @@ class Auto:
       or of other texts, each source where it stands, and `Experience.gains` what drafts have gained in such places.
       Where they gained nothing, the next look waits until looking takes a small share of the steps since (see
       `StepCost.patience`). While it rests, the automata are not read on. So text that nobody can foresee costs what
-      `autoregressive` costs, plus one or two per cent. In a batch, a rest ends only where a draft may be evaluated (see
-      `StepCost.should_draft`).
+      `autoregressive` costs, plus one or two per cent. A batch rests by the same rule: a draft of which nothing was
+      evaluated, since it would have slowed others down, has gained nothing.
 
     Args:
         cost: of a step, measured on this machine.
@@ -130,22 +129,15 @@ class Auto:
                 evaluated += 1
                 expected += draft.survival[node]
         self._evaluated = max(evaluated, (self._evaluated + evaluated) // 2)
-        gains = experience.gains[octave(self._cost.sequences)]
-        gains[self._where] += _LEARN * (min(self._cost.gain(evaluated, expected), 1.0) - gains[self._where])
+        gain = min(self._cost.gain(evaluated, expected), 1.0)
+        experience.gains.note(gain, self._cost.sequences, self._where)
         self._cost.drafted(1e3 * (self._took_s + time.perf_counter() - began))
 
     def _rests(self, context: DraftContext) -> bool:
         """Whether no draft is looked for in this step; in some texts these are nearly all steps, so it is short."""
-        cost = self._cost
-        alone = cost.sequences == 1
-        if not (alone or cost.vote.is_open):
-            return True
         self._where = self._place(context)
-        gains = self._experiences[context.greedy].gains[octave(cost.sequences)]
-        if gains[self._where] < 0:
-            gains[self._where] += _LEARN * cost.patience()
-            return True
-        return not (alone or cost.should_draft(self))
+        gains, cost = self._experiences[context.greedy].gains, self._cost
+        return gains.rests(cost.sequences, cost.patience(), self._where)
 
     def _place(self, context: DraftContext) -> int:
         """What kind of place the text has come to; see `Experience.gains`."""

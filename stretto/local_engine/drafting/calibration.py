@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["MATCHES", "STANDINGS", "Calibration", "Experience", "octave"]
+from stretto.local_engine.drafting.gains import Gains
+
+__all__ = ["MATCHES", "STANDINGS", "Calibration", "Experience"]
 
 MATCHES = 5
 """Kinds of matches by their length: below 2, 4, 8 and 16 tokens, and more."""
@@ -12,10 +14,10 @@ MATCHES = 5
 STANDINGS = 2
 """Kinds of standings that a `DraftSource` has, but for the one in which it has nothing to draft."""
 
-_BATCHES = 6
 _FIRST_GAINS = (-0.002, -0.002, 0.1, 0.1, 0.1)  # matches of 4 tokens and more are tried at once
 _FIRST_GAINS_BESIDE = (0.1,) * STANDINGS
 _HIGHEST = 0.98  # nothing is certain
+_LEARN = 1 / 8
 _KEPT = 0.99  # after a hundred trials, one counts 1/e
 
 
@@ -54,16 +56,8 @@ class Experience:
 
     Attributes:
         guesses: by length of the match, or what a source says of its guess, and within it by depth.
-        gains: steps that a draft has gained, by octaves of sequences and kind of match or, behind these, standing of a
-            source # [octaves, MATCHES + STANDINGS]
+        gains: of drafts, by kind of match or, behind these, standing of a source.
     """
 
     guesses: Calibration = field(default_factory=Calibration)
-    gains: list[list[float]] = field(
-        default_factory=lambda: [[*_FIRST_GAINS, *_FIRST_GAINS_BESIDE] for _ in range(_BATCHES)]
-    )
-
-
-def octave(sequences: int) -> int:
-    """The row of `Experience.gains` for a batch of this size."""
-    return min(sequences.bit_length(), _BATCHES - 1)
+    gains: Gains = field(default_factory=lambda: Gains(_LEARN, (*_FIRST_GAINS, *_FIRST_GAINS_BESIDE)))

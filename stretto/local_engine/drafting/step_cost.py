@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stretto.local_engine.drafting.batch_vote import BatchVote
-
 __all__ = ["PACE", "CostTable", "StepCost"]
 
 PACE = 0.97
@@ -62,14 +60,12 @@ class StepCost:
         sequences: number of sequences that share the coming step; each has a row for its last token.
         measured: whether there is a table.
         beyond: by what share the last step took longer than one without drafts; 0 until the time of these is known.
-        vote: when the requests of a batch look for drafts.
     """
 
     def __init__(self, measured: Mapping[int, float] | None = None) -> None:
         self.sequences = 1
         self.beyond = 0.0
         self.measured = measured is not None
-        self.vote = BatchVote()
         self._table = _GUESSED if measured is None else CostTable(measured)
         self._unit = 1.0  # milliseconds of 1.0 in the table, while the table is a guess
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
@@ -104,7 +100,6 @@ class StepCost:
     def begin(self, sequences: int) -> None:
         """Note that a step of this many sequences begins."""
         self.sequences = sequences
-        self.vote.begin(sequences)
 
     def observe(self, rows: int, took_ms: float) -> None:
         """Note what a step of `sequences` took, with this many rows over all of them."""
@@ -155,18 +150,9 @@ class StepCost:
 
         All requests of a batch together spend as much as a single one that is alone.
         """
-        return _SHARE if self.sequences == 1 else self.vote.PERIOD * _SHARE / self.sequences
+        return _SHARE / self.sequences
 
     def gain(self, rows: int, tokens: float) -> float:
         """Net gain, in plain steps, of this many extra rows that are expected to yield ``tokens``."""
         step = self.ahead(self.sequences)
         return tokens / self.sequences - (self.ahead(self.sequences + rows) - step + self._drafting_ms) / step
-
-    def should_draft(self, drafter: object) -> bool:
-        """Whether a request of a batch that expects a gain should draft now; its vote counts for the others.
-
-        Where one more row slows the others down noticeably, all requests must have something to draft.
-        """
-        unanimous = self.vote.cast(drafter)
-        plain, one_more = self.ahead_of((self.sequences, self.sequences + 1))
-        return unanimous or PACE * one_more <= plain

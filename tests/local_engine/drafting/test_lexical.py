@@ -1,5 +1,6 @@
 """Lexical units as drafts: what the drafter makes of what the [PAD]s said."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -134,10 +135,10 @@ def test_where_drafts_gained_nothing_later_requests_try_once_and_rest():
 def test_a_request_of_a_batch_does_not_end_the_rest_of_the_others():
     batch, known = StepCost({1: 10.0, 64: 30.0}), (UnitExperience(), UnitExperience())
     batch.begin(2)
-    known[1].gains[2] = -0.01
+    known[1].gains.note(-10.0, 2)
     drafter = Lexical(3, batch, experience=known)
     assert not any(len(drafter.propose(CONTEXT, 32)) for _ in range(30))
-    assert known[1].gains[2] < 0
+    assert known[1].gains.rests(2, 0.0)
     assert known[0].gains == UnitExperience().gains  # those of sampled answers
 
 
@@ -167,7 +168,7 @@ def test_a_draft_of_which_nothing_was_evaluated_is_held_against_nobody():
     guesses = tree.tokens.index(-1)
     said = dict.fromkeys(pads_of(tree, guesses - 1)[:1], (11, 0.97))
     say(drafter, tree, said, [*tree.tokens[:guesses], 10], range(guesses))
-    tree, before = drafter.propose(CONTEXT, 32), list(experience[1].gains)
+    tree, before = drafter.propose(CONTEXT, 32), deepcopy(experience[1].gains)
     assert tree.tokens[0] == 11
     drafter.learn(CONTEXT, became([-1] * len(tree), [(0, 1, 2, 3)], [(0.5, 0.1, 0.1, 0.1)], [10], []))
     drafter.propose(CONTEXT, 32)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stretto.local_engine.drafting.calibration import Calibration, octave
+from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.gains import Gains
 from stretto.local_engine.drafting.step_cost import StepCost
 
 __all__ = ["Account"]
 
 _DEEPEST = 16
-_OCTAVES = 6
-_FIRST_RATE, _FIRST_GAIN = 0.7, 0.1
+_FIRST_RATE = 0.7
 _RATE, _TIME, _GAIN = 1 / 32, 1 / 8, 1 / 16  # how fast each follows what happens
 _SPIKE = 4.0  # a level that took this many times as long as usual was held up by something else
 
@@ -25,14 +25,14 @@ class Account:
     Attributes:
         guesses: how often candidates were right, by depth and rank.
         rates: how often some candidate behind a right node was right, by depth.
-        gains: steps that drafts have gained, by octaves of sequences.
+        gains: of drafts.
         level_ms: what following a level of nodes takes; ``None`` until it is known.
         accepted: tokens of a draft lately.
     """
 
     guesses: Calibration = field(default_factory=Calibration)
     rates: list[float] = field(default_factory=lambda: [_FIRST_RATE] * (_DEEPEST + 1))
-    gains: list[float] = field(default_factory=lambda: [_FIRST_GAIN] * _OCTAVES)
+    gains: Gains = field(default_factory=lambda: Gains(_GAIN))
     level_ms: float | None = None
     accepted: float = 1.0
 
@@ -60,16 +60,11 @@ class Account:
 
     def rests(self, cost: StepCost) -> bool:
         """Whether a step goes without a draft, since drafts have gained nothing lately."""
-        at = octave(cost.sequences)
-        if self.gains[at] >= 0:
-            return False
-        self.gains[at] += _GAIN * cost.patience()
-        return True
+        return self.gains.rests(cost.sequences, cost.patience())
 
     def note_gain(self, accepted: int, evaluated: int, took_ms: float, cost: StepCost) -> None:
         """Note what became of a draft, and what it took."""
         self.accepted += _GAIN * (accepted - self.accepted)
         step = cost.ahead(cost.sequences)
         lost = (cost.ahead(cost.sequences + evaluated) - step + took_ms) / step
-        at, gain = octave(cost.sequences), accepted / cost.sequences - lost
-        self.gains[at] += _GAIN * (max(gain, -1.0) - self.gains[at])
+        self.gains.note(max(accepted / cost.sequences - lost, -1.0), cost.sequences)

@@ -16,8 +16,7 @@ _NO_DRAFT = DraftTree()
 _NEVER = 1.0
 _BREADTH = 4  # candidates for each position
 _PLAIN = 64  # one step of this many has no draft: it tells what steps with drafts take beyond a plain one
-_LEARN = 1 / 64
-_RELIEF = _LEARN / 64  # for each step without a draft, while drafts gain nothing
+_PATIENCE = 1 / 64  # of a step, lost by drafts while they gain nothing
 
 
 class Lexical:
@@ -125,18 +124,15 @@ class Lexical:
 
     def _rests(self, context: DraftContext) -> bool:
         """Whether this step has no draft."""
-        gains, octave = self._gains(context)
+        gains, sequences = self._experiences[context.greedy].gains, self._cost.sequences
         if self._steps % _PLAIN == 1:
-            if self._steps == 1 and self._cost.sequences == 1:
-                gains[octave] = max(gains[octave], 0.0)
+            if self._steps == 1 and sequences == 1:
+                gains.try_again(sequences)
             return True
         if self._rest:
             self._rest = False
             return True
-        if gains[octave] < 0:
-            gains[octave] += _RELIEF
-            return True
-        return False
+        return gains.rests(sequences, _PATIENCE)
 
     def _judge(self, context: DraftContext) -> None:
         """Note what the last draft has gained, by what its step took; that of [PAD]s alone shows in the next step."""
@@ -154,11 +150,5 @@ class Lexical:
             self._note(context, 0.0)
 
     def _note(self, context: DraftContext, gain: float) -> None:
-        gains, octave = self._gains(context)
-        gains[octave] += _LEARN * (gain - self._owed - gains[octave])
+        self._experiences[context.greedy].gains.note(gain - self._owed, self._cost.sequences)
         self._owed = 0.0
-
-    def _gains(self, context: DraftContext) -> tuple[list[float], int]:
-        """What drafts have gained, by octaves of sequences, and the octave of this batch."""
-        gains = self._experiences[context.greedy].gains
-        return gains, min(self._cost.sequences.bit_length(), len(gains) - 1)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from stretto.local_engine.drafting.gains import Gains
+
 __all__ = ["UnitExperience"]
 
 _KINDS = 256, 2048  # coarse and fine
-_BATCHES = 6
-_FIRST_GAIN = 0.1  # so that a few drafts may fail
+_LEARN = 1 / 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,10 @@ class UnitExperience:
 
     Attributes:
         counters: h and e of the coarse kinds, and of the fine ones # [kinds, 2] each
-        gains: steps that a draft has gained, by octaves of sequences # [octaves]
+        gains: of drafts.
     """
 
     counters: tuple[NDArray[np.float64], NDArray[np.float64]] = field(
         default_factory=lambda: (np.zeros((_KINDS[0], 2)), np.zeros((_KINDS[1], 2)))
     )
-    gains: list[float] = field(default_factory=lambda: [_FIRST_GAIN] * _BATCHES)
+    gains: Gains = field(default_factory=lambda: Gains(_LEARN))
