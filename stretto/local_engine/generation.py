@@ -41,6 +41,7 @@ class Generation:
         tenant: for whom it is. Drafts are looked for in earlier answers to the same tenant, never in those to others.
             ``None`` is the tenant of all that name none; one with an empty name is unknown, and nothing is kept of it.
         answer: a number that it shares with the other generations of one answer, which draft from each other.
+        adapter: name of the adapter beside the weights that it is for; see `Engine.keep_beside`.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
         response_format: a JSON schema or a regular expression that the answer must match; it needs ``end_ids``. An
             answer that ends with the reason ``length`` is the beginning of one that matches.
@@ -65,6 +66,7 @@ class Generation:
     draft: tuple[int, ...] = ()
     tenant: str | None = None
     answer: int | None = None
+    adapter: str | None = None
     decoding: str = "autoregressive"
     response_format: Mapping[str, Any] | str | None = None
     logprobs: int | None = None

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from stretto import AsyncStretto, InvalidRequestError, SettingsError
 from stretto.backends.local.backend import LocalBackend
-from stretto.local_engine.model.beside import with_adapter
+from stretto.local_engine.model.beside import keep_beside
 from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.request import GenerationOptions
 from stretto.testing import ScriptedBackend
@@ -135,7 +135,7 @@ async def test_an_adapter_that_does_not_fit_is_refused_in_a_sentence(folders, be
         adapter.merge(load_file(folders[0] / "model.safetensors"))
     await answer(beside)
     with pytest.raises(SettingsError, match=said):
-        with_adapter(beside._loader.engine.model, adapter)
+        keep_beside(beside._loader.engine.model, "own", adapter)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ class LocalBackend:
             prompts that are longer than one device holds.
         adapter: the folder of a LoRA or DoRA adapter that peft saved, which is added to the weights.
         adapters: folders of such adapters by names, which stay beside the weights. A request names one of them,
-            ``adapter="name"``. Each has an engine of its own, which starts with the first such request.
+            ``adapter="name"``. Each is read at the first such request.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
 
@@ -168,7 +168,7 @@ class LocalBackend:
         self._loader = EngineLoader(self._name, options.load)
         reading = replace(options, reading=True)
         self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
-        self._beside = {name: self._loader_beside(name, options) for name in options.adapters}
+        self._adapters, self._keep_beside = options.adapters, options.keep_beside
         window = self._capabilities.context_window
         if options.is_divided and long_context == "auto":
             long_context = None
@@ -230,16 +230,14 @@ class LocalBackend:
             raise InvalidRequestError(
                 f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
-        if options.adapter is not None and options.adapter not in self._beside:
-            there = ", ".join(self._beside) or "none was given to LocalBackend(adapters=...)"
+        if options.adapter is not None and options.adapter not in self._adapters:
+            there = ", ".join(self._adapters) or "none was given to LocalBackend(adapters=...)"
             raise InvalidRequestError(
                 f"adapter={shown(options.adapter)} cannot be used with {self.name}. Its adapters: {there}."
             )
         began = time.perf_counter()
         reading = self._reading if prompt.reads and options.adapter is None else None
         engine = await (reading or self._loader).ready()
-        if options.adapter is not None:
-            engine = await self._beside[options.adapter].ready()
         model, decoding = engine.model, engine.decoding_for(decoding)
         check_template(model.form, prompt, self.name)
         forced = forced_schema(prompt, self.name)
@@ -248,7 +246,7 @@ class LocalBackend:
         unread = left_out(model.chat.template, prompt, self.name)
         chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, model, unread)
         chunks.reach("loaded")
-        constraint = await self._prepared(engine, prompt, decoding)
+        constraint = await self._prepared(engine, prompt, decoding, options.adapter)
         chunks.unheld = constraint.unheld if constraint is not None else ()
         handle = await self._submitted(
             engine, chunks, prompt, options, decoding=decoding, constraint=constraint, whole=forced is not None
@@ -324,36 +322,29 @@ class LocalBackend:
         Its memory is free afterwards.
         """
         self._reader = None
-        for beside in self._beside.values():
-            await beside.aclose()
         await self._loader.aclose()
         if self._reading is not None:
             await self._reading.aclose()
 
-    async def _prepared(self, engine: Engine, prompt: ModelRequest, decoding: str) -> Constraint | None:
-        """Compile a grammar and hash the weights of an adapter, which can take seconds, outside the event loop.
+    async def _prepared(
+        self, engine: Engine, prompt: ModelRequest, decoding: str, adapter: str | None
+    ) -> Constraint | None:
+        """Compile a grammar and read adapters, which can take seconds, outside the event loop.
 
         The request is not announced yet, so no other one waits for this.
         """
         wanted = format_of(prompt)
-        if wanted is None and engine.equipped(decoding):
+        is_there = adapter is None or engine.has_beside(adapter)
+        if wanted is None and engine.equipped(decoding) and is_there:
             return None
 
         def prepare() -> Constraint | None:
             engine.equip(decoding)
+            if adapter is not None:
+                self._keep_beside(engine, adapter)
             return engine.constraint(wanted, engine.model.end_ids)
 
         return await self._loader.in_preparer(prepare)
-
-    def _loader_beside(self, name: str, options: LoadingOptions) -> EngineLoader:
-        """Loads the engine of an adapter, once that of the model is there."""
-
-        def engine() -> Engine:
-            loaded = self._loader.engine
-            assert loaded is not None  # noqa: S101 - `stream` waits for it; for the type checker
-            return loaded
-
-        return EngineLoader(f"{self._name} with {name}", partial(options.load_beside, name, engine))
 
     def _long_reader(self, engine: Engine) -> LongContextReader:
         """The reader of prompts longer than the window; the first call reads and hashes the weights."""

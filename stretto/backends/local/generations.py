@@ -50,6 +50,7 @@ def generation(
         draft=_draft(model, prompt.draft),
         tenant=asking(),
         answer=None if caller is None else caller.answer,
+        adapter=options.adapter,
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,

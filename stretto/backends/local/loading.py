@@ -162,17 +162,15 @@ class LoadingOptions:
             model.free()
             raise
 
-    def load_beside(self, name: str, engine: Callable[[], Engine], given_up: Callable[[], bool]) -> Engine:  # noqa: ARG002 - as `load`
-        """Start an engine for the model of another one with an adapter beside it.
+    def keep_beside(self, engine: Engine, name: str) -> None:
+        """Let an engine read one of the adapters, if it has not yet.
 
         Raises `SettingsError` for an adapter that cannot be read or does not fit.
         """
-        from stretto.local_engine.model.beside import with_adapter  # noqa: PLC0415 - it imports torch
-        from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415 - as above
+        from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415 - it imports torch
 
-        model = with_adapter(engine().model, read_low_rank(self.adapters[name]))
-        # A head was trained on the states without the adapter.
-        return self._engine(model, None, engine().files, measure=False, head=None)
+        if not engine.has_beside(name):
+            engine.keep_beside(name, read_low_rank(self.adapters[name]))
 
     def _files(self, model: LoadedModel) -> FileTexts | None:
         """The texts of files to draft from, if any were named. Raises `SettingsError`."""

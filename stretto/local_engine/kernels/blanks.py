@@ -1,4 +1,4 @@
-"""What an adapter does with blank rows in a compiled forward: those whose token is negative.
+"""What an adapter does in a compiled forward: with blank rows, whose token is negative, and with products.
 
 Without an adapter, ``None`` is passed for it, no row is blank, and nothing of this is compiled. An adapter is a
 NamedTuple of arrays; its module gives these functions an implementation for its type, by `numba.extending.overload`.
@@ -11,7 +11,9 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-__all__ = ["behind_layer", "behind_norm", "read_in"]
+from stretto.local_engine.kernels.tiles import multiply_part
+
+__all__ = ["behind_layer", "behind_norm", "multiply", "read_in"]
 
 
 def read_in(adapter: Any, token: Any, target: Any) -> None:
@@ -39,6 +41,28 @@ def behind_norm(adapter: Any, inputs: Any, state: Any, counter: Any, part: Any, 
     raise NotImplementedError
 
 
+def multiply(
+    adapter: Any, like: Any, layer: Any, place: Any, rows: Any, weight: Any, result: Any, add: Any, counter: Any,
+    part: Any, parts: Any,
+) -> None:  # fmt: skip
+    """Compute one part of a product of a layer; see `multiply_part`.
+
+    Args:
+        adapter: see above.
+        like: see `multiply_part`.
+        layer: its number.
+        place: of the product in the layer, see `stretto.local_engine.kernels.forward.Weights.products`.
+        rows: float32 # [count, inner]
+        weight: its address.
+        result: # [count, outer]
+        add: 1 to add to the result, 0 to replace it.
+        counter: see `behind_layer`; the parts need not have arrived there on return.
+        part: this one.
+        parts: their number.
+    """
+    raise NotImplementedError
+
+
 @overload(read_in)
 def _nothing_read(adapter, token, target):  # noqa: ARG001 - numba calls all of these by name
     if isinstance(adapter, types.NoneType):
@@ -57,4 +81,13 @@ def _nothing_behind_layer(adapter, layer, read, state, counter, part, parts):  #
 def _nothing_behind_norm(adapter, inputs, state, counter, part, parts):  # noqa: ARG001
     if isinstance(adapter, types.NoneType):
         return lambda adapter, inputs, state, counter, part, parts: None  # noqa: ARG005
+    return None
+
+
+@overload(multiply)
+def _plain_product(adapter, like, layer, place, rows, weight, result, add, counter, part, parts):  # noqa: ARG001
+    if isinstance(adapter, types.NoneType):
+        return lambda adapter, like, layer, place, rows, weight, result, add, counter, part, parts: multiply_part(  # noqa: ARG005
+            like, rows, weight, result, add, part, parts
+        )
     return None

@@ -182,7 +182,7 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
     Args:
         like: see `multiply_part`.
         weights: of the model.
-        adapter: of blank rows, see `stretto.local_engine.kernels.blanks`; or ``None``
+        adapter: see `stretto.local_engine.kernels.blanks`; or ``None``
         inputs: the rows.
         key_values: of the sequences.
         scratch: buffers that the parts share.
@@ -214,7 +214,9 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
         keys = carray(pointer(key_values.keys[layer]), shape, np.float32)
         values = carray(pointer(key_values.values[layer]), shape, np.float32)
         _normalise(state, weights.norms[2 * layer], weights.epsilon, normed)
-        multiply_part(like, normed, weights.products[layer, 0], flat_heads, put, part, parts)
+        blanks.multiply(
+            adapter, like, layer, 0, normed, weights.products[layer, 0], flat_heads, put, counter, part, parts
+        )
         if weights.windows[layer] != window:
             window = weights.windows[layer]
             of_rows = (inputs.batches, inputs.lines, inputs.slots, inputs.positions, inputs.sees)
@@ -225,17 +227,23 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
         barrier(counter, parts)
         mix(heads, keys, values, inputs.batches, seen, bounds, paths, bends, mixed, part, parts)
         barrier(counter, parts)
-        multiply_part(like, flat_mixed, weights.products[layer, 1], state, add, part, parts)
+        blanks.multiply(
+            adapter, like, layer, 1, flat_mixed, weights.products[layer, 1], state, add, counter, part, parts
+        )
         barrier(counter, parts)
         if weights.second_bias.shape[1] > 0:
             _add_bias(state, weights.second_bias[layer], part, parts)
             barrier(counter, parts)
         _normalise(state, weights.norms[2 * layer + 1], weights.epsilon, normed)
-        multiply_part(like, normed, weights.products[layer, 2], scratch.gates, put, part, parts)
+        blanks.multiply(
+            adapter, like, layer, 2, normed, weights.products[layer, 2], scratch.gates, put, counter, part, parts
+        )
         barrier(counter, parts)
         _gate(scratch.gates, scratch.passed, part, parts)
         barrier(counter, parts)
-        multiply_part(like, scratch.passed, weights.products[layer, 3], state, add, part, parts)
+        blanks.multiply(
+            adapter, like, layer, 3, scratch.passed, weights.products[layer, 3], state, add, counter, part, parts
+        )
         barrier(counter, parts)
         blanks.behind_layer(adapter, layer, normed, state, counter, part, parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BLOCKS", "CHOOSING", "Part", "forward", "product"]
+__all__ = ["BLOCKS", "CHOOSING", "Part", "changed_forward", "forward", "product"]
 
 BLOCKS = "blocks"
 """The kind of weights in few bits; see `stretto.local_engine.kernels.block_kinds`."""
@@ -41,3 +41,8 @@ def product(weights: str) -> Part:
 def forward(weights: str) -> Part:
     """A forward, by the kind of its weights."""
     return Part(f"forward-{weights}", f"{_TRIALS}:forward", (weights,))
+
+
+def changed_forward(weights: str) -> Part:
+    """A forward with low-rank changes beside its weights, by the kind of these."""
+    return Part(f"forward-{weights}-changes", "stretto.local_engine.kernels.change_trials:forward", (weights,))

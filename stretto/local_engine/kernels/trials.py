@@ -60,12 +60,13 @@ def multiply(weights: str) -> None:
         _check(result, HIDDEN)
 
 
-def forward(weights: str, adapter: Any = None) -> None:
+def forward(weights: str, adapter: Any = None, *, blank: bool = False) -> None:
     """Run a layer with weights of 1 on a tree of three rows. Raises RuntimeError for logits that are not finite.
 
     Args:
         weights: their kind.
-        adapter: with one, the third row is blank.
+        adapter: see `stretto.local_engine.kernels.blanks`.
+        blank: the third row is.
     """
     count, everything = 3, _HEADS + 2 * _STORED
     sizes = [
@@ -93,7 +94,7 @@ def forward(weights: str, adapter: Any = None) -> None:
         vocabulary=panels[4].ctypes.data,
     )
     inputs = Inputs(
-        tokens=np.array([1, 2, 3 if adapter is None else -1]),
+        tokens=np.array([1, 2, -1 if blank else 3]),
         batches=np.zeros(count, np.int64),
         lines=np.arange(count),
         positions=np.array([[0, 1, 1]]),

@@ -1,60 +1,52 @@
-"""A model with a low-rank adapter beside its weights, which it shares with the model without and with other adapters.
-
-The adapted forward is computed in torch's operations: compiled code knows the weights alone.
-"""
+"""Low-rank adapters beside the weights of a model, which requests share with those of other adapters and of none."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.forward import Forward, TransformersForward
+from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.model.changes import Places
+from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.low_rank import Change, LowRank
 from stretto.local_engine.model.products import Weight, unpacked
-from stretto.local_engine.model.rows import Rows
 
-__all__ = ["Beside", "beside_products", "with_adapter"]
+__all__ = ["Beside", "beside_products", "keep_beside"]
 
 
-def with_adapter(model: LoadedModel, adapter: LowRank) -> LoadedModel:
-    """The same model with an adapter beside its weights. Raises `SettingsError` where that does not fit or work."""
-    forward = getattr(model.forward, "plain", model.forward)  # not the steps that were recorded without it
+def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> tuple[Part, ...]:
+    """Keep an adapter beside the weights of a model, for rows that name it; see `Rows.adapters`.
+
+    Returns:
+        what has to be compiled for it.
+
+    Raises `SettingsError` where it does not fit the model, or cannot be kept beside it.
+    """
+    forward = getattr(model.forward, "plain", model.forward)  # recorded steps are those without it
     if adapter.replaced:
         raise SettingsError(
             f"The adapter {str(adapter.folder)!r} replaces {min(adapter.replaced)} as a whole, which cannot be kept "
             f"beside {model.name}. Merge it: adapter={str(adapter.folder)!r}."
         )
     with torch.inference_mode():
-        adapted: Forward
         if isinstance(forward, LlamaForward):
-            adapted = _lean(forward, adapter)
-        elif isinstance(forward, TransformersForward) and forward.switch is None:
-            adapted = _General(forward, adapter)
-        else:
+            forward.keep_beside(name, beside_products(forward, adapter))
+            return forward.parts_beside
+        if not isinstance(forward, TransformersForward):
             raise SettingsError(
-                f"Adapters cannot be kept beside {model.name}, whose rotary factors change with the length. Merge one: "
-                f"adapter={str(adapter.folder)!r}."
+                f"Adapters cannot be kept beside {model.name}. Merge one: adapter={str(adapter.folder)!r}."
             )
-    return replace(model, forward=adapted, unpacked=None)
+        forward.keep_beside(name, _beside_modules(forward, adapter))
+    return ()
 
 
-def _lean(forward: LlamaForward, adapter: LowRank) -> LlamaForward:
-    copy = forward.unchanging_copy()
-    copy.beside = beside_products(copy, adapter)
-    return copy
-
-
-def beside_products(forward: LlamaForward, adapter: LowRank) -> dict[tuple[int, str], Beside]:
+def beside_products(forward: LlamaForward, adapter: LowRank) -> Places:
     """What an adapter adds to each product, by the number of the layer and the product's name.
 
     Raises `SettingsError` where it does not fit.
@@ -71,8 +63,22 @@ def beside_products(forward: LlamaForward, adapter: LowRank) -> dict[tuple[int, 
             parts = _parts_of(forward, name, weight)
             changes = [(adapter.changes.get(f"model.layers.{number}.{module}"), outer) for module, outer in parts]
             if any(change is not None for change, _ in changes):
-                beside[number, name] = Beside.joined(changes, weight, forward.dtype)
+                beside[number, name] = Beside.joined(changes, weight)
     return beside
+
+
+def _beside_modules(forward: TransformersForward, adapter: LowRank) -> dict[str, Beside]:
+    """What an adapter adds to the products of linear layers, by their names in transformers."""
+    modules = dict(forward.model.named_modules())
+    adapter.check({name: tuple(each.shape) for name, each in forward.model.named_parameters()})
+    found: dict[str, Beside] = {}
+    for name, change in adapter.changes.items():
+        module = modules[name]
+        if type(module) is not torch.nn.Linear or not module.weight.is_floating_point():
+            raise adapter.misfit(f"{name} is a {type(module).__name__}, to which nothing can be added")
+        weight: Tensor = module.weight.data
+        found[name] = Beside.joined([(change, weight.shape[0])], weight)
+    return found
 
 
 def _parts_of(forward: LlamaForward, name: str, weight: Weight) -> list[tuple[str, int]]:
@@ -87,39 +93,59 @@ def _parts_of(forward: LlamaForward, name: str, weight: Weight) -> list[tuple[st
     }[name]
 
 
-class Beside:
-    """The changes of one product, which may be of several modules."""
+@dataclass(frozen=True, slots=True)
+class OutputChange:
+    """The change of some outputs of a product, in float32.
 
-    def __init__(self, down: Tensor, up: Tensor, factor: Tensor | None) -> None:
-        self._down, self._up, self._factor = down, up, factor
+    Attributes:
+        first: of the outputs.
+        last: the one behind the last.
+        down: # [rank, inner]
+        up: # [outputs, rank]
+        factor: of the changed outputs (DoRA) # [outputs]
+    """
+
+    first: int
+    last: int
+    down: Tensor
+    up: Tensor
+    factor: Tensor | None
+
+
+class Beside:
+    """The changes of one product, which may be of several modules.
+
+    Args:
+        changes: in the order of the outputs.
+        outer: outputs of the product.
+    """
+
+    def __init__(self, changes: Iterable[OutputChange], outer: int) -> None:
+        self.changes = tuple(changes)
+        self._outer = outer
+        self._as: dict[torch.dtype, tuple[Tensor, Tensor, Tensor | None]] = {}
 
     @classmethod
-    def joined(cls, changes: Iterable[tuple[Change | None, int]], weight: Weight, dtype: torch.dtype) -> Beside:
-        """Join the changes of the parts of a weight, each with its rows in it.
+    def joined(cls, changes: Iterable[tuple[Change | None, int]], weight: Weight) -> Beside:
+        """Join the changes of the parts of a weight.
 
         Args:
             changes: of each part, and how many rows it has.
             weight: of the product # [outer, inner]
-            dtype: of what the product is computed in.
         """
-        dense, downs, ups, factors, start = unpacked(weight, torch.float32), list[Tensor](), list[Tensor](), [], 0
-        device, total = dense.device, dense.shape[0]
+        dense: Tensor | None = None
+        found, start = list[OutputChange](), 0
+        device = weight.device if isinstance(weight, Tensor) else torch.device("cpu")
         for change, outer in changes:
-            factor = None
             if change is not None:
-                own = change.to(device)
-                down, up = own.down, own.up
-                whole = up.new_zeros(total, up.shape[1])
-                whole[start : start + outer] = up
-                downs.append(down.float())
-                ups.append(whole)
+                own, factor = change.to(device), None
+                down, up = own.down.float(), own.up.float()
                 if own.magnitude is not None:
-                    changed = dense[start : start + outer].float() + up.float() @ down.float()
-                    factor = own.factor(changed)
-            factors.append(torch.ones(outer, device=device) if factor is None else factor)
+                    dense = unpacked(weight, torch.float32) if dense is None else dense
+                    factor = own.factor(dense[start : start + outer].float() + up @ down)
+                found.append(OutputChange(start, start + outer, down, up, factor))
             start += outer
-        lengths = None if all(bool((factor == 1).all()) for factor in factors) else torch.cat(factors).to(dtype)
-        return cls(torch.cat(downs).to(dtype), torch.cat(ups, 1).to(dtype), lengths)
+        return cls(found, start)
 
     def __call__(self, rows: Tensor, product: Tensor) -> Tensor:
         """Add the changes to a product without its bias.
@@ -128,64 +154,24 @@ class Beside:
             rows: that were multiplied # [..., inner]
             product: with the weight # [..., outer]
         """
-        changed = product + (rows @ self._down.T) @ self._up.T
-        return changed if self._factor is None else changed * self._factor
+        down, up, factor = self._as.get(rows.dtype) or self._whole(rows.dtype)
+        changed = product + (rows @ down.T) @ up.T
+        return changed if factor is None else changed * factor
 
-
-class _General:
-    """transformers' own code with an adapter: its linear layers add the changes in the thread that asks for them."""
-
-    def __init__(self, forward: TransformersForward, adapter: LowRank) -> None:
-        self._forward = forward
-        modules = dict(forward.model.named_modules())
-        shapes = {name: tuple(each.shape) for name, each in forward.model.named_parameters()}
-        adapter.check(shapes)
-        self._changes: dict[str, Beside] = {}
-        for name, change in adapter.changes.items():
-            module = modules[name]
-            if type(module) is not torch.nn.Linear or not module.weight.is_floating_point():
-                raise adapter.misfit(f"{name} is a {type(module).__name__}, to which nothing can be added")
-            weight: Tensor = module.weight.data
-            self._changes[name] = Beside.joined([(change, weight.shape[0])], weight, weight.dtype)
-            _listen(module, name)
-        self.packs, self.is_exact, self.alone = forward.packs, forward.is_exact, forward.alone
-        self.switch, self.longest = forward.switch, forward.longest
-
-    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """See `stretto.local_engine.model.forward.Forward`."""
-        with _changing(self._changes):
-            return self._forward(rows, cache, keep)
-
-
-_here = threading.local()
-
-
-@contextmanager
-def _changing(changes: Mapping[str, Beside]) -> Iterator[None]:
-    """Let the linear layers of this thread be changed."""
-    _here.changes = changes
-    try:
-        yield
-    finally:
-        _here.changes = {}
-
-
-def _listen(module: Any, name: str) -> None:
-    """Let a linear layer look for its change, once however many adapters there are."""
-    if getattr(module, "stretto_listens", False):
-        return
-    module.stretto_listens = True
-
-    def changed(own: Any, given: tuple[Tensor, ...], product: Tensor) -> Tensor:
-        change: Beside | None = getattr(_here, "changes", {}).get(name)
-        if change is None:
-            return product
-        if own.bias is None:
-            return change(given[0], product)
-        with_bias: Tensor = change(given[0], product - own.bias) + own.bias
-        return with_bias
-
-    module.register_forward_hook(changed)
+    def _whole(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        """All of it as two matrices, and a factor of each output."""
+        like, ups, factor = self.changes[0].up, list[Tensor](), None
+        for change in self.changes:
+            whole = like.new_zeros(self._outer, change.up.shape[1])
+            whole[change.first : change.last] = change.up
+            ups.append(whole)
+            if change.factor is not None:
+                factor = like.new_ones(self._outer) if factor is None else factor
+                factor[change.first : change.last] = change.factor
+        down = torch.cat([change.down for change in self.changes])
+        lengths = None if factor is None else factor.to(dtype)
+        self._as[dtype] = down.to(dtype), torch.cat(ups, 1).to(dtype), lengths
+        return self._as[dtype]
 
 
 def _inner(weight: Weight) -> int:

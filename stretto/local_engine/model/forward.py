@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Protocol
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,9 +13,13 @@ from transformers.cache_utils import Cache
 
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.module_changes import changing, listen
 from stretto.local_engine.model.rotary import Rotary
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.transformers_attention import attend_in
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.beside import Beside
 
 __all__ = ["CacheAdapter", "Forward", "TransformersForward"]
 
@@ -85,6 +91,7 @@ class TransformersForward:
         self.alone = alone
         self.packs = self.is_exact = False
         self._first_layer = 0  # that this process holds
+        self._beside: dict[str, Mapping[str, Beside]] = {}
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
         others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]
@@ -115,22 +122,29 @@ class TransformersForward:
         """See `Forward`."""
         return self._rotary.longest
 
+    def keep_beside(self, name: str, changes: Mapping[str, Beside]) -> None:
+        """Keep an adapter beside the weights, by the names of the modules that it changes. From any thread."""
+        for module in changes:
+            listen(self._model.get_submodule(module), module)
+        self._beside[name] = changes
+
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """See `Forward`."""
+        """See `Forward`. Sequences with different adapters run one after the other."""
         sides = self._rotary.sides(rows)
-        if not self.alone and len(set(sides)) == 1:
+        adapters = rows.adapters or (None,) * len(sides)
+        if not self.alone and len({*zip(sides, adapters, strict=True)}) == 1:
             cache.begin(rows)
-            with self._rotary.on(sides[0]):
+            with self._as_wanted(sides[0], adapters[0]):
                 return self._run(rows, cache, keep)
         parts: list[Tensor | None] = []
-        for sequence, side in enumerate(sides):
+        for sequence, (side, adapter) in enumerate(zip(sides, adapters, strict=True)):
             own, chosen = rows.of(sequence)
             if not len(chosen):
                 parts.append(None)
                 continue
             self._begin_alone(own, cache, sequence)
             wanted = torch.isin(chosen, keep).nonzero()[:, 0]
-            with self._rotary.on(side):
+            with self._as_wanted(side, adapter):
                 said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
             _collect(rows, own, sequence, chosen)
             part = said.new_zeros(rows.tokens.shape[1], said.shape[-1])
@@ -138,6 +152,14 @@ class TransformersForward:
             parts.append(part[keep])
         blank = torch.zeros_like(next(part for part in parts if part is not None))
         return torch.stack([blank if part is None else part for part in parts])
+
+    def _as_wanted(self, side: bool, adapter: str | None) -> ExitStack:
+        """Set the rotary factors, and let an adapter change the products."""
+        stack = ExitStack()
+        stack.enter_context(self._rotary.on(side))
+        if adapter is not None:
+            stack.enter_context(changing(self._beside[adapter]))
+        return stack
 
     def _begin_alone(self, rows: Rows, cache: KeyValueCache, sequence: int) -> None:
         cache.begin_alone(rows, sequence)

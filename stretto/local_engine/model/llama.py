@@ -11,8 +11,7 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.changes import Places, RowChanges, apply
 from stretto.local_engine.model.layer_states import LAST
 from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, own, take, take_back
 from stretto.local_engine.model.memory import Freed
@@ -113,24 +113,25 @@ class LlamaForward:
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed, self._in_panels = False, False
         self.adapter: RowAdapter | None = None
-        self.beside: Mapping[tuple[int, str], Callable[[Tensor, Tensor], Tensor]] = {}  # see `beside.py`
+        self._changes = RowChanges({}, self._sizes[1:])
+        self._changes_compiled = False  # whether compiled code can run rows with adapters
         self._packing = threading.Lock()
         self._compiled: CompiledModel | None = None
         self._held: torch.dtype | None = None  # see `held_as`
-        self._kind = ""  # see `kind_of`
+        self._kind, self._runs_whole = "", False  # see `kind_of`, and whether compiled code will run all of it
 
     def parts(self) -> tuple[Part, ...]:
         """What `pack` needs compiled; nothing where torch's kernels are faster."""
         if self.quantisation is not None:
-            self._kind = parts.BLOCKS
+            self._kind, self._runs_whole = parts.BLOCKS, True
             return parts.product(self._kind), parts.forward(self._kind)
         weights = self._dense()
         if not self._better_in_panels(weights):
             return ()
         self._held = held_as(weights)
         self._kind = kind_of(weights, self._held)
-        whole = (parts.forward(self._kind),) if self._fill_panels(weights[1:]) else ()
-        return parts.product(self._kind), *whole
+        self._runs_whole = self._fill_panels(weights[1:])
+        return parts.product(self._kind), *((parts.forward(self._kind),) if self._runs_whole else ())
 
     def pack(self, model: Any = None) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.model.products`).
@@ -211,18 +212,12 @@ class LlamaForward:
         self.is_packed = True
         if self.adapter is not None:
             self.attach(self.adapter)
+        self.look_for_code()
 
     def unpack(self, model: Any) -> None:
         """Undo `pack`, and let the transformers model have its weights again."""
         with self._packing:
             self._unpack(model)
-
-    def unchanging_copy(self) -> LlamaForward:
-        """A forward of the same weights as they are laid out now, which does not run compiled code. From any thread."""
-        with self._packing:
-            same = copy(self)
-            same._layers, same._compiled, same.adapter = [*self._layers], None, None
-        return same
 
     def _unpack(self, model: Any) -> None:
         dtype = self._weights_dtype
@@ -264,6 +259,22 @@ class LlamaForward:
         self.adapter = adapter
         if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):
             self.adapter = adapter.packed(panels=self._in_panels)
+
+    def keep_beside(self, name: str, places: Places) -> None:
+        """Keep an adapter beside the weights, for sequences that name it. From any thread."""
+        is_first = not self._changes.adapters
+        self._changes = self._changes.with_adapter(name, places)
+        if is_first:
+            self.look_for_code()
+
+    @property
+    def parts_beside(self) -> tuple[Part, ...]:
+        """What has to be compiled for adapters beside the weights; nothing where compiled code is not to run them."""
+        return (parts.changed_forward(self._kind),) if self._runs_whole else ()
+
+    def look_for_code(self) -> None:
+        """Run rows with adapters in compiled code from now on, where that is ready. No such row may be running."""
+        self._changes_compiled = self._compiled is not None and are_ready(self.parts_beside)
 
     def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
         """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
@@ -349,11 +360,9 @@ class LlamaForward:
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `stretto.local_engine.model.forward.Forward`."""
         if self._compiled is not None and self._compiled.takes(rows, keep):
-            blanks = None
-            if rows.blank is not None and self.adapter is not None:
-                blanks = self.adapter.compiled(rows, len(self._layers))
-            if rows.blank is None or blanks is not None:
-                return self._compiled(rows, cache, keep, blanks)
+            takes, adapter = self._for_compiled_code(rows)
+            if takes:
+                return self._compiled(rows, cache, keep, adapter)
         states = self.states(rows, cache, keep)
         if rows.real is None:
             return self.read_out(states)
@@ -361,6 +370,16 @@ class LlamaForward:
         if len(keep) < count:
             return self.read_out(unpack(states, rows.real, batch * count).view(batch, count, -1).index_select(1, keep))
         return unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
+
+    def _for_compiled_code(self, rows: Rows) -> tuple[bool, Any]:
+        """Whether it can run these rows, and what it is given for that (see `stretto.local_engine.kernels.blanks`)."""
+        if rows.adapters is not None:
+            takes = self._changes_compiled and rows.blank is None
+            return takes, self._changes.compiled(rows) if takes else None
+        if rows.blank is None:
+            return True, None
+        adapter = None if self.adapter is None else self.adapter.compiled(rows, len(self._layers))
+        return adapter is not None, adapter
 
     def read_in(self, tokens: Tensor) -> Tensor:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
@@ -385,10 +404,14 @@ class LlamaForward:
         # [batch, rows, hidden], or [1, real, hidden]
         state = self.read_in(tokens).to(self.dtype) if adapter is None else adapter.embed(rows, self.read_in)
         cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
-        plan = self._attention.plan(rows, state.dtype)
+        plan, changes = self._attention.plan(rows, state.dtype), self._changes.of(rows)
 
         def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
-            made = self._multiplied(number, name, read, bias)
+            weight: Weight = getattr(self._layers[number], name)
+            made = product(read, weight, None if changes else bias)
+            if changes:
+                made = apply(changes, (number, name), read, made)
+                made = made if bias is None else made + bias
             return made if adapter is None else adapter.behind_product(number, name, read, made, rows)
 
         for number, layer in enumerate(self._layers):
@@ -415,15 +438,6 @@ class LlamaForward:
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
         return self._norm(state)
-
-    def _multiplied(self, number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Multiply states by a weight of a layer, changed by the adapter beside it, if there is one."""
-        weight: Weight = getattr(self._layers[number], name)
-        beside = self.beside.get((number, name))
-        if beside is None:
-            return product(read, weight, bias)
-        changed = beside(read, product(read, weight))
-        return changed if bias is None else changed + bias
 
     def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""

@@ -35,6 +35,7 @@ class Rows:
         segments: rows that share a call of attention, so that few slots are masked; each real row is in one of them.
         lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
         states: takes in the hidden states of layers that it names; ``None`` where nobody wants any.
+        adapters: names of the adapters beside the weights that the sequences have; ``None`` where none has one.
     """
 
     tokens: Tensor
@@ -48,6 +49,7 @@ class Rows:
     segments: tuple[Segment, ...] | None = None
     lengths: tuple[int, ...] | None = None
     states: LayerStates | None = None
+    adapters: tuple[str | None, ...] | None = None
 
     def of(self, sequence: int) -> tuple[Rows, Tensor]:
         """Take the rows of one sequence, without its padding.
@@ -72,6 +74,7 @@ class Rows:
             ancestry=None if self.ancestry is None else self.ancestry[sequence][chosen][:, chosen][None],
             sees=None if self.sees is None else self.sees[sequence, chosen][None],
             states=None if self.states is None else LayerStates(self.states.layers),
+            adapters=None if self.adapters is None else (self.adapters[sequence],),
         )
         return own, chosen
 

@@ -22,6 +22,7 @@ from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftO
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation, TokenLogprob
 from stretto.local_engine.model.cache import KeyValueCache, Source
+from stretto.local_engine.model.changes import adapters_of
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.layer_states import LayerStates
@@ -114,15 +115,15 @@ class Batch(BatchMembers[_Member]):
         self._members += joining
         return self._commit(joining, logits, prefill.states, drafted=False)
 
-    def known(self, prompt: NDArray[np.int64]) -> Source | None:
-        """Find the request whose cache holds most of the tokens that a prompt begins with."""
-        return best_source(
-            prompt, self._cache, [member.context.tokens for member in self._members], self._forward.switch
-        )
+    def known(self, prompt: NDArray[np.int64], adapter: str | None = None) -> Source | None:
+        """Find the request with this adapter whose cache holds most of the tokens that a prompt begins with."""
+        texts = [member.context.tokens if member.request.adapter == adapter else () for member in self._members]
+        return best_source(prompt, self._cache, texts, self._forward.switch)
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
         """Keep the keys and values of one request for later prompts. Its last token was never read."""
-        prefixes.keep(self._members[row].context.tokens[:-1], self._cache, row)
+        member = self._members[row]
+        prefixes.keep(member.context.tokens[:-1], self._cache, row, member.request.adapter)
 
     def advance(self) -> list[Step]:
         """Run one step; it commits at least one token to each request."""
@@ -131,14 +132,15 @@ class Batch(BatchMembers[_Member]):
             cost.begin(len(members))
         for number, member in enumerate(members):
             if len(member.context.tokens) - 1 == self._forward.switch:
-                self._read_again(number, member.context.tokens[:-1])
+                self._read_again(number, member)
         self._draft(members)
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
         )
         layers = {layer for member in members for layer in member.wants_states}
-        if layers:
-            rows = replace(rows, states=LayerStates(layers))
+        adapters = adapters_of(member.request.adapter for member in members)
+        if layers or adapters is not None:
+            rows = replace(rows, states=LayerStates(layers) if layers else None, adapters=adapters)
         count = rows.tokens.shape[1]
         if count > self._all_rows.shape[0]:
             self._all_rows = torch.arange(count, device=self._device)
@@ -179,14 +181,15 @@ class Batch(BatchMembers[_Member]):
             member.draft, nodes = draft.prune(count, depth)
             member.nodes = nodes if allowed is None else [nodes[node] if node >= 0 else -1 for node in allowed]
 
-    def _read_again(self, number: int, tokens: Sequence[int]) -> None:
+    def _read_again(self, number: int, member: _Member) -> None:
         """Read a request's tokens again with the rotary factors of longer texts; see `rotary.py`."""
+        tokens, adapters = member.context.tokens[:-1], adapters_of([member.request.adapter])
         cache, length = KeyValueCache(1), len(tokens)
         for start in range(0, length, _PREFILL_TOKENS):
             stop = min(start + _PREFILL_TOKENS, length)
             ids = torch.tensor([tokens[start:stop]], device=self._device)
             positions = torch.arange(start, stop, device=self._device)[None]
-            rows = Rows(ids, positions, stop, lengths=(length + 1,))
+            rows = Rows(ids, positions, stop, lengths=(length + 1,), adapters=adapters)
             self._forward(rows, cache, torch.tensor([stop - start - 1], device=self._device))
         self._cache.put(number, cache, length)
 

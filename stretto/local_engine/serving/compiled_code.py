@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from stretto.local_engine.drafting.warm_up import DRAFTING, warm_up
 from stretto.local_engine.kernels.compiler import Compilation, are_ready, compile_now
-from stretto.local_engine.kernels.parts import CHOOSING
+from stretto.local_engine.kernels.parts import CHOOSING, Part
 from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.memory import give_back
@@ -29,8 +29,9 @@ class CompiledCode:
 
     def __init__(self, models: Sequence[LoadedModel], wake: Callable[[], None]) -> None:
         self._models, wanted = models, models[0].compiled
-        self._running = False
-        self._compilation: Compilation | None = None
+        self._running, self._wake = False, wake
+        self._compilations: list[Compilation] = []
+        self._uses: list[Callable[[], None]] = []  # what changes to further parts
         if wanted is False:
             return
         if wanted:
@@ -38,13 +39,25 @@ class CompiledCode:
         parts = (*_PARTS, *(part for model in models if model.unpacked for part in model.unpacked.parts))
         self._running = are_ready(_PARTS) and _load()
         if wanted is None and (len(parts) > len(_PARTS) or not self._running):
-            self._compilation = Compilation(parts, then=wake)
+            self._compilations = [Compilation(parts, then=wake)]
 
     @property
     def due(self) -> bool:
         """Whether compiled code may be ready to change to."""
-        compilation = self._compilation  # `stay` may be called by another thread
-        return compilation is not None and compilation.done
+        compilations = self._compilations  # `stay` may be called by another thread
+        return bool(compilations) and all(each.done for each in compilations)
+
+    def add(self, parts: Sequence[Part], use: Callable[[], None]) -> None:
+        """Have further parts compiled, and call ``use`` in the engine's thread once they are. From any thread.
+
+        Where compiled code was waited for, so are these, and nothing is left to be called.
+        """
+        if self._models[0].compiled:
+            compile_now(parts)
+            use()
+        elif self._models[0].compiled is None and not are_ready(parts):
+            self._uses.append(use)
+            self._compilations = [*self._compilations, Compilation(parts, then=self._wake)]
 
     def begin(self) -> None:
         """Let this thread, which is the engine's, run compiled code if it is ready."""
@@ -52,17 +65,20 @@ class CompiledCode:
 
     def change(self) -> None:
         """Change to compiled code. In the engine's thread, while it has no request."""
-        self._compilation = None
+        self._compilations, uses = [], self._uses
+        self._uses = []
         self._running = self._running or (are_ready(_PARTS) and _load())
         for model in self._models:
             if model.unpacked is not None:
                 model.unpacked.pack()
+        for use in uses:
+            use()
         give_back()
         self.begin()
 
     def stay(self) -> None:
         """Keep the forward unchanged, because other code uses it."""
-        self._compilation = None
+        self._compilations = []
 
 
 def _load() -> bool:

@@ -19,7 +19,9 @@ from stretto.local_engine.drafting.sources.answers import EarlierAnswers
 from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.beside import keep_beside
 from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.low_rank import LowRank
 from stretto.local_engine.model.prefixes import PrefixCache
 from stretto.local_engine.refining.catalogue import RULES, USUAL_RULE, rules_for
 from stretto.local_engine.refining.refused import check_refined
@@ -99,6 +101,7 @@ class Engine:
         )
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have what they need
+        self._adapters: set[str] = set()  # beside the weights
         schedule = partial(
             Scheduler,
             model,
@@ -214,6 +217,22 @@ class Engine:
             self._drafters[decoding](self._equipment)  # raises where something is missing for it
             self._equipped.add(decoding)
 
+    def has_beside(self, adapter: str) -> bool:
+        """Whether `keep_beside` has been called for an adapter."""
+        return adapter in self._adapters
+
+    def keep_beside(self, name: str, adapter: LowRank) -> None:
+        """Keep an adapter beside the weights, for requests that name it. They share the batch with all others.
+
+        Safe from any thread, while requests run. Raises `SettingsError` where it does not fit the model, or cannot be
+        kept beside it.
+        """
+        needed = keep_beside(self.model, name, adapter)
+        forward = getattr(self.model.forward, "plain", self.model.forward)
+        if needed:
+            self._serving.compile_too(needed, forward.look_for_code)
+        self._adapters.add(name)
+
     def cancel(self, handle: Handle) -> None:
         """See `Handle.cancel`."""
         self._serving.cancel(handle)
@@ -268,6 +287,8 @@ class Engine:
     def _check(self, request: Generation) -> None:
         if self.model.refined is not None:
             check_refined(request, self.model.name, self.model.refined)
+        if request.adapter is not None and request.adapter not in self._adapters:
+            raise InvalidRequestError(f"{self.model.name} has no adapter {request.adapter!r}. Load it first.")
         self.check_tokens(request)
         name, window = self.model.name, self.model.context_window
         length, wanted = len(request.prompt), request.max_new_tokens

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stretto.local_engine.model.cache import KeyValueCache, Source
+from stretto.local_engine.model.changes import adapters_of
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.layer_states import LayerStates
 from stretto.local_engine.model.rows import Rows
@@ -153,5 +154,6 @@ class Prefill:
             real=torch.tensor(real, device=device) if padded else None,
             segments=divide(lines, stops) if len(counts) > 1 or device.type == "cpu" else None,
             lengths=tuple(map(len, prompts)) if self._forward.switch is not None else None,
+            adapters=adapters_of(state.request.adapter for state in self.sequences),
         )
         return rows, self.cache, torch.tensor([most - 1], device=device)

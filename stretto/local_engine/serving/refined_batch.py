@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache import Source
+from stretto.local_engine.model.changes import adapters_of
 from stretto.local_engine.model.forward import Forward
 from stretto.local_engine.model.prefixes import PrefixCache, best_source
 from stretto.local_engine.model.refined.block_form import BlockForm
@@ -73,22 +74,27 @@ class RefinedBatch(BatchMembers[_Member]):
         self._members += joining
         return [_begun(member, logits, self._form.mask) for member, logits in zip(joining, prefill.last, strict=True)]
 
-    def known(self, prompt: NDArray[np.int64]) -> Source | None:
-        """Find the request whose cache holds most of the tokens that a prompt begins with."""
+    def known(self, prompt: NDArray[np.int64], adapter: str | None = None) -> Source | None:
+        """Find the request with this adapter whose cache holds most of the tokens that a prompt begins with."""
         # One token more, because the last one of a text counts as unread there.
-        texts = [member.refinement.text[: member.refinement.cached + 1] for member in self._members]
+        texts = [
+            member.refinement.text[: member.refinement.cached + 1] if member.request.adapter == adapter else ()
+            for member in self._members
+        ]
         return best_source(prompt, self._cache, texts, self._forward.switch)
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
         """Keep the keys and values of one request's finished blocks for later prompts."""
-        refinement = self._members[row].refinement
-        prefixes.keep(refinement.text[: refinement.cached], self._cache, row)
+        member = self._members[row]
+        known = member.refinement.text[: member.refinement.cached]
+        prefixes.keep(known, self._cache, row, member.request.adapter)
 
     def advance(self) -> list[Step]:
         """Run one forward. A request gets the tokens that are certain with it, which may be none."""
         members = self._members
         plans = [member.refinement.plan() for member in members]
         rows, keep = block_rows(plans, self._device)
+        rows = replace(rows, adapters=adapters_of(member.request.adapter for member in members))
         logits = self._forward(rows, self._cache, keep)  # [batch, kept, vocabulary]
         counts = [len(plan.targets) for plan in plans]
         owners = [member for member, count in zip(members, counts, strict=True) for _ in range(count)]

@@ -122,14 +122,15 @@ class Scheduler:
         ``waiting``: for which there are slots and memory, the oldest first. If choosing fails, they end.
         """
         try:
-            prompts = [handle.sequence.request.prompt for handle in waiting]
-            known = [self._known(prompt) for prompt in prompts]
+            requests = [handle.sequence.request for handle in waiting]
+            known = [self._known(request) for request in requests]
             wave = next_wave(
-                prompts,
+                [request.prompt for request in requests],
                 [source.length if source else 0 for source in known],
                 self._prefill_tokens,
                 packed=self._model.forward.packs,
                 overdue=[handle.passed_over >= _PATIENCE for handle in waiting],
+                adapters=[request.adapter for request in requests],
             )
         except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the engine goes on
             self._fail(waiting, error)
@@ -252,10 +253,10 @@ class Scheduler:
         handle.sequence.writing = writing
         return drafter
 
-    def _known(self, prompt: tuple[int, ...]) -> Source | None:
-        """Find the running or kept request that knows most of this prompt's beginning."""
-        ids = np.array(prompt, dtype=np.int64)
-        sources = (self._batch.known(ids), self._prefixes.find(ids))
+    def _known(self, request: Generation) -> Source | None:
+        """Find the running or kept request that knows most of the beginning of this one's prompt."""
+        ids, adapter = np.array(request.prompt, dtype=np.int64), request.adapter
+        sources = (self._batch.known(ids, adapter), self._prefixes.find(ids, adapter))
         best = max((source for source in sources if source), key=lambda source: source.length, default=None)
         return best if self._model.refined is None else _whole_blocks(best, self._model.refined.reads)
 

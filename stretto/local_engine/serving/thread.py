@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from stretto.local_engine.drafting.sources.texts import Texts, Writing
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.load import LoadedModel
@@ -126,6 +127,12 @@ class Serving:
                 self._code.stay()
             self._alongside.append(work)
             self._changed.notify_all()
+
+    def compile_too(self, parts: Sequence[Part], use: Callable[[], None]) -> None:
+        """See `CompiledCode.add`; nothing once the engine has ended."""
+        code = self._code
+        if code is not None and parts:
+            code.add(parts, use)
 
     def cancel(self, handle: Handle) -> None:
         """See `Handle.cancel`."""

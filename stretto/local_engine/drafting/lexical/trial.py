@@ -35,4 +35,5 @@ def forward(weights: str, pads: str) -> None:
             added=np.zeros((_ROWS, hidden), np.float32),
             units=np.zeros(_ROWS * _UNITS, np.float32),
         ),
+        blank=True,
     )

@@ -68,6 +68,15 @@ def _behind_norm(adapter, inputs, state, counter, part, parts):  # noqa: ARG001
     return None
 
 
+@overload(blanks.multiply)
+def _multiply(adapter, like, layer, place, rows, weight, result, add, counter, part, parts):  # noqa: ARG001
+    if _is_ours(adapter):
+        return lambda adapter, like, layer, place, rows, weight, result, add, counter, part, parts: multiply_part(  # noqa: ARG005
+            like, rows, weight, result, add, part, parts
+        )
+    return None
+
+
 @inner
 def _copy(source, target):
     for at in range(len(target)):

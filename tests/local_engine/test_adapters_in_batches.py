@@ -1,0 +1,144 @@
+"""Adapters beside the weights: requests with different ones, and with none, run in one batch and change nothing."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from asking import PROMPTS, tokens
+from test_compiled_model import TEXTS, TREES, sharing
+from tiny_models import SIZES, build
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from stretto.errors import InvalidRequestError
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.model.beside import keep_beside
+from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.flatten import flatten
+from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.low_rank import Change, LowRank
+from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.source import find_source
+
+ADAPTERS = [None, "lora", "dora", "lora", None]
+WAYS = ["compiled", "four bits", "torch", "phi3 longrope"]
+DRAFTED = ("token_recycling", "suffix", "lookahead", "suffix", "autoregressive")
+
+
+def change(outer, inner, *, lengths):
+    magnitude = 0.5 + torch.rand(outer) if lengths else None
+    return Change(torch.randn(3, inner) / 2, torch.randn(outer, 3), magnitude)
+
+
+def adapter(model, folder, *, lengths):
+    """Changes of all linear layers but one: some products are changed in part."""
+    torch.manual_seed(len(folder) + lengths)
+    names = {name: each for name, each in model.named_parameters() if "proj.weight" in name and "k_proj" not in name}
+    changes = {name.removesuffix(".weight"): change(*each.shape, lengths=lengths) for name, each in names.items()}
+    return LowRank(folder, changes)
+
+
+@pytest.fixture(scope="module")
+def ready(tokenizer, tmp_path_factory):
+    """A model by the way it runs, and its two adapters."""
+    made = {}
+
+    def get(way):
+        if way not in made:
+            name = way if way == "phi3 longrope" else "llama"
+            model = build(name)
+            adapters = {each: adapter(model, each, lengths=each == "dora") for each in ("lora", "dora")}
+            if way == "four bits":
+                torch.manual_seed(5)
+                model = LlamaForCausalLM(LlamaConfig(**SIZES | {"intermediate_size": 96}))
+                adapters = {each: adapter(model, each, lengths=each == "dora") for each in ("lora", "dora")}
+                folder = tmp_path_factory.mktemp("model")
+                model.save_pretrained(folder)
+                tokenizer.save_pretrained(folder)
+                loaded = load_model(find_source(f"local:{folder}"), compiled=True, quantize="int4")
+            else:
+                loaded = prepare("local:model", model, tokenizer, compiled=way != "torch")
+            made[way] = loaded, adapters
+        return made[way]
+
+    return get
+
+
+def engine_with(start, ready, way, **options):
+    model, adapters = ready(way)
+    engine = start(model, **options)
+    for name, each in adapters.items():
+        engine.keep_beside(name, each)
+    return engine
+
+
+def requests(methods):
+    all_of = zip(PROMPTS, ADAPTERS, methods, strict=True)
+    return [Generation(prompt, 14 + 2 * len(prompt) % 7, adapter=name, decoding=way) for prompt, name, way in all_of]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_of_several_adapters_gives_each_the_tokens_it_gives_alone(way, ready, start):
+    engine = engine_with(start, ready, way)
+    plain = ("autoregressive",) * len(ADAPTERS)
+    alone = [tokens(engine.submit(each)) for each in requests(plain)]
+    assert alone[1] != tokens(engine.submit(replace(requests(plain)[1], adapter=None)))
+    for methods in (plain, DRAFTED):
+        with engine.announced():
+            handles = [engine.submit(each, watched=True) for each in requests(methods)]
+        assert [tokens(handle) for handle in handles] == alone
+        assert max(batch.requests for batch in handles[0].batches) == len(ADAPTERS)
+
+
+@pytest.mark.parametrize("way", ["compiled", "four bits"])
+def test_compiled_code_runs_adapters_and_a_row_has_the_same_bits_beside_any_others(way, ready):
+    model, adapters = ready(way)
+    forward = model.forward
+    with torch.inference_mode():
+        for name, each in adapters.items():
+            assert compile_now(keep_beside(model, name, each))
+        forward.look_for_code()
+        assert forward._changes_compiled
+        names = ("dora", None, "lora")
+        with sharing(3):
+            together = logits_of(forward, TEXTS, TREES, names)
+        for number, name in enumerate(names):
+            (alone,) = logits_of(forward, [TEXTS[number]], [TREES[number]], (name,))
+            assert torch.equal(together[number], alone)
+        plain = logits_of(forward, TEXTS, TREES, None)
+        assert torch.equal(together[1], plain[1])
+        forward._changes_compiled = False
+        in_torch = logits_of(forward, TEXTS, TREES, names)
+    assert all((one - other).abs().max() < 1e-2 * other.std() for one, other in zip(together, in_torch, strict=True))
+
+
+def logits_of(forward, texts, trees, names):
+    """Those of the trees behind some texts, in one forward."""
+    joined = KeyValueCache(0)
+    for number, text in enumerate(texts):
+        cache, before = KeyValueCache(1), len(text) - 1
+        own = None if names is None or names[number] is None else (names[number],)
+        rows = Rows(torch.tensor([text[:-1]]), torch.arange(before)[None], before, adapters=own)
+        forward(rows, cache, torch.tensor([0]))
+        joined.join(cache)
+    rows = replace(flatten(texts, trees, torch.device("cpu")), adapters=names)
+    logits = forward(rows, joined, torch.arange(rows.tokens.shape[1]))
+    return [logits[number, : 1 + len(tree)] for number, tree in enumerate(trees)]
+
+
+def test_what_is_known_of_a_prompt_is_known_for_its_adapter_only(ready, start):
+    engine = engine_with(start, ready, "compiled", prefix_cache_bytes=2**24)
+    cached = []
+    for name in (None, "lora", "dora", None, "lora", "dora"):
+        handle = engine.submit(Generation(PROMPTS[0], 4, adapter=name))
+        tokens(handle)
+        cached.append(handle.sequence.cached)
+    assert cached == [0, 0, 0, *[len(PROMPTS[0]) - 1] * 3]
+    with engine.announced():  # what is read together is not copied either
+        handles = [engine.submit(Generation(PROMPTS[1], 4, adapter=name)) for name in ("lora", "dora")]
+    assert [len(tokens(handle)) and handle.sequence.cached for handle in handles] == [30, 30]
+
+
+def test_an_adapter_that_was_not_loaded_is_refused(ready, start):
+    with pytest.raises(InvalidRequestError, match="has no adapter 'law'"):
+        start(ready("compiled")[0]).submit(Generation((5,), 1, adapter="law"))
