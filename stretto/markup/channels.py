@@ -16,6 +16,8 @@ __all__ = ["Channels"]
 
 _MARK = re.compile("|".join(map(re.escape, CHANNEL_MARKS)))
 _TOOL = re.compile(r"\bto=(?:functions\.)?([\w.-]{1,128})")
+_RECIPIENT = re.compile(r"\s*to=\S{1,160}\s?")  # the prompt ends within a head, and a call may name its tool there
+_MAY_NAME_ONE = re.compile(r"\s*(?:t(?:o(?:=\S{0,160}\s?)?)?)?")
 _HEAD_BEGINS = frozenset({"<|channel|>", "<|start|>"})
 
 
@@ -24,7 +26,7 @@ class Channels:
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
-        self._held = ""
+        self._held, self._begins = "", True  # nothing has been taken yet
         self._head: list[str] | None = None  # of the message that begins, while it is read
         self._channel, self._tool = "final", ""
         self._body: list[str] = []  # of a thought or a call
@@ -48,10 +50,16 @@ class Channels:
         said, thoughts, calls = list[str](), list[str](), list[Call]()
         at = 0
         for mark in _MARK.finditer(self._held):
-            self._take(self._held[at : mark.start()], said)
-            at = mark.end()
+            before = self._held[at : mark.start()]
+            if self._begins and _RECIPIENT.fullmatch(before):
+                self._head = []
+            self._take(before, said)
+            at, self._begins = mark.end(), False
             self._at_mark(mark[0], said, thoughts, calls)
         keep = 0 if final else held_back(self._held[at:], CHANNEL_MARKS)
+        if self._begins and not final and _MAY_NAME_ONE.fullmatch(self._held[: len(self._held) - keep]):
+            keep = len(self._held)
+        self._begins = self._begins and keep == len(self._held)
         self._take(self._held[at : len(self._held) - keep], said)
         self._held = self._held[len(self._held) - keep :]
         if final:

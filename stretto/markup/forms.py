@@ -78,7 +78,8 @@ CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 _PHRASES = ("Here is my thought process:", "Here is my response:")  # of Granite 3.2
 _BESIDE = {"[TOOL_CALLS]": ("[ARGS]", "[CALL_ID]"), "<|tool_call|>": ("<|/tool_call|>",)}
-_UNREAD = ("<arg_key>", "<|tool▁calls", "<｜tool▁calls")  # of GLM and DeepSeek
+_UNREAD = ("<arg_key>", "<|tool▁calls", "<｜tool▁calls", "<tool_calls>", "<invoke")  # of GLM, DeepSeek, Apriel, MiniMax
+_LLAMA = ("<|python_tag|>", "dictionary of argument name")  # what its templates tell the model of a call
 _SWITCHED = re.compile(r"\b(?:enable_thinking|thinking)\b")
 
 
@@ -104,6 +105,6 @@ def _calls_of(text: str) -> CallForm | None:
         return CallForm("<|tool_call|>")
     if "<tool_call>" in text:
         return CallForm("<tool_call>", "</tool_call>", "elements" if "<function=" in text else "object")
-    if "parameters" in text and "tool_call" in text:  # Llama 3
+    if any(words in text for words in _LLAMA) and "<function=" not in text:
         return CallForm("<|python_tag|>")
     return None

@@ -80,12 +80,19 @@ async def test_memory_that_runs_out_while_loading_is_one_error_and_the_next_try_
 
 
 @pytest.mark.parametrize(
-    ("kind", "package"), [("gptq", "gptqmodel"), ("compressed-tensors", "compressed_tensors"), ("torchao", "torchao")]
+    ("kind", "package"),
+    [
+        ("gptq", "gptqmodel"),
+        ("awq", "gptqmodel"),
+        ("compressed-tensors", "compressed-tensors"),
+        ("bitsandbytes", "bitsandbytes"),
+        ("torchao", "torchao"),
+    ],
 )
 async def test_quantised_weights_without_their_package_are_one_sentence_with_the_command(
     model, tmp_path, kind, package
 ):
-    if find_spec(package) is not None:
+    if find_spec(package.replace("-", "_")) is not None:
         pytest.skip(f"{package} is installed")
     folder = shutil.copytree(model, tmp_path / kind)
     config = json.loads((folder / "config.json").read_text())
@@ -93,6 +100,7 @@ async def test_quantised_weights_without_their_package_are_one_sentence_with_the
     (folder / "config.json").write_text(json.dumps(config))
     async with opened(folder) as backend:
         with pytest.raises(
-            MissingDependencyError, match=rf"quantised \({kind}\), and running them needs .*pip install"
+            MissingDependencyError,
+            match=rf"quantised \({kind}\), and running them needs .*Run: pip install .*{package}\. Or give",
         ):
             await answer(backend)

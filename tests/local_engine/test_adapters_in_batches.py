@@ -96,7 +96,8 @@ def test_compiled_code_runs_adapters_and_a_row_has_the_same_bits_beside_any_othe
     forward = model.forward
     with torch.inference_mode():
         for name, each in adapters.items():
-            assert compile_now(keep_beside(model, name, each))
+            assert keep_beside(model, name, each) is forward
+        assert compile_now(forward.parts_beside)
         forward.look_for_code()
         assert forward._changes_compiled
         names = ("dora", None, "lora")

@@ -18,7 +18,7 @@ CALL = '{"name": "not", "arguments": {"a": true}}'
 QWEN = form_of("{% if tools %}<tool_call></tool_call>{% endif %}<think></think>{% if enable_thinking %}")
 CODER = form_of("{% if tools %}<tool_call><function=a></tool_call>{% endif %}")
 MISTRAL = form_of("{% if tools %}[TOOL_CALLS]{% endif %}[THINK][/THINK] alphanumerics of length 9")
-LLAMA = form_of("{% if tools %}parameters{% endif %}{{ message.tool_calls }}")
+LLAMA = form_of("{% if tools %}<|python_tag|>{% endif %}{{ message.tool_calls }}")
 GRANITE = form_of("{% if tools %}<|tool_call|>{% endif %}<think></think><response></response>")
 GRANITE_3_2 = form_of("Here is my thought process: ... Here is my response: ...")
 GPT_OSS = form_of("<|start|>assistant<|channel|>analysis<|message|>")
@@ -80,6 +80,8 @@ def cut(text, size):
             '<|constrain|>json<|message|>{"a": true}',
             ("", "Hm.", [YES]),
         ),
+        (GPT_OSS, ' to=functions.not<|channel|>commentary json<|message|>{"a": true}<|call|>', ("", "", [YES])),
+        (GPT_OSS, " to=be, or not", (" to=be, or not", "", [])),
     ],
 )
 def test_every_form_is_read_however_the_text_is_cut(form, text, expected, size):
@@ -152,7 +154,15 @@ def test_an_answer_that_is_held_to_a_call_has_no_thoughts():
 
 @pytest.mark.parametrize(
     "template",
-    ["{{ tools }}<tool_call><arg_key>", "{{ tools }}<｜tool▁calls▁begin｜>parameters tool_call", "{{ messages }}"],
+    [
+        "{{ tools }}<tool_call><arg_key>",
+        "{{ tools }}<｜tool▁calls▁begin｜><|python_tag|>",
+        "{{ tools }}<minimax:tool_call><invoke name=parameters",
+        "{{ tools }}<tool_calls>[<tool_call>]</tool_calls>",
+        "{{ tools }}<|python_tag|><function=name>",
+        "{{ tools }}{{ message.tool_calls }} parameters",
+        "{{ messages }}",
+    ],
 )
 def test_templates_whose_calls_are_not_read_are_known(template):
     assert form_of(template).calls is None

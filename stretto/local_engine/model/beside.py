@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.model.changes import Places
 from stretto.local_engine.model.forward import TransformersForward
 from stretto.local_engine.model.llama import LlamaForward
@@ -20,11 +19,11 @@ from stretto.local_engine.model.products import Weight, unpacked
 __all__ = ["Beside", "beside_products", "keep_beside"]
 
 
-def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> tuple[Part, ...]:
+def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> LlamaForward | None:
     """Keep an adapter beside the weights of a model, for rows that name it; see `Rows.adapters`.
 
     Returns:
-        what has to be compiled for it.
+        the forward, where compiled code may run it.
 
     Raises `SettingsError` where it does not fit the model, or cannot be kept beside it.
     """
@@ -37,13 +36,13 @@ def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> tuple[Part, 
     with torch.inference_mode():
         if isinstance(forward, LlamaForward):
             forward.keep_beside(name, beside_products(forward, adapter))
-            return forward.parts_beside
+            return forward
         if not isinstance(forward, TransformersForward):
             raise SettingsError(
                 f"Adapters cannot be kept beside {model.name}. Merge one: adapter={str(adapter.folder)!r}."
             )
         forward.keep_beside(name, _beside_modules(forward, adapter))
-    return ()
+    return None
 
 
 def beside_products(forward: LlamaForward, adapter: LowRank) -> Places:

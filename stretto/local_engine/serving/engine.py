@@ -227,10 +227,9 @@ class Engine:
         Safe from any thread, while requests run. Raises `SettingsError` where it does not fit the model, or cannot be
         kept beside it.
         """
-        needed = keep_beside(self.model, name, adapter)
-        forward = getattr(self.model.forward, "plain", self.model.forward)
-        if needed:
-            self._serving.compile_too(needed, forward.look_for_code)
+        forward = keep_beside(self.model, name, adapter)
+        if forward is not None and forward.parts_beside:
+            self._serving.compile_too(forward.parts_beside, forward.look_for_code)
         self._adapters.add(name)
 
     def cancel(self, handle: Handle) -> None:

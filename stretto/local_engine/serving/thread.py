@@ -131,7 +131,7 @@ class Serving:
     def compile_too(self, parts: Sequence[Part], use: Callable[[], None]) -> None:
         """See `CompiledCode.add`; nothing once the engine has ended."""
         code = self._code
-        if code is not None and parts:
+        if code is not None:
             code.add(parts, use)
 
     def cancel(self, handle: Handle) -> None:
