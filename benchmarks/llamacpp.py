@@ -13,6 +13,7 @@ numbers but for their own rounding.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -172,11 +173,13 @@ def measured(engine: str, file: str, threads: int) -> dict[str, float]:
         from stretto.local_engine.serving import engine as _engine  # noqa: F401, PLC0415
     else:
         import xllamacpp  # noqa: F401, PLC0415
+    gc.disable()  # while it loads, as `LocalBackend` does
     before, began = _resident(), time.perf_counter()
     drafts = engine if engine in DRAFTS else ""
     ask, tokens = stretto(file, threads) if engine == "stretto" else llamacpp(file, threads, drafts)
     ask([[5, 6, 7]], 1, False)
     found = {"load": 1000 * (time.perf_counter() - began)}
+    gc.enable()
     code = tokens(f"{CODE}\n# The same class, with a method that returns the largest number:\nclass Ring:\n")
     quoted = tokens(f"Repeat this text word for word.\n\n{CODE}\n\nThe text again:\n\n{CODE[:60]}")
     for name, prompt in (("code", code), ("quoted", quoted)):

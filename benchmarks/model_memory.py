@@ -1,12 +1,13 @@
 """Memory of a loaded model: at most while it loads, and after an answer; beside transformers and llama.cpp.
 
     python benchmarks/model_memory.py local:smollm2 local:pocket          float32 and bfloat16
+    python benchmarks/model_memory.py local:smollm2 --dtype stored --engines stretto llama.cpp     in the file's blocks
     python benchmarks/model_memory.py ./folder --keep NAME                keeps the figures in benchmarks/results/
 
 Each row is a process of its own, which loads the model, answers with 32 tokens, and tells by how much its resident
 memory has grown since its libraries were there and had run once. Pages of files that are mapped into memory count. A
-multiple is of the weights: their number times the size of their type, tied ones once. For llama.cpp it is of the file,
-whose types it keeps. Keys and values of the answer are in the figures; they take less than 3 MB here.
+multiple is of the weights: their number times the size of their type, tied ones once. For ``stored`` and llama.cpp it
+is of the file, whose types they keep. Keys and values of the answer are in the figures; they take less than 3 MB here.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def stretto(name: str, dtype: str) -> dict[str, int]:
     from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415
 
     def answered(model: str) -> Engine:
-        engine = Engine(load_model(find_source(model), dtype=dtype), prefix_cache_bytes=0)
+        chosen = None if dtype == "stored" else dtype
+        engine = Engine(load_model(find_source(model), dtype=chosen), prefix_cache_bytes=0)
         handle = engine.submit(Generation(tuple(engine.model.tokenizer(PROMPT).input_ids), TOKENS))
         if (error := list(handle)[-1].error) is not None:  # type: ignore[union-attr]  # the last event is the end
             raise error
@@ -74,6 +76,10 @@ def stretto(name: str, dtype: str) -> dict[str, int]:
     engine = answered(name)
     found = growth.figures(0)
     engine.free()
+    if dtype == "stored":
+        file = find_source(name).file
+        assert file is not None
+        return found | {"weights": file.stat().st_size}
     return found | {"weights": _weights(name) * getattr(torch, dtype).itemsize}
 
 
@@ -187,6 +193,8 @@ def main() -> None:
             for engine in options.engines:
                 is_file = name.endswith((".gguf", "smollm2"))
                 if engine == "llama.cpp" and not (is_file and dtype == options.dtype[0]):
+                    continue
+                if engine == "transformers" and dtype == "stored":
                     continue
                 found = measured(engine, name, dtype)
                 console.print(f"{engine} {name} {dtype}: {found}")

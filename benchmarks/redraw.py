@@ -12,6 +12,7 @@ import document_chart
 import llamacpp
 import load
 import server_report
+import several_devices
 import skeleton
 from batching_report import draw_batching, draw_soak
 from comparison import report
@@ -42,6 +43,7 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
         ["router-latency"],
     ),
     "server": (lambda result: server_report.draw(result, IMAGES / "server"), ["server"]),
+    "several_devices": (several_devices.draw, ["several-devices"]),
     "skeleton": (skeleton.draw_all, ["skeleton-http", "skeleton-pocket"]),
     "soak": (lambda result: draw_soak(result, IMAGES / "soak"), ["soak"]),
 }
