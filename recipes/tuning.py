@@ -1,4 +1,4 @@
-"""Training runs that start from the weights of a causal model, by transformers' forward, on a processor or a GPU.
+"""Training runs that learn a small change of a causal model's weights, on a processor or a GPU.
 
 Batches are made ahead by other processes, from the number of their step alone, so a run goes on exactly where it was.
 """
@@ -14,27 +14,28 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from recipes.packing import Arrays
 from recipes.pocket.optimiser import Optimiser
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype, use_machine
+from recipes.stacked import KINDS, Change, StackedLlama
 from recipes.training import Training, read_state
+from stretto.local_engine.model.adapter_files import CHANGE_FILE, fingerprint
+from stretto.local_engine.model.changed import changed_weights
+from stretto.local_engine.model.differences import write_differences
 from stretto.local_engine.pocket import MODEL_FOLDER
 
-__all__ = ["Ahead", "Arrays", "Tuning", "TuningPlan", "add_tuning_arguments", "tune"]
+__all__ = ["Ahead", "Tuning", "TuningPlan", "add_tuning_arguments", "seeded", "tune"]
 
-Arrays = Mapping[str, NDArray[Any]]
-"""One batch by name, as other processes hand it over."""
 
 Batches = TypeVar("Batches")
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
@@ -90,19 +91,35 @@ class Ahead(Generic[Batches]):
 
 @dataclass(frozen=True)
 class TuningPlan:
-    """How long a run is, its batches and its learning rates."""
+    """How long a run is, its batches and its learning rates.
+
+    Attributes:
+        minutes: by the clock.
+        steps: instead of minutes.
+        rows: of a batch.
+        length: tokens of a row.
+        seed: of all that is drawn.
+        save_every: seconds.
+        matrix_rate: learning rate of matrices.
+        other_rate: of everything else.
+        warm_up: steps until the learning rate is whole.
+        falling: the last part of the run, in which it falls to nothing.
+        rounded: the last part, in which the forward computes with differences in four bits, as they are kept.
+        held_out: examples of the measured loss.
+    """
 
     minutes: float = 30.0
-    steps: int | None = None  # instead of minutes
-    tokens: int = 6144  # of a step
-    micro: int = 3072  # of a batch
+    steps: int | None = None
+    rows: int = 6
+    length: int = 512
     seed: int = 1
-    save_every: float = 60.0  # seconds
+    save_every: float = 60.0
     matrix_rate: float = 0.01
     other_rate: float = 0.001
-    warm_up: int = 40  # steps until the learning rate is whole
-    falling: float = 0.8  # the last part of the run, in which it falls to nothing
-    held_out: int = 16  # examples of the measured loss
+    warm_up: int = 40
+    falling: float = 0.7
+    rounded: float = 0.4
+    held_out: int = 16
 
 
 class Tuning(Training[Tensor]):
@@ -113,13 +130,17 @@ class Tuning(Training[Tensor]):
         base: a folder as transformers writes it.
         folder: where the run is kept.
         out: where the model is written with every checkpoint; a run that is cut short leaves its last one.
-        ahead: makes the batches of each step.
+        ahead: makes the batch of each step.
         held_out: batches that the loss is measured on.
         settings: further keys of the written ``config.json``.
         device: a name of torch's.
+        start: a changed model of the same base to begin with.
+        kinds: of the matrices that learn.
+        layers: that learn; all by default.
+        token: whose row of the embedding learns.
     """
 
-    every = 25
+    every = 20
 
     def __init__(
         self,
@@ -128,64 +149,72 @@ class Tuning(Training[Tensor]):
         folder: Path,
         out: Path,
         *,
-        ahead: Ahead[list[Arrays]],
+        ahead: Ahead[Arrays],
         held_out: Sequence[Arrays],
         settings: Mapping[str, Any],
         device: str = "cpu",
+        start: Path | None = None,
+        kinds: Sequence[str] = tuple(KINDS),
+        layers: Sequence[int] | None = None,
+        token: int | None = None,
     ) -> None:
         super().__init__(plan, folder)
         self.plan, self.base, self.out, self.device, self.settings = plan, base, out, device, settings
         self.ahead, self.held_out = ahead, held_out
         self.dtype = training_dtype(device)
-        self.model = read_causal_model(base, device)
-        self.optimiser = Optimiser(self.trained(), self.dtype, matrix_rate=plan.matrix_rate, other_rate=plan.other_rate)
+        self.model = StackedLlama(base, device, self.dtype)
+        self.changed = range(self.model.shape.layers) if layers is None else layers
+        self.learned = self.learning(kinds, token).to(device)
+        if start is not None and isinstance(self.learned, Change):
+            self.learned.start_from(load_file(start / "model.safetensors"))
+        self.optimiser = Optimiser(self.learned, self.dtype, matrix_rate=plan.matrix_rate, other_rate=plan.other_rate)
+        self.chance = torch.Generator(device)
+        """Of what is drawn on the device; it follows from the step."""
         self.seen = 0  # tokens
         self._losses: list[Tensor] = []
         self._workers = ThreadPoolExecutor(1)  # of the optimiser: threads inside operations are enough here
         if self.checkpoint.is_file():
             self._load()
 
-    def trained(self) -> torch.nn.Module:
-        """The module whose parameters learn."""
-        return self.model  # type: ignore[no-any-return]
+    def learning(self, kinds: Sequence[str], token: int | None) -> torch.nn.Module:
+        """What learns."""
+        return Change(self.model, kinds=kinds, layers=self.changed, token=token)
 
     @abstractmethod
-    def losses(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """The weighted losses of a batch in nats; their sum is divided by the sum of ``batch["weights"]``."""
+    def losses(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Losses in nats, and how much each counts # [learned] each."""
 
     def step(self) -> Tensor:
         """Train one step; the mean loss of a weighted token."""
         start = time.monotonic()
-        batches = self.ahead.step(self.number)
-        total = float(sum(batch["weights"].sum() for batch in batches))
-        losses = []
-        for batch in batches:
-            with self._computing():
-                loss = self.losses(self.placed(batch)).sum() / total
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-            losses.append(loss.detach())
-            self.seen += int(batch["tokens"].size)
-        parameters = [each for each in self.trained().parameters() if each.requires_grad]
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        self.chance.manual_seed(1_000_003 * self.plan.seed + self.number)
+        if isinstance(self.learned, Change):
+            self.learned.rounding = self.progress > 1 - self.plan.rounded
+        batch = self.placed(self.ahead.step(self.number))
+        losses, counts = self.losses(batch)
+        loss = (losses * counts).sum() / counts.sum()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.seen += batch["tokens"].numel()
+        torch.nn.utils.clip_grad_norm_([each for each in self.learned.parameters() if each.requires_grad], 1.0)
         warm, left = min(1.0, (self.number + 1) / self.plan.warm_up), (1 - self.progress) / self.plan.falling
         self.number += 1
         self.optimiser.step(self.number, warm * min(1.0, max(0.01, left)), self._workers)
-        found = torch.stack(losses).sum().cpu()  # waits for the GPU, so that the clock is right
         self.seconds += time.monotonic() - start
-        return found
+        return loss.detach()
 
     def placed(self, batch: Arrays) -> dict[str, Tensor]:
-        """A batch as tensors on the device."""
-        return {name: torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for name, array in batch.items()}
+        """A batch as tensors on the device, whole numbers as torch counts with them."""
+        found = {name: torch.from_numpy(array).to(self.device) for name, array in batch.items()}
+        return {name: value if value.is_floating_point() else value.long() for name, value in found.items()}
 
-    def _computing(self) -> Any:
-        return torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.bfloat16)
-
+    @torch.no_grad()
     def measured(self) -> float:
         """The loss on what is held out, in nats of a weighted token."""
-        with torch.no_grad(), self._computing():
-            total = sum(float(self.losses(self.placed(batch)).sum()) for batch in self.held_out)
-        return total / float(sum(batch["weights"].sum() for batch in self.held_out))
+        self.chance.manual_seed(1)
+        found = [self.losses(self.placed(batch)) for batch in self.held_out]
+        return float(
+            sum((losses * counts).sum() for losses, counts in found) / sum(counts.sum() for _, counts in found)
+        )
 
     def note(self, step: Tensor) -> None:
         """See `Training`."""
@@ -203,13 +232,9 @@ class Tuning(Training[Tensor]):
 
     def kept(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """See `Training`."""
-        tensors = {f"weights.{name}": value.detach().contiguous() for name, value in self.own_state().items()}
+        tensors = {f"weights.{name}": value.detach().contiguous() for name, value in self.learned.named_parameters()}
         tensors |= {f"optimiser.{name}": value.contiguous() for name, value in self.optimiser.state.items()}
         return tensors, {"number": self.number, "seconds": self.seconds, "seen": self.seen}
-
-    def own_state(self) -> dict[str, Tensor]:
-        """The parameters that learn, each once where some are tied."""
-        return dict(self.trained().named_parameters())
 
     def save(self) -> None:
         """Write the checkpoint, and the model as it is now."""
@@ -217,23 +242,25 @@ class Tuning(Training[Tensor]):
         self.export(self.out)
 
     def export(self, target: Path) -> None:
-        """Write the model as a folder that transformers reads, in bfloat16."""
+        """Write the model as a folder that transformers reads, and beside it its differences to the base."""
+        assert isinstance(self.learned, Change)  # noqa: S101 - other runs write adapters
         target.mkdir(parents=True, exist_ok=True)
         for name in _TOKENIZER:
             if (self.base / name).is_file() and (self.base / name) != target / name:
                 shutil.copyfile(self.base / name, target / name)
         config = json.loads((self.base / "config.json").read_text(encoding="utf-8"))
-        config |= {**self.settings, "dtype": "bfloat16"}
+        config |= {**self.settings, "dtype": "float32"}
         (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        kept = {name: value.cpu() for name, value in self.learned.kept().items()}
+        write_differences(target / CHANGE_FILE, kept, fingerprint(self.base))
         new = target / "model.new"
-        weights = {name: value.detach().bfloat16().contiguous() for name, value in self.own_state().items()}
-        save_file(weights, new, metadata={"format": "pt"})
+        save_file(changed_weights(target, self.base, str(self.base)), new, metadata={"format": "pt"})
         new.replace(target / "model.safetensors")
 
     def _load(self) -> None:
         state, tensors = read_state(self.checkpoint), load_file(self.checkpoint, device=self.device)
         with torch.no_grad():
-            for name, value in self.own_state().items():
+            for name, value in self.learned.named_parameters():
                 value.copy_(tensors[f"weights.{name}"])
         self.optimiser.load({name[10:]: value for name, value in tensors.items() if name.startswith("optimiser.")})
         self.number, self.seconds, self.seen = int(state["number"]), float(state["seconds"]), int(state["seen"])
@@ -254,18 +281,17 @@ def add_tuning_arguments(parser: argparse.ArgumentParser, plan: TuningPlan, *, f
     parser.add_argument("--out", type=Path, default=out, help="where the model is written (default %(default)s)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=0, help="processes that make batches (default %(default)s)")
-    parser.add_argument("--tokens", type=int, default=plan.tokens, help="of a step (default %(default)s)")
-    parser.add_argument("--micro", type=int, default=plan.micro, help="of a batch (default %(default)s)")
+    parser.add_argument("--rows", type=int, default=plan.rows, help="of a batch (default %(default)s)")
+    parser.add_argument("--length", type=int, default=plan.length, help="tokens of a row (default %(default)s)")
     parser.add_argument("--rate", type=float, default=plan.matrix_rate, help="of the matrices (default %(default)s)")
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --out and stop")
 
 
 def plan_of(chosen: argparse.Namespace, plan: TuningPlan) -> TuningPlan:
     """The plan that the arguments describe; the other rates follow that of the matrices."""
-    return TuningPlan(
-        minutes=chosen.minutes, steps=chosen.steps, tokens=chosen.tokens, micro=chosen.micro, seed=chosen.seed,
-        matrix_rate=chosen.rate, other_rate=plan.other_rate * chosen.rate / plan.matrix_rate, falling=plan.falling,
-        warm_up=plan.warm_up, held_out=plan.held_out,
+    return replace(
+        plan, minutes=chosen.minutes, steps=chosen.steps, rows=chosen.rows, length=chosen.length, seed=chosen.seed,
+        matrix_rate=chosen.rate, other_rate=plan.other_rate * chosen.rate / plan.matrix_rate,
     )  # fmt: skip
 
 
@@ -279,7 +305,7 @@ def tune(chosen: argparse.Namespace, plan: TuningPlan, make: Callable[[TuningPla
     announce(console, chosen.device, training_dtype(chosen.device), chosen.threads)
     run = make(plan_of(chosen, plan))
     try:
-        size = sum(parameter.numel() for parameter in run.trained().parameters())
+        size = sum(parameter.numel() for parameter in run.learned.parameters())
         console.print(f"{size / 1e6:.2f} million parameters, from step {run.number}", highlight=False)
         if chosen.export_only:
             run.export(chosen.out)

@@ -14,23 +14,26 @@ transformers = pytest.importorskip("transformers")
 
 from safetensors.torch import load_file  # noqa: E402
 
-from recipes.denoise.blocks import Blocked, batch_of, cut_to_block, seen  # noqa: E402
+from recipes.denoise.blocks import cut_to_block, drawn_noise, sees_clean, sees_noisy  # noqa: E402
 from recipes.denoise.distil import Consistency, trajectory  # noqa: E402
 from recipes.denoise.introspect import Introspection  # noqa: E402
 from recipes.denoise.lessons import MIX, Lessons  # noqa: E402
-from recipes.denoise.strides import Strides, strides_seen  # noqa: E402
-from recipes.denoise.train import BlockTuning, block_settings, states  # noqa: E402
+from recipes.denoise.strides import drawn_strides  # noqa: E402
+from recipes.denoise.train import BlockTuning, block_settings  # noqa: E402
 from recipes.denoise.writer import BlockWriter  # noqa: E402
+from recipes.packing import Text, causal, pack, scores  # noqa: E402
 from recipes.publish import publish  # noqa: E402
+from recipes.stacked import rounded  # noqa: E402
 from recipes.tuning import Ahead, TuningPlan, seeded  # noqa: E402
-from stretto.errors import ModelNotFoundError  # noqa: E402
+from stretto.errors import ModelNotFoundError, SettingsError  # noqa: E402
+from stretto.local_engine.model.four_bits import packed, unpacked  # noqa: E402
 from stretto.local_engine.model.low_rank import read_low_rank  # noqa: E402
 from stretto.local_engine.model.source import find_source  # noqa: E402
 from stretto.local_engine.model.weights import read_model  # noqa: E402
 from stretto.local_engine.pocket import FURTHER_MODELS, MODEL_FOLDER  # noqa: E402
 
 BLOCK, MASK, END = 4, 3, 2
-PLAN = TuningPlan(steps=4, tokens=300, micro=400, seed=2, warm_up=2, held_out=2)
+PLAN = TuningPlan(steps=4, rows=2, length=64, seed=2, warm_up=2, held_out=2)
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +53,21 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lessons(base: Path) -> Lessons:
-    return Lessons(base, BLOCK, PLAN.tokens, PLAN.micro, PLAN.seed, {**dict.fromkeys(MIX, 0.0), "fact": 1.0}, 2)
+    return Lessons(base, BLOCK, PLAN.rows, PLAN.length, PLAN.seed, {**dict.fromkeys(MIX, 0.0), "fact": 1.0}, 2)
 
 
 def tuning(kind: Any, base: Path, folder: Path, lessons: Lessons, steps: int = 2, **more: Any) -> Any:
     plan = TuningPlan(**{**vars(PLAN), "steps": steps})
+    shifted = more.get("shifted", True)
     return kind(
         plan, base, folder / "run", folder / "out",
-        ahead=Ahead(lessons, 0), held_out=lessons.held_out(2), settings=block_settings(base, BLOCK), **more,
+        ahead=Ahead(lessons, 0), held_out=lessons.held_out(2), settings=block_settings(base, BLOCK, shifted=shifted),
+        **more,
     )  # fmt: skip
+
+
+def block_tuning(base: Path, folder: Path, lessons: Lessons, steps: int = 2, *, shifted: bool = True) -> Any:
+    return tuning(BlockTuning, base, folder, lessons, steps, block=BLOCK, mask=MASK, shifted=shifted)
 
 
 def trained(run: Any, steps: int) -> Any:
@@ -71,112 +80,137 @@ def some_batch(count: int = 3) -> dict[str, Any]:
     chance = seeded("batch")
     texts = []
     for number in range(count):
-        tokens = tuple(chance.randrange(20, 8000) for _ in range(BLOCK * (4 + number)))
-        texts.append(Blocked(tokens, 5 + number))
-    return {name: torch.from_numpy(value) for name, value in batch_of(texts, BLOCK, MASK, chance).items()}
+        tokens = tuple(chance.randrange(20, 8000) for _ in range(BLOCK * (2 + number)))
+        texts.append(Text(tokens, 2 + number))
+    batch = pack(iter(texts), 2, 6 * BLOCK)
+    found = {name: torch.from_numpy(value) for name, value in batch.items()}
+    return {name: value if value.is_floating_point() else value.long() for name, value in found.items()}
+
+
+def test_texts_lie_behind_each_other_and_see_themselves_only():
+    batch = some_batch()
+    assert batch["texts"][0].tolist() == [*[0] * 8, *[1] * 12, *[-1] * 4]
+    assert batch["positions"][0, :20].tolist() == [*range(8), *range(12)]
+    assert (batch["weights"][0] > 0).tolist() == [*[False] * 2, *[True] * 6, *[False] * 3, *[True] * 9, *[False] * 4]
+    visible = scores(causal(batch["texts"]), torch.float32)[0, 0] == 0
+    assert visible[9].nonzero()[:, 0].tolist() == [8, 9]
+    assert visible[22].nonzero()[:, 0].tolist() == [22]  # a place without a text
 
 
 def test_rows_see_what_the_paper_says():
-    batch = some_batch()
-    visible = seen(batch)[:, 0]
-    for text, own in enumerate(visible):
-        rows = list(zip(batch["blocks"][text].tolist(), batch["noisy"][text].tolist(), strict=True))
-        for row, (block, noisy) in enumerate(rows):
-            for column, (other, also_noisy) in enumerate(rows):
-                if block < 0 or other < 0:
-                    wanted = row == column
-                elif noisy:
-                    wanted = other == block if also_noisy else other < block
-                else:
-                    wanted = not also_noisy and other <= block
-                assert bool(own[row, column]) == wanted
+    texts = some_batch()["texts"]
+    clean, noisy = (sees(texts, BLOCK, torch.float32)[:, 0] == 0 for sees in (sees_clean, sees_noisy))
+    size = texts.shape[1]
+    for row in range(len(texts)):
+        for place in range(size):
+            for other in range(size):
+                same = bool(texts[row, place] == texts[row, other]) and texts[row, place] >= 0
+                block, theirs = place // BLOCK, other // BLOCK
+                assert clean[row, place, other] == ((same and theirs <= block) or place == other)
+                assert noisy[row, place, other] == (same and theirs < block)
+                assert noisy[row, place, size + other] == ((same and theirs == block) or place == other)
 
 
-def test_each_block_has_something_to_learn_and_counts_alike():
+def test_each_block_of_an_answer_has_something_to_learn():
     batch = some_batch()
-    for text in range(3):
-        for block in batch["blocks"][text][batch["noisy"][text]].unique():
-            rows = (batch["blocks"][text] == block) & batch["noisy"][text]
-            masked = rows & (batch["targets"][text] >= 0)
-            assert (batch["tokens"][text][masked] == MASK).all()
-            learned = rows & batch["learned"][text]
-            assert masked.any()
-            assert not (masked & ~learned).any()
-            assert batch["weights"][text][masked].sum() == pytest.approx(float(learned.sum()))
+    noise = drawn_noise(batch, BLOCK, MASK, torch.Generator().manual_seed(1), copies=3, wholly=0.3)
+    learned = (batch["weights"] > 0).repeat(3, 1)
+    assert not (noise.masked & ~learned).any()
+    assert (noise.tokens[noise.masked] == MASK).all()
+    assert torch.equal(noise.tokens[~noise.masked], batch["tokens"].repeat(3, 1)[~noise.masked])
+    in_blocks = learned.view(6, -1, BLOCK).any(-1)
+    assert torch.equal(noise.masked.view(6, -1, BLOCK).any(-1), in_blocks)
+
+
+def test_masks_behind_a_place_see_the_text_before_it_and_say_what_follows():
+    batch = some_batch()
+    strides = drawn_strides(batch, 2, 6, torch.Generator().manual_seed(1), torch.float32)
+    visible = strides.scores[:, 0] == 0
+    for row in range(2):
+        for mask in strides.learned[row].nonzero()[:, 0].tolist():
+            place = int(strides.targets[row, mask]) - mask % 2 - 1
+            text = batch["texts"][row]
+            assert strides.positions[row, mask] == batch["positions"][row, place] + 1 + mask % 2
+            assert (text[place : place + 3 + mask % 2] == text[place]).all()
+            seen = visible[row, mask].nonzero()[:, 0].tolist()
+            assert seen == [
+                *(at for at in range(place + 1) if text[at] == text[place]),
+                *(24 + at for at in range(mask - mask % 2, mask + 1)),
+            ]
+    assert strides.learned.any()
 
 
 def test_an_answer_is_filled_up_with_its_end():
-    assert cut_to_block([5, 6, 7], [8, 9, END], BLOCK, end=END, limit=None, longest=99) == (
-        5,
-        6,
-        7,
-        8,
-        9,
-        END,
-        END,
-        END,
-    )
-    assert cut_to_block([5, 6, 7], [8, 9, 10, 11, 12, 13], BLOCK, end=END, limit=2, longest=99) == (
-        *(5, 6, 7, 8, 9, 10, 11, 12),
-    )
+    whole = cut_to_block([5, 6, 7], [8, 9, END], BLOCK, end=END, limit=None, longest=99)
+    assert whole == (5, 6, 7, 8, 9, END, END, END)
+    cut = cut_to_block([5, 6, 7], [8, 9, 10, 11, 12, 13], BLOCK, end=END, limit=2, longest=99)
+    assert cut == (5, 6, 7, 8, 9, 10, 11, 12)
 
 
-def test_training_sees_what_writing_sees(base: Path, tmp_path: Path, lessons: Lessons):
-    """The logits of a masked block in the packed rows are those of the loop that writes block by block."""
-    run = tuning(BlockTuning, base, tmp_path, lessons)
+@pytest.mark.parametrize("shifted", [True, False])
+def test_training_sees_what_writing_sees(base: Path, tmp_path: Path, lessons: Lessons, shifted: bool):
+    """What is said of a masked block of packed texts is what the loop wrote block by block."""
+    run = block_tuning(base, tmp_path, lessons, shifted=shifted)
     run.export(tmp_path / "out")
-    writer = BlockWriter(tmp_path / "out", model=run.model.eval())
-    written = writer.answers(["How do bees dance?"], 11, threshold=2.0)[0]
+    writer = BlockWriter(tmp_path / "out")
+    written = writer.answers(["How do bees dance?"], 11, threshold=0.0)[0]  # all of a block at once
     prompt = writer.tokenizer.encode(
         "<|begin|><|user|>\nHow do bees dance?<|end|>\n<|assistant|>\n", add_special_tokens=False
     ).ids
-    whole = cut_to_block(prompt, written.ids, BLOCK, end=END, limit=None, longest=1024)
-    known = list(whole)
-    first = len(prompt) // BLOCK * BLOCK
-    for start in range(first, len(whole) - BLOCK, BLOCK):
-        waiting = list(range(max(start, len(prompt)), start + BLOCK))
-        row = [token if at not in waiting else MASK for at, token in enumerate(known[start : start + BLOCK], start)]
-        order = []
-        while MASK in row:
-            batch = batch_of([Blocked(whole, len(prompt))], BLOCK, MASK, seeded("any"))
-            rows = {name: torch.from_numpy(value) for name, value in batch.items()}
-            own = rows["noisy"][0] & (rows["blocks"][0] == start // BLOCK)
-            rows["tokens"][0, own] = torch.tensor(row)
-            with torch.no_grad():
-                logits = run.model.lm_head(states(run.model, rows, seen(rows), own[None])).float()
-            logits[:, MASK] = -torch.inf
-            sure, chosen = logits.softmax(-1).max(-1)
-            best = max((at for at in range(BLOCK) if row[at] == MASK), key=lambda at: float(sure[at]))
-            row[best] = int(chosen[best])
-            order.append(best)
-        assert row == known[start : start + BLOCK]
-    assert written.forwards >= len(written.ids)
+    whole = cut_to_block(prompt, written.ids, BLOCK, end=END, limit=None, longest=64)
+    batch = run.placed(pack(iter([Text((5, 6, 7, 8), 2), Text(whole, len(prompt))]), 1, 64))
+    noise = drawn_noise(batch, BLOCK, MASK, run.chance, copies=1, wholly=1.0)
+    weights = run.learned.weights()
+    with torch.no_grad():
+        clean, keys = run.read_clean(weights, batch)
+        noisy = run.read_noisy(weights, batch, keys, noise.tokens)
+        said = run.predicting(clean, noisy, noise.masked) @ weights.embed.T
+    said[:, MASK] = -torch.inf
+    own = noise.masked[0].nonzero()[:, 0] >= 4
+    assert said[own].argmax(-1).tolist()[: len(written.ids)] == written.ids
+    assert written.forwards == written.commits
 
 
 def test_a_run_goes_on_exactly_from_its_checkpoint(base: Path, tmp_path: Path, lessons: Lessons):
-    whole = trained(tuning(BlockTuning, base, tmp_path / "whole", lessons, 4), 4)
-    half = trained(tuning(BlockTuning, base, tmp_path / "half", lessons, 4), 2)
+    whole = trained(block_tuning(base, tmp_path / "whole", lessons, 4), 4)
+    half = trained(block_tuning(base, tmp_path / "half", lessons, 4), 2)
     half.save()
-    again = tuning(BlockTuning, base, tmp_path / "half", lessons, 4)
+    again = block_tuning(base, tmp_path / "half", lessons, 4)
     assert again.number == 2
     trained(again, 2)
-    for name, value in whole.own_state().items():
-        assert torch.equal(value, again.own_state()[name]), name
+    for name, value in whole.learned.named_parameters():
+        assert torch.equal(value, dict(again.learned.named_parameters())[name]), name
     assert again.report().startswith("step 4")
 
 
-def test_a_trained_model_is_published_small_and_read_again(base: Path, tmp_path: Path, lessons: Lessons):
-    run = trained(tuning(BlockTuning, base, tmp_path, lessons), 1)
+def test_differences_are_computed_with_as_they_are_kept():
+    numbers = torch.randn(3, 64)
+    assert torch.allclose(rounded(numbers).flatten(), unpacked(*packed(numbers)), atol=2e-3)
+    learned = numbers.clone().requires_grad_()
+    (rounded(learned) * 2).sum().backward()
+    assert (learned.grad == 2).all()
+
+
+def test_a_trained_model_is_published_as_what_it_changes(base: Path, tmp_path: Path, lessons: Lessons):
+    run = trained(block_tuning(base, tmp_path, lessons), 2)
     run.save()
-    size = publish(tmp_path / "out", tmp_path / "small")
-    assert size < 0.6 * (tmp_path / "out" / "model.safetensors").stat().st_size
+    size = publish(tmp_path / "out", tmp_path / "small", base)
+    assert size < 0.3 * (base / "model.safetensors").stat().st_size
     config = json.loads((tmp_path / "small" / "config.json").read_text())
     assert (config["diffusion"], config["block_size"], config["mask_token_id"]) == ("block-causal", BLOCK, MASK)
     model, tokenizer, _ = read_model(find_source(f"local:{tmp_path / 'small'}"), torch.float32, trust_remote_code=False)
     assert tokenizer.mask_token_id == MASK
-    for name, value in run.own_state().items():
-        step = value.abs().amax(-1, keepdim=True) / 127
-        assert ((model.state_dict()[name] - value).abs() <= 1.1 * step + 0.01 * value.abs()).all(), name
+    whole = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in whole.items())
+    learned = run.learned.differences()
+    name = "model.layers.1.mlp.up_proj.weight"
+    exact = load_file(base / "model.safetensors")[name] + learned[name]
+    assert (whole[name] - exact).abs().max() <= 0.6 * learned[name].abs().max() / 7
+
+    config["changes_of"] = "elsewhere"
+    (tmp_path / "small" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SettingsError, match="kept as changes of the one in"):
+        read_model(find_source(f"local:{tmp_path / 'small'}"), torch.float32, trust_remote_code=False)
 
 
 def test_missing_weights_are_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -185,59 +219,61 @@ def test_missing_weights_are_told_in_one_sentence(tmp_path: Path, monkeypatch: p
         find_source("local:pocket-diffusion")
 
 
+def distilling(base: Path, folder: Path, lessons: Lessons) -> Any:
+    start = folder / "start"
+    trained(block_tuning(base, folder / "first", lessons), 1).export(start)
+    return tuning(Consistency, base, folder, lessons, block=BLOCK, mask=MASK, shifted=True, start=start)
+
+
 def test_a_teacher_writes_each_block_from_its_likeliest_token_on(base: Path, tmp_path: Path, lessons: Lessons):
-    run = tuning(Consistency, base, tmp_path, lessons, block=BLOCK, mask=MASK)
-    batch = some_batch()
-    path = trajectory(run.teacher, batch, batch["learned"], MASK, BLOCK)
-    assert (path.when[batch["learned"]] >= 0).all()
-    assert (path.when[~batch["learned"]] == -1).all()
-    assert torch.equal(path.tokens[~batch["learned"]], batch["tokens"][~batch["learned"]])
-    assert not (path.tokens[batch["learned"]] == MASK).any()
-    first = batch["learned"] & (path.when == 0)
-    masked = {**batch, "tokens": batch["tokens"].masked_fill(batch["learned"], MASK)}
+    run, batch = distilling(base, tmp_path, lessons), some_batch()
+    learned = batch["weights"] > 0
+    path = trajectory(run, run.teacher, batch, learned)
+    assert (path.when[learned] >= 0).all()
+    assert (path.when[~learned] == -1).all()
+    assert torch.equal(path.tokens[~learned], batch["tokens"][~learned])
+    assert not (path.tokens[learned] == MASK).any()
+    first = learned & (path.when == 0)
     with torch.no_grad():
-        own = run.teacher.lm_head(states(run.teacher, masked, seen(masked), first)).float()
+        clean, keys = run.read_clean(run.teacher, batch)
+        noisy = run.read_noisy(run.teacher, batch, keys, batch["tokens"].masked_fill(learned, MASK))
+        own = run.predicting(clean, noisy, first) @ run.teacher.embed.T
     own[:, MASK] = -torch.inf
     assert torch.equal(own.argmax(-1), path.tokens[first])
-    said = path.said[first[batch["learned"]]].float()
-    assert torch.allclose(said.exp(), own.softmax(-1), atol=0.01)
+    assert torch.allclose(path.said[first[learned]].float().exp(), own.softmax(-1), atol=0.01)
 
 
 def test_distillation_changes_the_student_and_not_the_teacher(base: Path, tmp_path: Path, lessons: Lessons):
-    run = tuning(Consistency, base, tmp_path, lessons, block=BLOCK, mask=MASK)
-    before = {name: value.clone() for name, value in run.teacher.named_parameters()}
+    run = distilling(base, tmp_path, lessons)
+    before = [value.clone() for value in run.teacher.out]
+    start = {name: value.clone() for name, value in run.learned.named_parameters()}
     trained(run, 1)
-    assert all(torch.equal(before[name], value) for name, value in run.teacher.named_parameters())
-    assert not all(torch.equal(before[name], value) for name, value in run.own_state().items())
+    assert all(torch.equal(one, other) for one, other in zip(before, run.teacher.out, strict=True))
+    assert not all(torch.equal(start[name], value) for name, value in run.learned.named_parameters())
     assert run.measured() > 0
 
 
-def test_an_idlm_adapter_leaves_the_models_own_rows_as_they_are(base: Path, tmp_path: Path, lessons: Lessons):
-    strides = Strides(base, 1, 200, 600, 2, lessons.mix, 2, 3)
-    run = tuning(Introspection, base, tmp_path, strides, rank=4, masks=3, mask=MASK)
-    weights = load_file(base / "model.safetensors")
-    held = {name: torch.from_numpy(value) for name, value in run.held_out[0].items()}
-    before = run.measured()
+def introspection(base: Path, folder: Path, lessons: Lessons) -> Any:
+    return tuning(Introspection, base, folder, lessons, rank=4, masks=3, groups=8, mask=MASK)
+
+
+def test_an_idlm_adapter_says_what_the_model_says_later(base: Path, tmp_path: Path, lessons: Lessons):
+    """Without its changes, the masks are rows of the model itself; with them, the model stays as it is."""
+    run = introspection(base, tmp_path, lessons)
+    before = {name: value.clone() for name, value in run.model.named.items()}
+    first = run.measured()
     trained(run, 2)
-    clean = ~held["noisy"] & (held["anchors"] >= 0)
-    plain = transformers.LlamaForCausalLM.from_pretrained(base)
-    for text in range(len(clean)):
-        ids = held["tokens"][text][clean[text]]
-        run._rows = held["noisy"][:, :, None].float()
-        with torch.no_grad():
-            own = states(run.model, held, strides_seen(held), clean)[clean[:text].sum() :][: len(ids)]
-            wanted = plain.model(ids[None]).last_hidden_state[0]
-        assert torch.allclose(own, wanted, atol=1e-5)
-    assert run.measured() != before
-    kept = {name.replace(".base", ""): value for name, value in run.model.state_dict().items()}
-    assert all(torch.equal(kept[name], value) for name, value in weights.items())
+    assert run.measured() != first
+    assert all(torch.equal(before[name], value) for name, value in run.model.named.items())
 
 
 def test_an_idlm_adapter_is_written_as_peft_does(base: Path, tmp_path: Path, lessons: Lessons):
-    strides = Strides(base, 1, 200, 600, 2, lessons.mix, 2, 3)
-    run = trained(tuning(Introspection, base, tmp_path, strides, rank=4, masks=3, mask=MASK), 1)
+    run = trained(introspection(base, tmp_path, lessons), 2)
     run.save()
     adapter = read_low_rank(tmp_path / "out")
-    assert adapter is not None
     config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert (config["r"], config["block_size"], config["mask_token_id"]) == (4, 3, MASK)
+    weights = load_file(base / "model.safetensors")
+    adapter.merge(weights)
+    own = run.learned.weights()
+    assert torch.allclose(own.out[1], weights["model.layers.1.self_attn.o_proj.weight"], atol=1e-3)

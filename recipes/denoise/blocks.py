@@ -1,48 +1,25 @@
-"""Sequences in blocks, and which rows of a forward see which.
+"""Texts in blocks, and what is masked in them.
 
 Block diffusion (Arriola et al., "Block Diffusion", arXiv:2503.09573; SDAR, arXiv:2510.06303) learns all blocks of a
-text in one forward. The input is ``[x_t, x_0]``: the blocks of the answer with some tokens masked, then the clean text.
-A noisy block sees itself (block-diagonal) and the clean blocks before it (offset block-causal); a clean block sees
-itself and the clean blocks before it (block-causal), as the keys of finished blocks do when the model writes.
+text in one forward. The clean text is read first, in blocks: a row sees its block and all before it, as the keys of
+finished blocks do when the model writes. Then each noisy block, in which some tokens are masked, sees itself and the
+clean blocks before it. So the clean text is computed once for several noisy copies of it.
 
-Blocks are counted from the first token of the prompt. A masked row predicts its own token, not the next one.
+Blocks are counted from the first token of the prompt. A row predicts the token behind its own (`shifted`), as it did in
+the causal model, so the last row of a clean block predicts the first token of the next one; or its own token.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from recipes.tuning import Arrays
+from recipes.packing import same_text, scores
 
-__all__ = ["Blocked", "batch_of", "cut_to_block", "seen"]
-
-_GRAIN = 32
-"""Rows of a batch are a multiple of this: kernels are chosen once for each shape, so shapes are few."""
-
-
-@dataclass(frozen=True)
-class Blocked:
-    """One example in tokens, a whole number of blocks long.
-
-    Attributes:
-        tokens: of prompt and answer.
-        learned: place of the answer's first token.
-        weight: how much one of its tokens counts.
-    """
-
-    tokens: tuple[int, ...]
-    learned: int
-    weight: float = 1.0
-
-    def rows(self, block: int) -> int:
-        """Rows of the forward: the clean text, and the noisy blocks that hold tokens of the answer."""
-        return 2 * len(self.tokens) - self.learned // block * block
+__all__ = ["Noise", "cut_to_block", "drawn_noise", "sees_clean", "sees_noisy"]
 
 
 def cut_to_block(
@@ -59,51 +36,47 @@ def cut_to_block(
     return tuple(tokens[: longest // block * block])
 
 
-def batch_of(
-    sequences: Sequence[Blocked], block: int, mask: int, chance: random.Random, *, wholly: float = 0.25
-) -> Arrays:
-    """The rows ``[x_t, x_0]`` of some sequences # [sequences, rows].
+class Noise(NamedTuple):
+    """Noisy copies of a batch's texts.
 
-    Of each block so many tokens are masked as a number drawn from one to all of them says; in the share ``wholly`` of
-    the blocks all are, which is how each block begins when the model writes. A masked token counts by the inverse of
-    that share, as in the paper, so each block counts alike.
+    Attributes:
+        tokens: with masks # [rows, length]
+        masked: where # [rows, length]
     """
-    longest = max(each.rows(block) for each in sequences)
-    shape = (len(sequences), -(-longest // _GRAIN) * _GRAIN)
-    tokens, positions = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    blocks, noisy = np.full(shape, -1, np.int64), np.zeros(shape, np.bool_)
-    targets, weights = np.full(shape, -1, np.int64), np.zeros(shape, np.float32)
-    answers = np.zeros(shape, np.bool_)
-    for at, each in enumerate(sequences):
-        own = np.array(each.tokens)
-        first = each.learned // block * block
-        size, noise = len(own), len(own) - first
-        places = np.concatenate((np.arange(first, size), np.arange(size)))
-        count = noise + size
-        tokens[at, :noise], tokens[at, noise:count] = own[first:], own
-        positions[at, :count], blocks[at, :count] = places, places // block
-        noisy[at, :noise] = True
-        answers[at, each.learned - first : noise] = True
-        for start in range(first, size, block):
-            learned = list(range(max(start, each.learned), start + block))
-            masked = len(learned) if chance.random() < wholly else chance.randint(1, len(learned))
-            rows = np.array(chance.sample(learned, masked)) - first
-            targets[at, rows] = tokens[at, rows]
-            weights[at, rows] = each.weight * len(learned) / masked
-            tokens[at, rows] = mask
-    return {
-        "tokens": tokens, "positions": positions, "blocks": blocks, "noisy": noisy,
-        "targets": targets, "weights": weights, "learned": answers,
-    }  # fmt: skip
+
+    tokens: Tensor
+    masked: Tensor
 
 
-def seen(batch: Mapping[str, Tensor]) -> Tensor:
-    """Which rows each row sees # [sequences, 1, rows, rows]. Rows without a block see themselves only."""
-    blocks, noisy = batch["blocks"], batch["noisy"]
-    row, column = blocks[:, :, None], blocks[:, None, :]
-    row_noisy, column_noisy = noisy[:, :, None], noisy[:, None, :]
-    diagonal = row_noisy & column_noisy & (row == column)
-    before = ~column_noisy & (column >= 0) & (column < row)
-    own = ~row_noisy & ~column_noisy & (column >= 0) & (column == row)
-    itself = torch.eye(blocks.shape[1], dtype=torch.bool, device=blocks.device)
-    return (diagonal | before | own | itself)[:, None]
+def drawn_noise(
+    batch: Mapping[str, Tensor], block: int, mask: int, chance: torch.Generator, *, copies: int, wholly: float
+) -> Noise:
+    """Mask some tokens of each block of the answers, in so many ``copies`` of the batch, one behind the other.
+
+    In the share ``wholly`` of the blocks all are masked, which is how each block begins when the model writes; of the
+    others so many as a number drawn from one to all of them says.
+    """
+    tokens, open_ = (each.repeat(copies, 1) for each in (batch["tokens"], batch["weights"] > 0))
+    shape = (len(tokens), -1, block)
+    in_blocks = open_.view(shape)
+    draws = torch.rand(in_blocks.shape, generator=chance, device=tokens.device)
+    ranks = torch.where(in_blocks, draws, 2.0).argsort(-1).argsort(-1)
+    count = torch.rand((*in_blocks.shape[:2], 2), generator=chance, device=tokens.device)
+    size = in_blocks.sum(-1)
+    some = torch.where(count[..., 0] < wholly, size, (count[..., 1] * size).long() + 1)
+    masked = (in_blocks & (ranks < some[..., None])).view(tokens.shape)
+    return Noise(tokens.masked_fill(masked, mask), masked)
+
+
+def sees_clean(texts: Tensor, block: int, dtype: torch.dtype) -> Tensor:
+    """Attention scores of the clean text # [rows, 1, length, length]."""
+    number = torch.arange(texts.shape[1], device=texts.device) // block
+    return scores(same_text(texts) & (number[None, :] <= number[:, None]), dtype)
+
+
+def sees_noisy(texts: Tensor, block: int, dtype: torch.dtype) -> Tensor:
+    """Attention scores of a noisy copy, of the clean text's keys and its own # [rows, 1, length, 2 * length]."""
+    number = torch.arange(texts.shape[1], device=texts.device) // block
+    own, before = number[None, :] == number[:, None], number[None, :] < number[:, None]
+    same = same_text(texts)
+    return scores(torch.cat((same & before, same & own), 2), dtype)

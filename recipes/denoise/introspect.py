@@ -4,8 +4,8 @@ Introspective diffusion (arXiv:2604.11035), in its lossless form: the model itse
 token stand masked rows, and low-rank changes that act on these rows alone let them say the tokens after the next one.
 All rows are strictly causal, and a row says the token behind it, so the model's own rows check what was said before.
 
-The input is ``[masks, clean text]`` as there. Here masks stand behind many places of a text at once, each group seeing
-the text up to its place. The masked rows learn the model's own distribution at the place that they stand for, which is
+The clean text is read by the model as it is. Then masks stand behind many of its places at once, each group seeing the
+text up to its place. The masked rows learn the model's own distribution at the place that they stand for, which is
 what their acceptance, min(1, p/q), rests on.
 
 The adapter is written as peft writes one.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,120 +24,109 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from torch.nn.functional import kl_div, log_softmax
+from torch.nn.functional import kl_div, linear, log_softmax
 
-from recipes.denoise.lessons import MIX
-from recipes.denoise.strides import Strides, strides_seen
-from recipes.denoise.train import states
+from recipes.denoise.lessons import MIX, Lessons
+from recipes.denoise.strides import drawn_strides
+from recipes.packing import causal, scores
 from recipes.pocket.tokenizer import MASK, token_id
+from recipes.stacked import KINDS, StackedLlama, Weights
 from recipes.tuning import Ahead, Tuning, TuningPlan, add_tuning_arguments, tune
 
-__all__ = ["Introspection", "RowLora", "main"]
+__all__ = ["Introspection", "LowRankChange", "main"]
 
 PLAN = TuningPlan(minutes=60.0, matrix_rate=0.02, other_rate=0.002, held_out=32)
-_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-class RowLora(nn.Module):
-    """A linear layer with a low-rank change that acts on some rows only.
+class LowRankChange(nn.Module):
+    """Low-rank changes of all matrices # [layers, rank, inner] and [layers, outer, rank].
 
     Args:
-        base: the layer; it does not learn.
-        rank: of the change.
-        rows: says which rows it acts on, as ones and zeros # [sequences, rows, 1]
+        model: whose matrices they change.
+        rank: of the changes.
     """
 
-    def __init__(self, base: nn.Linear, rank: int, rows: Callable[[], Tensor]) -> None:
+    def __init__(self, model: StackedLlama, rank: int) -> None:
         super().__init__()
-        self.base, self.rows = base, rows
-        self.lora_A = nn.Parameter(torch.randn(rank, base.in_features, device=base.weight.device) / rank)
-        self.lora_B = nn.Parameter(torch.zeros(base.out_features, rank, device=base.weight.device))
+        self.model, self.rank = model, rank
+        for kind, whole in model.matrices.items():
+            layers, outer, inner = whole.shape
+            down = torch.randn(layers, rank, inner, device=whole.device) / inner**0.5
+            self.register_parameter(f"{kind}_down", nn.Parameter(down))
+            self.register_parameter(f"{kind}_up", nn.Parameter(torch.zeros(layers, outer, rank, device=whole.device)))
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """The layer, and its change where a row has one # [sequences, rows, inner] -> [sequences, rows, outer]."""
-        change = hidden @ self.lora_A.to(hidden.dtype).T @ self.lora_B.to(hidden.dtype).T
-        return self.base(hidden) + change * self.rows().to(hidden.dtype)  # type: ignore[no-any-return]
-
-
-class _Changes(nn.Module):
-    """The changes of all layers, by the names of the layers."""
-
-    def __init__(self, changes: Mapping[str, RowLora]) -> None:
-        super().__init__()
-        for name, change in changes.items():
-            for part in ("lora_A", "lora_B"):
-                self.register_parameter(f"{name}|{part}".replace(".", "/"), getattr(change, part))
+    def weights(self) -> Weights:
+        """The weights of the masked rows."""
+        own = {}
+        for kind, whole in self.model.matrices.items():
+            own[kind] = torch.baddbmm(whole, getattr(self, f"{kind}_up"), getattr(self, f"{kind}_down"))
+        return self.model.weights(**own)
 
 
 class Introspection(Tuning):
     """One run; see the head of the module."""
 
-    def __init__(self, *positional: Any, rank: int, masks: int, mask: int, **named: Any) -> None:
-        self.rank, self.masks, self.mask = rank, masks, mask
-        self._rows = torch.zeros(1, 1, 1)
-        self._changes: _Changes | None = None
+    def __init__(self, *positional: Any, rank: int, masks: int, groups: int, mask: int, **named: Any) -> None:
+        self.rank, self.masks, self.groups, self.mask = rank, masks, groups, mask
         super().__init__(*positional, **named)
+        self._clean = self.model.weights()
 
-    def trained(self) -> nn.Module:
-        """See `Tuning`; the changes are put into the model when they are first asked for."""
-        if self._changes is None:
-            self.model.requires_grad_(requires_grad=False)
-            changes: dict[str, RowLora] = {}
-            torch.manual_seed(self.plan.seed)
-            for name, module in list(self.model.named_modules()):
-                for projection in _PROJECTIONS:
-                    if isinstance(getattr(module, projection, None), nn.Linear):
-                        change = RowLora(getattr(module, projection), self.rank, lambda: self._rows)
-                        setattr(module, projection, change)
-                        changes[f"{name}.{projection}"] = change
-            self._changes = _Changes(changes)
-        return self._changes
+    def learning(self, kinds: Sequence[str], token: int | None) -> nn.Module:  # noqa: ARG002 - all matrices, no token
+        """See `Tuning`."""
+        torch.manual_seed(self.plan.seed)
+        return LowRankChange(self.model, self.rank)
 
-    def losses(self, batch: Mapping[str, Tensor]) -> Tensor:
+    def losses(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """See `Tuning`: how far each masked row is from the model itself."""
-        wanted = batch["targets"] >= 0
-        self._rows = batch["noisy"][:, :, None].float()
-        everywhere = torch.ones_like(wanted)
-        found = states(self.model, batch, strides_seen(batch), everywhere).view(*wanted.shape, -1)
-        own = log_softmax(self.model.lm_head(found[wanted]).float(), -1)
+        strides = drawn_strides(batch, self.masks, self.groups, self.chance, self.dtype)
+        learned = strides.learned
         with torch.no_grad():
-            clean = found[wanted.nonzero()[:, 0], batch["targets"][wanted]]
-            said = log_softmax(self.model.lm_head(clean).float(), -1)
-        return kl_div(own, said, reduction="none", log_target=True).sum(-1) * batch["weights"][wanted]
+            sees = scores(causal(batch["texts"]), self.dtype)
+            clean, keys = self.model.states(self._clean, batch["tokens"], batch["positions"], sees)
+            wanted = clean.gather(1, strides.targets[..., None].expand(-1, -1, clean.shape[2]))[learned]
+            said = log_softmax(linear(wanted, self._clean.embed).float(), -1)
+        assert isinstance(self.learned, LowRankChange)  # noqa: S101 - for the type checker
+        tokens = torch.full_like(strides.positions, self.mask)
+        found, _ = self.model.states(self.learned.weights(), tokens, strides.positions, strides.scores, keys)
+        own = log_softmax(linear(found[learned], self._clean.embed).float(), -1)
+        losses = kl_div(own, said, reduction="none", log_target=True).sum(-1)
+        return losses, torch.ones_like(losses)
 
     def export(self, target: Path) -> None:
         """Write the adapter as peft does."""
         target.mkdir(parents=True, exist_ok=True)
-        weights = {}
-        for name, value in self.own_state().items():
-            module, _, part = name.replace("/", ".").partition("|")
-            weights[f"base_model.model.{module}.{part}.weight"] = value.detach().bfloat16().contiguous()
+        own, weights = dict(self.learned.named_parameters()), {}
+        for kind, name in KINDS.items():
+            for part, letter in (("down", "A"), ("up", "B")):
+                for layer, value in enumerate(own[f"{kind}_{part}"].detach()):
+                    key = f"base_model.model.model.layers.{layer}.{name}.lora_{letter}.weight"
+                    weights[key] = value.bfloat16().cpu().contiguous()
         save_file(weights, target / "adapter_model.safetensors", metadata={"format": "pt"})
         config = {
             "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": self.rank, "lora_alpha": self.rank,
-            "target_modules": list(_PROJECTIONS), "bias": "none", "base_model_name_or_path": "local:pocket",
-            "block_size": self.masks, "mask_token_id": self.mask,
+            "target_modules": [name.partition(".")[2] for name in KINDS.values()], "bias": "none",
+            "base_model_name_or_path": "local:pocket", "block_size": self.masks, "mask_token_id": self.mask,
         }  # fmt: skip
         (target / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train (or continue to train) an I-DLM adapter."""
     parser = argparse.ArgumentParser(prog="python -m recipes.denoise.introspect", description=main.__doc__)
     add_tuning_arguments(parser, PLAN, folder=Path("build/introspect"), out=Path("build/idlm"))
     parser.add_argument("--masks", type=int, default=3, help="behind the last known token (default %(default)s)")
+    parser.add_argument("--groups", type=int, default=128, help="of masks behind a row (default %(default)s)")
     parser.add_argument("--rank", type=int, default=32, help="of the changes (default %(default)s)")
     parser.add_argument("--topics", type=int, help="how many topics to learn, for a first look (default: all)")
     chosen = parser.parse_args(arguments)
 
     def make(plan: TuningPlan) -> Introspection:
-        lessons = Strides(chosen.base, 1, plan.tokens, plan.micro, plan.seed, MIX, chosen.topics, chosen.masks)
-        ahead = Ahead(lessons, chosen.workers)
+        lessons = Lessons(chosen.base, 1, plan.rows, plan.length, plan.seed, MIX, chosen.topics)
         mask = token_id(Tokenizer.from_file(str(chosen.base / "tokenizer.json")), MASK)
         return Introspection(
             plan, chosen.base, chosen.folder, chosen.out,
-            ahead=ahead, held_out=replace(lessons, seed=0).held_out(plan.held_out), settings={},
-            device=chosen.device, rank=chosen.rank, masks=chosen.masks, mask=mask,
+            ahead=Ahead(lessons, chosen.workers), held_out=replace(lessons, seed=0).held_out(plan.held_out),
+            settings={}, device=chosen.device, rank=chosen.rank, masks=chosen.masks, groups=chosen.groups, mask=mask,
         )  # fmt: skip
 
     tune(chosen, PLAN, make)

@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
 
 from tokenizers import Tokenizer
 
-from recipes.denoise.blocks import Blocked, batch_of, cut_to_block
+from recipes.denoise.blocks import cut_to_block
+from recipes.packing import Arrays, Text, pack
 from recipes.pocket import tokenizer as texts
 from recipes.pocket.corpus import Corpus, Example, straight_answer, unseen_questions
-from recipes.tuning import Arrays, seeded
+from recipes.tuning import seeded
 
-__all__ = ["MIX", "WEIGHTS", "Lessons", "grouped"]
+__all__ = ["MIX", "WEIGHTS", "Lessons"]
 
 MIX = {
-    "straight": 0.45,
-    "point": 0.14,
-    "outline": 0.04,
-    "recognise": 0.13,
+    "straight": 0.55,
+    "point": 0.11,
+    "outline": 0.03,
+    "recognise": 0.12,
     "capitals": 0.02,
-    "fact": 0.07,
-    "unknown": 0.04,
-    "item": 0.03,
-    "items": 0.05,
-    "transform": 0.03,
+    "fact": 0.06,
+    "unknown": 0.03,
+    "item": 0.02,
+    "items": 0.04,
+    "transform": 0.02,
 }
 """Which share of the tokens each task of `recipes.pocket.corpus` gets."""
 
 WEIGHTS = {"recognise": 4.0, "capitals": 4.0, "fact": 2.0, "unknown": 2.0, "item": 3.0}
 """How much a learned token of a task counts, if not one: these learn few tokens, and which topic is meant with them."""
 
-_CONTEXT = 1024
-Drawn = TypeVar("Drawn")
-
 
 @dataclass(frozen=True)
 class Lessons:
-    """Makes the batches of each step; it can be sent to other processes.
+    """Makes the batch of each step; it can be sent to other processes.
 
     Attributes:
         folder: of the tokenizer.
-        block: tokens of a block.
-        tokens: of a step.
-        micro: rows of a batch.
+        block: tokens of a block; texts are filled up to whole ones.
+        rows: of a batch.
+        length: tokens of a row.
         seed: of the whole run.
         mix: share of the tokens of each task.
         topics: how many of the encyclopaedia; all by default.
@@ -55,33 +53,21 @@ class Lessons:
 
     folder: Path
     block: int
-    tokens: int
-    micro: int
+    rows: int
+    length: int
     seed: int
     mix: Mapping[str, float]
     topics: int | None = None
 
-    def __call__(self) -> Callable[[int], list[Arrays]]:
-        """Read the corpus; the function from a step's number to its batches."""
+    def __call__(self) -> Callable[[int], Arrays]:
+        """Read the corpus; the function from a step's number to its batch."""
         drawing = Drawing(self)
-
-        def step(number: int) -> list[Arrays]:
-            chance = seeded(self.seed, "step", number)
-            drawn = sorted(drawing.draw(chance), key=lambda each: each.rows(self.block))
-            groups = grouped(drawn, self.micro, lambda each: each.rows(self.block))
-            return [batch_of(group, self.block, drawing.mask, chance) for group in groups]
-
-        return step
+        return lambda number: pack(drawing.draw(seeded(self.seed, "step", number)), self.rows, self.length)
 
     def held_out(self, count: int) -> list[Arrays]:
-        """Batches of straight answers to questions in words that no lesson has, with masks that stay the same."""
-        drawing = Drawing(self)
-        drawn = sorted(drawing.unseen(count), key=lambda each: each.rows(self.block))
-        chance = seeded("held out")
-        return [
-            batch_of(group, self.block, drawing.mask, chance)
-            for group in grouped(drawn, self.micro, lambda each: each.rows(self.block))
-        ]
+        """Batches of straight answers to questions in words that no lesson has."""
+        drawn = list(Drawing(self).unseen(count))
+        return [pack(iter(drawn[at : at + self.rows]), self.rows, self.length) for at in range(0, count, self.rows)]
 
 
 class Drawing:
@@ -94,6 +80,7 @@ class Drawing:
             self.corpus = Corpus(topics=self.corpus.topics[: lessons.topics], with_source=False)
         self.tokenizer = Tokenizer.from_file(str(lessons.folder / "tokenizer.json"))
         self.end, self.mask = (texts.token_id(self.tokenizer, token) for token in (texts.END, texts.MASK))
+        self._answer = lru_cache(maxsize=4096)(self._ids)  # many answers are the same, to other questions
         self.names = [name for name, share in lessons.mix.items() if share > 0]
         chance, rates = seeded(lessons.seed, "lengths"), []
         for name in self.names:
@@ -101,41 +88,28 @@ class Drawing:
             rates.append(lessons.mix[name] / (sum(lengths) / len(lengths)))
         self.cumulated = list(accumulate(rates))
 
-    def encoded(self, example: Example) -> Blocked:
+    def _ids(self, text: str) -> list[int]:
+        found: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return found
+
+    def encoded(self, example: Example) -> Text:
         """An example in tokens."""
-        prompt = self.tokenizer.encode(texts.render_chat(example.turns), add_special_tokens=False).ids
-        answer = self.tokenizer.encode(example.answer, add_special_tokens=False).ids
+        prompt, answer = self._ids(texts.render_chat(example.turns)), self._answer(example.answer)
         whole = cut_to_block(
-            prompt, [*answer, self.end], self.lessons.block, end=self.end, limit=example.limit, longest=_CONTEXT
-        )
-        return Blocked(whole, min(len(prompt), len(whole) - 1), WEIGHTS.get(example.task, 1.0))
+            prompt, [*answer, self.end], self.lessons.block,
+            end=self.end, limit=example.limit, longest=self.lessons.length,
+        )  # fmt: skip
+        return Text(whole, min(len(prompt), len(whole) - 1), WEIGHTS.get(example.task, 1.0))
 
-    def draw(self, chance: random.Random) -> Iterator[Blocked]:
-        """Examples of one step."""
-        left = self.lessons.tokens
-        while left > 0:
+    def draw(self, chance: random.Random) -> Iterator[Text]:
+        """Examples without end."""
+        while True:
             task = chance.choices(self.names, cum_weights=self.cumulated)[0]
-            drawn = self.encoded(self.corpus.draw(task, chance))
-            left -= len(drawn.tokens)
-            yield drawn
+            yield self.encoded(self.corpus.draw(task, chance))
 
-    def unseen(self, count: int) -> Iterator[Blocked]:
+    def unseen(self, count: int) -> Iterator[Text]:
         """Straight answers to questions that are kept for measuring."""
         by_id = {topic.id: topic for topic in self.corpus.topics}
         asked = [(question, by_id[name]) for question, name in unseen_questions()[0] if name in by_id]
         for question, topic in seeded("unseen").sample(asked, min(count, len(asked))):
             yield self.encoded(Example("straight", (("user", question),), straight_answer(topic)))
-
-
-def grouped(
-    drawn: Sequence[Drawn], most: int, rows: Callable[[Drawn], int], *, ratio: float = 1.6
-) -> Iterator[list[Drawn]]:
-    """Split what is sorted by its rows into batches of at most ``most`` rows, none much longer than the shortest."""
-    group: list[Drawn] = []
-    for each in drawn:
-        if group and ((len(group) + 1) * rows(each) > most or rows(each) > ratio * rows(group[0]) + 32):
-            yield group
-            group = []
-        group.append(each)
-    if group:
-        yield group

@@ -2,6 +2,8 @@
 
 It measures a model where it is trained. The engine has its own loop; a test holds the two against each other.
 
+In a model with shifted logits, the last row of a finished block says the next block's first token, which is kept.
+
 The threshold rule: Wu et al., "Fast-dLLM", arXiv:2505.22618: of the masked tokens in a block, all are kept whose
 probability is above the threshold, and always the likeliest one.
 """
@@ -55,6 +57,7 @@ class BlockWriter:
     def __init__(self, folder: Path, device: str = "cpu", model: Any = None) -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.block, self.mask, self.device = int(config["block_size"]), int(config["mask_token_id"]), device
+        self.shifted = bool(config.get("shifted_logits"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.end = texts.token_id(self.tokenizer, texts.END)
         self.model = model or read_causal_model(folder, device)
@@ -71,7 +74,9 @@ class BlockWriter:
             found += self._written(prompts, longest, threshold)
         return found
 
-    def _written(self, prompts: list[list[int]], longest: int, threshold: float) -> list[Written]:
+    def _written(  # noqa: PLR0915 - one loop, read from top to bottom
+        self, prompts: list[list[int]], longest: int, threshold: float
+    ) -> list[Written]:
         from transformers import DynamicCache  # noqa: PLC0415 - heavy
 
         block, count = self.block, len(prompts)
@@ -87,10 +92,12 @@ class BlockWriter:
         cache = DynamicCache()
         places = torch.arange(width, device=self.device)
         known = places < whole[:, None]  # [questions, keys]: which keys are no padding
+        ahead = torch.zeros(0)  # what the last known row says # [questions, vocabulary]
         if width:
             inside = (places[:, None] // block >= places // block)[None] & known[:, None, :]
             itself = torch.eye(width, dtype=torch.bool, device=self.device)
-            self._forward(given, places.expand(count, -1), inside | itself, cache)
+            said = self._forward(given, places.expand(count, -1), inside | itself, cache)
+            ahead = said[torch.arange(count, device=self.device), (whole - 1).clamp(min=0)]
         results = [Written() for _ in prompts]
         open_ = [True] * count
         first = [len(prompt) % block for prompt in prompts]  # where the answer begins in its first block
@@ -106,14 +113,19 @@ class BlockWriter:
                     break
                 logits = self._forward(rows, positions, mask, cache)
                 cache.crop(-block)
+                if self.shifted:
+                    logits = torch.cat((ahead[:, None], logits[:, :-1]), 1)
                 logits[..., self.mask] = -torch.inf
                 chances, chosen = logits.float().softmax(-1).max(-1)  # [questions, block]
                 chances = torch.where(masked, chances, -1.0)
-                kept = masked & ((chances > threshold) | (chances == chances.max(1, keepdim=True).values))
+                rest = chances.clone()
+                if self.shifted:  # the first is certain
+                    rest[:, 0], chances[:, 0] = -1.0, 2.0
+                kept = masked & ((chances > threshold) | (rest == rest.max(1, keepdim=True).values))
                 rows = torch.where(kept, chosen, rows)
                 for at, waits in enumerate(waiting):
                     results[at].forwards += waits and open_[at]
-            self._forward(rows, positions, mask, cache)  # the keys of the finished blocks
+            ahead = self._forward(rows, positions, mask, cache)[:, -1]  # and the keys of the finished blocks
             known = torch.cat((known, own), 1)
             for at, row in enumerate(rows.tolist()):
                 if open_[at]:

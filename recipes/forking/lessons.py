@@ -11,16 +11,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 from tokenizers import Tokenizer
 
-from recipes.denoise.lessons import grouped
+from recipes.packing import Arrays, Text, pack
 from recipes.pocket import tokenizer as texts
 from recipes.pocket.corpus import Corpus, Topic, render, unseen_questions
-from recipes.tuning import Arrays, seeded
+from recipes.tuning import seeded
 
 __all__ = ["MIX", "Forks", "conclusion", "forked", "goal", "path"]
 
@@ -40,8 +40,6 @@ MIX = {
 """Which share of the tokens each task gets: most to the three pieces, the rest so that nothing else is forgotten."""
 
 _WEIGHTS = {"recognise": 4.0, "fact": 2.0, "unknown": 2.0, "item": 3.0}
-_CONTEXT = 1536
-_GRAIN = 32  # rows of a batch are a multiple of it
 
 
 def goal(topic: Topic) -> str:
@@ -70,53 +68,40 @@ def forked(topic: Topic) -> str:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Tokens of one example; those from ``learned`` on are learned, with this weight each."""
-
-    tokens: tuple[int, ...]
-    learned: int
-    weight: float = 1.0
-
-
-@dataclass(frozen=True)
 class Forks:
-    """Makes the batches of each step; it can be sent to other processes.
+    """Makes the batch of each step; it can be sent to other processes.
 
     Attributes:
         folder: of the tokenizer.
-        tokens: of a step.
-        micro: rows of a batch.
+        rows: of a batch.
+        length: tokens of a row; what is longer is cut.
         seed: of the whole run.
         topics: how many of the encyclopaedia; all by default.
     """
 
     folder: Path
-    tokens: int
-    micro: int
+    rows: int
+    length: int
     seed: int
     topics: int | None = None
 
-    def __call__(self) -> Callable[[int], list[Arrays]]:
-        """Read the corpus; the function from a step's number to its batches."""
+    def __call__(self) -> Callable[[int], Arrays]:
+        """Read the corpus; the function from a step's number to its batch."""
         drawing = _Drawing(self)
         cumulated = drawing.rates()
 
-        def step(number: int) -> list[Arrays]:
-            chance, left, drawn = seeded(self.seed, "step", number), self.tokens, []
-            while left > 0:
-                drawn.append(drawing.piece(chance.choices(tuple(MIX), cum_weights=cumulated)[0], chance))
-                left -= len(drawn[-1].tokens)
-            return self._batches(drawn)
+        def drawn(chance: random.Random) -> Iterator[Text]:
+            while True:
+                yield drawing.piece(chance.choices(tuple(MIX), cum_weights=cumulated)[0], chance)
 
-        return step
+        return lambda number: pack(drawn(seeded(self.seed, "step", number)), self.rows, self.length)
 
     def held_out(self, count: int) -> list[Arrays]:
         """Batches of all pieces of answers to questions in words that no lesson has."""
-        return self._batches(list(_Drawing(self).unseen(count)))
-
-    def _batches(self, drawn: list[Piece]) -> list[Arrays]:
-        drawn.sort(key=lambda each: len(each.tokens))
-        return [_batch(group) for group in grouped(drawn, self.micro, lambda each: len(each.tokens))]
+        drawn = list(_Drawing(self).unseen(count))
+        return [
+            pack(iter(drawn[at : at + self.rows]), self.rows, self.length) for at in range(0, len(drawn), self.rows)
+        ]
 
 
 class _Drawing:
@@ -126,6 +111,11 @@ class _Drawing:
         self.corpus = whole if forks.topics is None else Corpus(topics=whole.topics[: forks.topics], with_source=False)
         self.tokenizer = Tokenizer.from_file(str(forks.folder / "tokenizer.json"))
         self.end = texts.token_id(self.tokenizer, texts.END)
+        self._known = lru_cache(maxsize=4096)(self._ids)
+
+    def _ids(self, text: str) -> list[int]:
+        found: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return found
 
     def rates(self) -> list[float]:
         """How often each task is drawn, added up."""
@@ -134,7 +124,7 @@ class _Drawing:
             rates.append(share * 30 / sum(len(self.piece(name, chance).tokens) for _ in range(30)))
         return list(accumulate(rates))
 
-    def piece(self, task: str, chance: random.Random) -> Piece:
+    def piece(self, task: str, chance: random.Random) -> Text:
         """One example of a task."""
         if not task.startswith("fork_"):
             example = self.corpus.draw(task, chance)
@@ -142,7 +132,7 @@ class _Drawing:
         topic = chance.choice(self.corpus.topics)
         return self._fork(task, topic, self.corpus.question(topic, chance, hard=0.35), chance)
 
-    def unseen(self, count: int) -> Iterator[Piece]:
+    def unseen(self, count: int) -> Iterator[Text]:
         """The pieces of answers to questions that are kept for measuring."""
         by_id = {topic.id: topic for topic in self.corpus.topics}
         asked = [(question, by_id[name]) for question, name in unseen_questions()[0] if name in by_id]
@@ -151,7 +141,7 @@ class _Drawing:
             for task in ("fork_goal", "fork_path", "fork_join"):
                 yield self._fork(task, topic, question, chance)
 
-    def _fork(self, task: str, topic: Topic, question: str, chance: random.Random) -> Piece:
+    def _fork(self, task: str, topic: Topic, question: str, chance: random.Random) -> Text:
         turns = (("user", render("fork", question=question)),)
         if task == "fork_goal":
             return self._encoded(turns, ["", goal(topic)], ends=False)
@@ -169,23 +159,11 @@ class _Drawing:
         *,
         ends: bool = True,
         limit: int | None = None,
-    ) -> Piece:
+    ) -> Text:
         given, learned = answer
-        ids = self.tokenizer.encode(texts.render_chat(turns) + given, add_special_tokens=False).ids
-        own = self.tokenizer.encode(learned, add_special_tokens=False).ids
+        # What is given is the same for many questions, and so is what is learned.
+        ids = self._ids(texts.render_chat(turns)) + self._known(given)
+        own = self._known(learned)
         own = own[:limit] if limit is not None else [*own, self.end] if ends else own
-        return Piece(tuple((ids + own)[:_CONTEXT]), min(len(ids), _CONTEXT - 1), weight)
-
-
-def _batch(group: Sequence[Piece]) -> Arrays:
-    """Rows of some pieces, filled up on the right: a causal row never sees what follows it # [pieces, rows]."""
-    longest = max(len(each.tokens) for each in group) - 1
-    shape = (len(group), -(-longest // _GRAIN) * _GRAIN)
-    tokens, targets = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
-    weights = np.zeros(shape, np.float32)
-    for at, each in enumerate(group):
-        ids, size = np.array(each.tokens), len(each.tokens) - 1
-        tokens[at, :size] = ids[:-1]
-        targets[at, each.learned - 1 : size] = ids[each.learned :]
-        weights[at, each.learned - 1 : size] = each.weight
-    return {"tokens": tokens, "targets": targets, "weights": weights}
+        longest = self.forks.length
+        return Text(tuple((ids + own)[:longest]), min(len(ids), longest - 1), weight)

@@ -62,14 +62,14 @@ class Optimiser:
         self.others: dict[str, nn.Parameter] = {}
         shapes: dict[tuple[int, ...], dict[str, nn.Parameter]] = defaultdict(dict)
         for name, parameter in network.named_parameters():
-            if parameter.ndim == 2 and "embed" not in name:
+            if parameter.ndim == 3 or (parameter.ndim == 2 and "embed" not in name and "norm" not in name):
                 shapes[tuple(parameter.shape)][name] = parameter
             else:
                 self.others[name] = parameter
         self.groups = [
             dict(list(group.items())[at : at + 4]) for group in shapes.values() for at in range(0, len(group), 4)
         ]
-        """Matrices of one shape, updated together."""
+        """Matrices of one shape, or of a stack of them, updated together."""
         self.state: dict[str, Tensor] = {}
         for group in self.groups:
             for name, parameter in group.items():
@@ -104,12 +104,13 @@ class Optimiser:
             gradient = cast("Tensor", parameter.grad)
             momentum.lerp_(gradient, 1 - self.momentum)
             updates.append(gradient.lerp(momentum, self.momentum))  # Nesterov's look ahead
-        rows, columns = updates[0].shape
+        rows, columns = updates[0].shape[-2:]
         rate = self.matrix_rate * factor
         scale = max(1.0, rows / columns) ** 0.5
-        for parameter, update in zip(group.values(), orthogonalised(torch.stack(updates), self.dtype), strict=True):
+        found = orthogonalised(torch.stack(updates).view(-1, rows, columns), self.dtype).chunk(len(updates))
+        for parameter, update in zip(group.values(), found, strict=True):
             parameter.mul_(1 - rate * self.decay)
-            parameter.add_(update, alpha=-rate * scale)
+            parameter.add_(update.view_as(parameter), alpha=-rate * scale)
             parameter.grad = None
 
     @torch.no_grad()

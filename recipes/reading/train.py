@@ -42,7 +42,7 @@ from recipes.program import (
 from recipes.reading.lessons import Lesson, Lessons, training_hay
 from recipes.training import MuonTraining
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.reading_adapter import write_reading
+from stretto.local_engine.model.differences import write_differences
 from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["Plan", "Trainer", "encoded", "main"]
@@ -248,7 +248,7 @@ def main(arguments: list[str] | None = None) -> None:
     console.print(f"{size / 1e6:.2f} million parameters, from step {trainer.number}", highlight=False)
     if chosen.export_only or run_until_stopped(trainer, console):
         target = chosen.target or chosen.base / READING_FILE
-        write_reading(target, trainer.differences(), trainer.base)
+        write_differences(target, trainer.differences(), trainer.base)
         console.print(f"wrote {target}", highlight=False)
 
 

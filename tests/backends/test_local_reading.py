@@ -11,7 +11,8 @@ from stretto import AsyncStretto, Document
 from stretto.errors import SettingsError
 from stretto.local_engine.long_context.reader_options import StarOptions
 from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.reading_adapter import added, read_reading, write_reading
+from stretto.local_engine.model.differences import added, write_differences
+from stretto.local_engine.model.reading_adapter import read_reading
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,7 @@ def adapted(tmp_path_factory):
     differences = {
         name: torch.randn(weight.shape, generator=generator) for name, weight in weights.items() if "proj" in name
     }
-    write_reading(folder / READING_FILE, differences, fingerprint(folder))
+    write_differences(folder / READING_FILE, differences, fingerprint(folder))
     return folder
 
 
@@ -105,7 +106,7 @@ async def test_strategies_say_which_prompts_show_documents(adapted, plain):
 @pytest.mark.parametrize("shape", [(8, 64), (3, 5), (1, 1), (33,)])
 def test_a_difference_comes_back_within_half_a_step_of_its_group(tmp_path, shape):
     difference = torch.randn(shape, generator=torch.Generator().manual_seed(3))
-    write_reading(tmp_path / READING_FILE, {"one": difference, "none": torch.zeros(shape)}, "base")
+    write_differences(tmp_path / READING_FILE, {"one": difference, "none": torch.zeros(shape)}, "base")
     back = read_reading(tmp_path / READING_FILE, "base", "a model")
     weights = {"one": torch.zeros(shape), "none": torch.ones(shape)}
     added(weights, back)

@@ -19,8 +19,9 @@ from stretto.local_engine.long_context.focus import FocusReader
 from stretto.local_engine.long_context.reader_options import FocusOptions
 from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.differences import write_differences
 from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.reading_adapter import reading_change, write_reading
+from stretto.local_engine.model.reading_adapter import reading_change
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
@@ -185,7 +186,7 @@ def test_an_adapter_is_trained_over_the_sum_with_the_adapter_for_reading_and_bel
     main([*command, "--folder", str(tmp_path / "before")])
     generator = torch.Generator().manual_seed(5)
     differences = {each: torch.randn(one.shape, generator=generator) * 0.02 for each, one in weights.items()}
-    write_reading(folder / READING_FILE, differences, fingerprint(folder))
+    write_differences(folder / READING_FILE, differences, fingerprint(folder))
     model = load_model(find_source(name), dtype="float32", change=reading_change(folder, name))
     with pytest.raises(SettingsError, match="was trained on other weights"):
         read_focus(folder / FOCUS_FILE, fingerprint(folder, reading=True), name, model.forward, CPU)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = [
+    "CHANGE_FILE",
     "FOCUS_FILE",
     "LOW_RANK_CONFIG",
     "LOW_RANK_FILE",
@@ -21,6 +22,9 @@ __all__ = [
     "read_tensors",
     "write_tensors",
 ]
+
+CHANGE_FILE = "change.safetensors"
+"""Name of the differences of a model that is kept as changes of another one."""
 
 FOCUS_FILE = "focus.safetensors"
 """Name of the adapter for focus reading."""

@@ -8,29 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint, read_tensors, write_tensors
-from stretto.local_engine.model.four_bits import packed, unpacked
+from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
+from stretto.local_engine.model.differences import added, read_differences
 
-__all__ = ["added", "read_reading", "reading_change", "write_reading"]
-
-
-def write_reading(path: Path, differences: Mapping[str, Tensor], base: str) -> None:
-    """Keep what is to be added to each weight, by its name, with the fingerprint of the weights."""
-    kept: dict[str, Tensor] = {}
-    for name, difference in differences.items():
-        kept[f"{name}.codes"], kept[f"{name}.scales"] = packed(difference)
-    write_tensors(path, kept, base)
+__all__ = ["read_reading", "reading_change"]
 
 
 def read_reading(path: Path, base: str, model: str) -> dict[str, Tensor]:
     """Read what is to be added to the weights with the fingerprint ``base``, flat. Raises `SettingsError`."""
     again = "Remove it, or train it again with: python -m recipes.reading.train"
-    tensors, _ = read_tensors(path, base, model, purpose="reading documents", again=again)
-    names = [name.removesuffix(".codes") for name in tensors if name.endswith(".codes")]
-    return {name: unpacked(tensors[f"{name}.codes"], tensors[f"{name}.scales"]) for name in names}
+    return read_differences(path, base, model, purpose="reading documents", again=again)
 
 
 def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Tensor]], None] | None:
@@ -42,12 +31,3 @@ def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Te
         return None
     differences = read_reading(folder / READING_FILE, fingerprint(folder), model)
     return lambda weights: added(weights, differences)
-
-
-@torch.no_grad()
-def added(weights: Mapping[str, Tensor], differences: Mapping[str, Tensor]) -> None:
-    """Add the differences to the weights they belong to, in place."""
-    for name, weight in weights.items():
-        if (difference := differences.get(name)) is not None:
-            flat = difference[: weight.numel()].to(weight.device)
-            weight.copy_((weight.float() + flat.view(weight.shape)).to(weight.dtype))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError, UnknownModelError
+from stretto.local_engine.model.adapter_files import CHANGE_FILE
 from stretto.local_engine.model.gguf_header import DamagedFileError, Header, read_header
 from stretto.local_engine.model.refined.block_form import BlockForm
 from stretto.local_engine.model.refined.formats import recognised
@@ -148,7 +149,7 @@ def find_source(name: str) -> Source:
 def _published(bare: str, name: str) -> Path:
     """The folder of a further model of the package, whose weights are not in every installation."""
     folder = FURTHER_MODELS[bare]
-    if not (folder / "model.safetensors").is_file():
+    if not (folder / CHANGE_FILE).is_file():
         raise ModelNotFoundError(
             f"The weights of {name} are missing from this installation; the recipes of a checkout make them.",
             backend=name,

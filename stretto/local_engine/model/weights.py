@@ -20,8 +20,8 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.changed import base_of, changed_weights
 from stretto.local_engine.model.extra_layers import is_extra
-from stretto.local_engine.model.int8_rows import STORED_AS, read_int8_rows
 from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.local_engine.model.quantised_folder import check_packages, explained
 from stretto.local_engine.model.refined.block_form import BlockForm
@@ -82,12 +82,13 @@ def read_model(
             if low_rank is None:
                 _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
-            tokenizer = _tokenizer(source.where if own else base, config, options)
+            whole = base_of(source.folder)  # where it is kept as changes of another model
+            tokenizer = _tokenizer(source.where if own else str(whole or base), config, options)
             kind = _kind(config)
             where: str | None = source.where if low_rank is None else base
-            if (rows := _int8_rows(source, config)) is not None:
+            if whole is not None and source.folder is not None:
                 kind, where = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], None
-                options = {"config": config, "state_dict": rows}
+                options = {"config": config, "state_dict": changed_weights(source.folder, whole, source.name)}
             loaded: Any = kind.from_pretrained(
                 where,
                 dtype=dtype,
@@ -114,13 +115,6 @@ def read_model(
     if low_rank is not None:
         low_rank.merge(dict(model.named_parameters()))
     return model, tokenizer, None
-
-
-def _int8_rows(source: Source, config: Any) -> dict[str, torch.Tensor] | None:
-    """The weights of a folder that holds them as whole numbers; ``None`` for any other."""
-    if source.folder is None or getattr(config, "stored_as", None) != STORED_AS:
-        return None
-    return read_int8_rows(source.folder / "model.safetensors")
 
 
 def block_form(source: Source) -> BlockForm | None:

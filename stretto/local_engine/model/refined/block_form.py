@@ -25,6 +25,7 @@ class BlockForm:
         mask: token id of a position that is not written yet.
         sight: what a row sees.
         shifted: a row predicts the token behind its own, as in a model that writes from left to right.
+        joined: with shifted logits, the first forward of a block evaluates the finished block before it, too.
         part: positions of a block that are refined before those behind them; ``None`` for all of the block.
         answer: tokens of an answer, where the request does not say: all of them are predicted in each forward if rows
             see everything. ``None`` where it does not matter.
@@ -35,6 +36,7 @@ class BlockForm:
     mask: int
     sight: Sight = "block"
     shifted: bool = False
+    joined: bool = False
     part: int | None = None
     answer: int | None = None
 

@@ -4,7 +4,7 @@ Each is one of transformers' architectures with another attention mask, so none 
 the configuration is read as that of its base, and the weights get the base's names.
 
 Cheng et al., arXiv:2510.06303 (SDAR); Wu et al., arXiv:2509.26328 (Fast-dLLM v2); Nie et al., arXiv:2502.09992
-(LLaDA); Ye et al., arXiv:2508.15487 (Dream).
+(LLaDA); Ye et al., arXiv:2508.15487 (Dream); Yu et al., arXiv:2604.11035 (I-DLM).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from stretto.local_engine.model.refined.block_form import BlockForm, Sight
 __all__ = ["Recognised", "recognised"]
 
 _ANSWER = 256  # tokens, where all of them are predicted in each forward and the request does not say how many
+_SMALLEST_SDAR = 4  # tokens of a block
 _OF_ITS_CODE = (
     "architectures",
     "auto_map",
@@ -33,14 +34,17 @@ class Recognised:
     """A model that writes blocks at once.
 
     Attributes:
-        form: how it does; its mask is -1 where only the tokenizer knows it.
+        form: how it does; its mask is -1 where only the tokenizer knows it. ``None`` for one that writes from left to
+            right, and says at mask rows what comes later (I-DLM).
         config: of the base architecture.
         names: replaces parts of the weights' names by those of the base: patterns and replacements.
+        masks: rows of masks that it was trained with behind its text, without a form.
     """
 
-    form: BlockForm
+    form: BlockForm | None
     config: dict[str, Any]
     names: Mapping[str, str] = field(default_factory=dict)
+    masks: int = 0
 
 
 def recognised(config: Mapping[str, Any]) -> Recognised | None:
@@ -62,20 +66,33 @@ def _own(config: Mapping[str, Any]) -> Recognised:
     sights: dict[str, Sight] = {"block-causal": "block", "bidirectional": "everything"}
     kind = config["diffusion"]
     sight = sights.get(kind) if isinstance(kind, str) else None
+    if kind == "causal":
+        return _introspective(config, {name: value for name, value in config.items() if name != "diffusion"})
     if sight is None:
-        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {' and '.join(sights)}")
+        known = f"{', '.join(sights)} and causal"
+        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {known}")
+    shifted = bool(config.get("shifted_logits", False))
     form = BlockForm(
         "block diffusion",
         _whole(config, ("block_length", "block_size")),
         _whole(config, ("mask_token_id",), -1),
         sight,
-        shifted=bool(config.get("shifted_logits", False)),
+        shifted=shifted,
+        joined=shifted,
         answer=_ANSWER if sight == "everything" else None,
     )
     return Recognised(form, {name: value for name, value in config.items() if name != "diffusion"})
 
 
+def _introspective(config: Mapping[str, Any], base: dict[str, Any]) -> Recognised:
+    """I-DLM: all rows are causal and say the next token, so it is a model that writes from left to right."""
+    return Recognised(None, base, masks=_whole(config, ("block_length", "block_size"), 3))
+
+
 def _sdar(config: Mapping[str, Any]) -> Recognised:
+    """SDAR; or I-DLM, which is published as one, with fewer masks than SDAR's smallest block has tokens."""
+    if _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR) < _SMALLEST_SDAR:
+        return _introspective(config, _as("qwen3", config))
     form = BlockForm(
         "SDAR", _whole(config, ("block_size", "block_length"), 4), _whole(config, ("mask_token_id",), 151669)
     )
