@@ -26,6 +26,7 @@ class PlainLoop:
     mask: int
     keep: Keep
     shifted: bool = False
+    joined: bool = False
     forwards: int = 0
 
     def said(self, text: Sequence[int], sees: Sequence[int]) -> torch.Tensor:
@@ -37,9 +38,13 @@ class PlainLoop:
     def refine(self, text: list[int], start: int, stop: int, sees: Sequence[int]) -> None:
         """Write the masked positions from start to stop, in place."""
         masked = [place for place in range(start, stop) if text[place] == self.mask]
+        ahead = self.joined and masked[:1] == [start]  # the row before the block says its first token, once
+        masked = masked[ahead:]
         first, passes = len(masked), 0
         while masked:
             rows = self.said(text, sees)
+            if ahead:
+                text[start], ahead = int(rows[start - 1].argmax()), False
             said = {place: rows[place - self.shifted] for place in masked}
             sure = {place: float(row.max()) for place, row in said.items()}
             entropy = {place: float(-(row * row.clamp(min=1e-30).log()).sum()) for place, row in said.items()}
@@ -55,7 +60,7 @@ class PlainLoop:
         while len(text) < len(prompt) + length:
             start = len(text) // block * block
             sees = [(place // block + 1) * block for place in range(start + block)]
-            if self.shifted and start == len(text):
+            if self.shifted and start == len(text) and not (self.joined and start > len(prompt)):
                 text.append(int(self.said(text, sees[:start])[-1].argmax()))
                 self.forwards += start > len(prompt)  # it comes with the prompt otherwise
             text += [self.mask] * (start + block - len(text))

@@ -4,7 +4,8 @@ import json
 import re
 
 import pytest
-from asking import tokens
+import torch
+from asking import outcome, tokens
 from refining_loops import PlainLoop, threshold
 from safetensors.torch import load_file, save_file
 from tiny_models import VOCABULARY, build
@@ -51,6 +52,11 @@ FORMATS = {
         "llama",
         {"diffusion": "block-causal", "block_length": 8, "mask_token_id": MASK},
         lambda model: PlainLoop(model, MASK, KEEP).in_blocks(PROMPT, 14, 8),
+    ),
+    "own, shifted": (
+        "llama",
+        {"diffusion": "block-causal", "block_length": 8, "mask_token_id": MASK, "shifted_logits": True},
+        lambda model: PlainLoop(model, MASK, KEEP, shifted=True, joined=True).in_blocks(PROMPT, 14, 8),
     ),
 }
 
@@ -161,6 +167,22 @@ async def test_a_call_that_names_no_rule_takes_the_usual_one(folder):
     finally:
         await backend.aclose()
     assert found[-1].decoding.methods == ("threshold",)
+
+
+@pytest.mark.parametrize(
+    "changes", [remote("SDARForCausalLM", "sdar") | {"block_size": 3}, {"diffusion": "causal", "mask_token_id": MASK}]
+)
+def test_an_idlm_writes_from_left_to_right_and_drafts_by_its_own_masks(folder, start, changes):
+    path, known = folder("qwen3", changes)
+    plain = known.generate(torch.tensor([PROMPT]), max_new_tokens=14, do_sample=False, eos_token_id=None)[0, 21:]
+    model = load_model(find_source(str(path)), dtype="float32")
+    handle = start(model).submit(Generation(PROMPT, 14, decoding="strided"))
+    figures = outcome(handle)[1].figures
+
+    assert model.refined is None
+    assert handle.sequence.generated == plain.tolist()
+    assert figures.drafted["mask"] > 0
+    assert LocalBackend(f"local:{path}", decoding="strided").capabilities.decoding == "strided"
 
 
 @pytest.mark.parametrize(("sight", "tokens"), [("bidirectional", 256), ("block-causal", None)])

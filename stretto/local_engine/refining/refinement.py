@@ -35,8 +35,9 @@ class Refinement:
     """Refines the blocks of one request's answer, from left to right.
 
     In a model whose rows see their block only, a finished block is evaluated once more, so that its keys and values are
-    those of its tokens. That takes no forward of its own: the first forward of the next block evaluates both. A model
-    with shifted logits needs one, because the finished block's last row predicts the next block's first token.
+    those of its tokens. That takes no forward of its own: the first forward of the next block evaluates both. With
+    shifted logits, the finished block's last row predicts the next block's first token there, which is kept; a model
+    whose form is not `joined` evaluates the finished block alone.
 
     A rule that revises, in a model whose rows see everything, writes the whole answer as one block. Its first forward
     predicts the length: where it says nothing but end tokens at the end, all but the first of them are left out.
@@ -84,7 +85,9 @@ class Refinement:
         """What the next forward evaluates."""
         plan, form, pending = Plan(), self._form, self._cached < self._start and not self._whole
         shift = int(form.shifted)
-        if pending and form.shifted:  # the last row of the finished block predicts the first token of this one
+        if (
+            pending and form.shifted and not form.joined
+        ):  # the finished block's last row predicts this one's first token
             rows, plan.targets = range(self._cached, self._start), [self._start]
         else:
             first = self._first_row(shift)
@@ -102,14 +105,14 @@ class Refinement:
         self, plan: Plan, tokens: Sequence[int], confidence: Sequence[float], entropy: Sequence[float]
     ) -> list[int]:
         """Keep some of the tokens that a forward has proposed for its targets; those that are certain now."""
-        mask, rule = self._form.mask, self.rule
-        if plan.targets == [self._start] and self._form.shifted and not self._whole:
-            self._cached = self._start  # what was pending is final
+        mask, rule, targets = self._form.mask, self.rule, plan.targets
+        self._cached = 0 if self._whole else self._start  # what was pending is final
+        if targets[0] == self._start and self._form.shifted and not self._whole:
             self._tokens[self._start] = tokens[0]
-            return self._settle()
-        self._cached = 0 if self._whole else self._start
+            targets, tokens, confidence, entropy = (each[1:] for each in (targets, tokens, confidence, entropy))
+            if not targets:
+                return self._settle()
         self._forwards += 1
-        targets = plan.targets
         if not self._passes:
             if rule.revises and self._whole and targets[-1] + 1 == len(self._tokens):
                 length = _length(tokens, self._ends)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from stretto.errors import SettingsError
-from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions
+from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions, own_masks
 from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.beside import Beside, beside_products
@@ -93,11 +93,25 @@ def attach(model: LoadedModel, options: StridedOptions) -> int:
 
 
 def _read(model: LoadedModel, forward: LlamaForward, folder: Path, options: StridedOptions) -> MaskRows:
-    """Read an adapter. Raises `SettingsError`."""
+    """Read an adapter, or nothing for a model that reads masks by itself. Raises `SettingsError`."""
+    masks = None if (folder / LOW_RANK_CONFIG).is_file() else own_masks(folder.parent)
+    if masks is not None:
+        own = json.loads((folder.parent / "config.json").read_text(encoding="utf-8"))
+        return MaskRows(_mask_vector(model, forward, options, own), {}, masks + 1)
     adapter = read_low_rank(folder)
     if any(change.magnitude is not None for change in adapter.changes.values()) or adapter.replaced:
         raise adapter.misfit("it does more than to add to products (DoRA, or whole parameters)")
     trained = json.loads((folder / LOW_RANK_CONFIG).read_text(encoding="utf-8"))
+    masks = trained.get("block_size")
+    stride = masks + 1 if isinstance(masks, int) and masks > 0 else _USUAL
+    with torch.inference_mode():
+        return MaskRows(_mask_vector(model, forward, options, trained), beside_products(forward, adapter), stride)
+
+
+def _mask_vector(
+    model: LoadedModel, forward: LlamaForward, options: StridedOptions, trained: Mapping[str, Any]
+) -> Tensor:
+    """The input vector of the mask token # [hidden]."""
     named = (options.mask, trained.get("mask_token_id"), getattr(model.tokenizer, "mask_token_id", None))
     mask = next((token for token in named if token is not None), None)
     if not isinstance(mask, int) or not 0 <= mask < model.vocabulary:
@@ -105,8 +119,5 @@ def _read(model: LoadedModel, forward: LlamaForward, folder: Path, options: Stri
             f"Strided decoding needs a mask token of {model.name}, and mask={mask} is none. Name the one that the "
             'adapter was trained with: method_options={"strided": {"mask": 151669}}.'
         )
-    masks = trained.get("block_size")
-    stride = masks + 1 if isinstance(masks, int) and masks > 0 else _USUAL
     with torch.inference_mode():
-        vector = forward.read_in(torch.tensor([mask], device=model.device))[0].to(forward.dtype)
-        return MaskRows(vector, beside_products(forward, adapter), stride)
+        return forward.read_in(torch.tensor([mask], device=model.device))[0].to(forward.dtype)

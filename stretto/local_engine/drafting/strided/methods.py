@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.method import DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.strided.drafter import Strided
-from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions
+from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions, own_masks
+from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 
 __all__ = ["METHODS"]
 
@@ -20,4 +23,10 @@ def _strided(equipment: DraftEquipment) -> Drafter:
     return Strided(attach(equipment.model, options))
 
 
-METHODS = {"strided": Method(_strided, adapter=f"{FOLDER}/adapter_config.json", options=StridedOptions)}
+def _missing(folder: Path | None, head: Path | None) -> str:  # noqa: ARG001 - heads are another method's
+    if folder is not None and ((folder / FOLDER / LOW_RANK_CONFIG).is_file() or own_masks(folder) is not None):
+        return ""
+    return f" It needs an adapter beside the weights, {FOLDER}/{LOW_RANK_CONFIG}, or an I-DLM."
+
+
+METHODS = {"strided": Method(_strided, missing=_missing, options=StridedOptions)}
