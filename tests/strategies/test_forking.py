@@ -134,6 +134,21 @@ async def test_other_forms_of_tags_are_read_by_the_same_interpreter(name, said):
         assert [branch.title for branch in answer.branches if branch.kind == "point"] == list(TITLES)
 
 
+async def test_an_opening_tag_that_announces_nothing_is_shown():
+    said = (
+        (
+            "",
+            'Write <promise in HTML.\n\n<promise topic="Check the tyres" /> Then <promise again.\n\n'
+            '<promise topic="Oil the chain" /><sync/>',
+        ),
+        ('tyres">', f"{TEXTS[0]}</async>"),
+        ('chain">', f"{TEXTS[1]}</async>"),
+    )
+    answer, _ = await asked(server(*said))
+    assert answer.text == f"Write <promise in HTML.\n\n{TEXTS[0]}\n\nThen <promise again.\n\n{TEXTS[1]}"
+    assert [branch.title for branch in answer.branches if branch.kind == "point"] == list(TITLES)
+
+
 @pytest.mark.parametrize(
     "text",
     [

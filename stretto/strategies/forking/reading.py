@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stretto.strategies.forking.tags import Tags
 
@@ -61,6 +61,8 @@ def fork_in(text: str, forms: Collection[Tags], stopped_by: str | None, most: in
         found = _announced(text[at:], tags, most)
         if found is not None:
             paths, after = found
+            if tags.opens == tags.outline[0]:  # an opening tag that announces nothing is text for the reader
+                at, paths = at + len(paths[0].before), (replace(paths[0], before=""), *paths[1:])
             return Fork(tags, at, paths, after)
     return None
 
@@ -74,6 +76,8 @@ def _announced(text: str, tags: Tags, most: int) -> tuple[tuple[Announced, ...],
         stop = text.find(end, start)
         if stop < 0 or len(found) == most:
             return None
+        if tags.between:  # what stands between two opening tags is text
+            start = text.rfind(begin, start, stop)
         before = text[at:start] if tags.between else ""
         body = text[start + len(begin) : stop]
         numbered = _number_and_title(body, tags, len(found) + 1)
