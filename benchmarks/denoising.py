@@ -7,14 +7,16 @@
 The pocket model's 100 topics are asked in known words, changed by code, as on its card; the score is the share of the
 points of each topic that stand in the answer. The causal model writes one token a forward, and drafts several without
 loss; the block diffusion model keeps what is likelier than a threshold. All write the same questions one after the
-other. The last table says how many tokens a forward keep 90, 95 and 99% of the causal model's score; AUP is the area
-below score over tokens a forward, each score as a share of the causal one's.
+other. The last lines say how many tokens a forward keep 90, 95 and 99% of the causal model's score; AUP is the area
+below score over tokens a forward, each score as a share of the causal one's. Then eight questions at once are held
+against one, and the first text against the first block.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,6 +37,7 @@ from stretto.local import LocalBackend
 
 KEEPS = (0.90, 0.95, 0.99)
 THRESHOLDS = (0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.0)
+USUAL = 0.9
 MOST_TOKENS = 640
 console = Console(width=110)
 
@@ -122,7 +125,7 @@ def area(results: Sequence[Result], straight: float) -> float:
 
 def table(results: Sequence[Result]) -> Table:
     """What is printed of each way."""
-    shown = Table(title="100 topics" if len(results) else "")
+    shown = Table()
     for heading in ("way", "score", "of straight", "tokens a forward", "seconds an answer", "tokens/s", "failed"):
         shown.add_column(heading)
     straight = results[0].score
@@ -173,6 +176,43 @@ def plot(results: Sequence[Result], model: str, file: Path) -> None:
     plots.plot(file, drawn)
 
 
+@dataclass(frozen=True)
+class Together:
+    """Several questions at once, beside one; medians of rounds in turn.
+
+    Attributes:
+        one: seconds of one answer.
+        all: seconds until the last of all answers.
+        first: seconds until the first text of one answer.
+    """
+
+    one: Spread
+    all: Spread
+    first: Spread
+
+
+async def together(way: Way, question: str, count: int = 8, rounds: int = 5) -> Together:
+    """Ask one question once, and the same question so many times at once: equally many forwards each."""
+    one, all_, first = [], [], []
+    async with AsyncStretto(way.backend()) as stretto:
+
+        async def answer() -> float:
+            found = await stretto.ask(question, strategy="direct", temperature=0.0, max_tokens=MOST_TOKENS)
+            return found.timeline.first_text_s or 0.0
+
+        await answer()
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            first.append(await answer())
+            one.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            async with anyio.create_task_group() as tasks:
+                for _ in range(count):
+                    tasks.start_soon(answer)
+            all_.append(time.perf_counter() - begun)
+    return Together(Spread.of(one), Spread.of(all_), Spread.of(first))
+
+
 async def run(ways: Sequence[Way], questions: Sequence[tuple[Topic, str]]) -> list[Result]:
     """All ways, one after the other."""
     with Progress(console=console) as progress:
@@ -184,7 +224,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:pocket-diffusion", help="the block diffusion model")
     parser.add_argument("--parent", default="local:pocket", help="the causal model that it came from")
-    parser.add_argument("--topics", type=int, default=100)
+    parser.add_argument("--topics", type=int, default=40)
     parser.add_argument("--thresholds", type=float, nargs="+", default=THRESHOLDS)
     parser.add_argument("--update-docs", action="store_true", help="write the plot into docs/img")
     chosen = parser.parse_args()
@@ -207,6 +247,11 @@ def main() -> None:
     console.print(
         f"AUP {area(diffusion, straight):.2f}; median time over straight, best at 95%: {_ratio(results, kept)}"
     )
+    usual = next((each for each in ways if each.threshold == USUAL), ways[-1])
+    batch = anyio.run(together, usual, questions[0][1])
+    ratio = batch.all.median / batch.one.median
+    console.print(f"8 at once over one, {usual.name}: {ratio:.2f} ({batch.all} s over {batch.one} s)")
+    console.print(f"first text of one: {batch.first} s")
     file = save(
         "denoising",
         {
@@ -217,6 +262,7 @@ def main() -> None:
             "results": [asdict(each) for each in results],
             "kept": kept,
             "aup": area(diffusion, straight),
+            "8 at once": asdict(batch),
         },
     )
     console.print(f"kept in {file.name}")
