@@ -56,7 +56,7 @@ def recognised(config: Mapping[str, Any]) -> Recognised | None:
         return _own(config)
     kind = str(config.get("model_type", ""))
     if kind in _NOT_RUN:
-        raise ValueError(f"models of the type {kind} write blocks at once in a way that is not run here")
+        raise ValueError(f"models of the type {kind} write blocks at once, and are not run here: {_NOT_RUN[kind]}")
     read = _FORMATS.get(kind)
     return None if read is None else read(config)
 
@@ -176,7 +176,16 @@ _FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Recognised]] = {
 }
 """By ``model_type``."""
 
-_NOT_RUN = frozenset({"diffusion_gemma", "llada2_moe", "llada_moe", "sdar_moe", "nemotron_labs_diffusion"})
+_EXPERTS = "they have experts. Choose a dense one, such as SDAR-1.7B-Chat"
+_NOT_RUN: Mapping[str, str] = {
+    "diffusion_gemma": "they start from random tokens instead of masks, and read their last predictions. "
+    "Transformers' own generate runs them",
+    "llada2_moe": _EXPERTS,
+    "llada_moe": _EXPERTS,
+    "sdar_moe": _EXPERTS,
+    "nemotron_labs_diffusion": "no code but their own knows their layers",
+}
+"""By ``model_type``: why not."""
 
 
 def _as(base: str, config: Mapping[str, Any]) -> dict[str, Any]:
