@@ -120,9 +120,10 @@ class CompiledModel:
             real = rows.real.numpy()
             tokens, batches, lines = tokens[real], batches[real], lines[real]
         wanted = _all(len(tokens))
-        if kept < wide:
+        if kept < wide or rows.wanted is not None:
             first = int(keep[0])
-            wanted = np.nonzero((first <= lines) & (lines < first + kept))[0]
+            least = first if rows.wanted is None else wide - np.array(rows.wanted)[batches]
+            wanted = np.nonzero((least <= lines) & (lines < first + kept))[0]
         if (blanks is None and tokens.min() < 0) or tokens.max() >= self._tokens:
             raise IndexError(f"a token is none of the model's {self._tokens}")
         positions = _whole(rows.positions)

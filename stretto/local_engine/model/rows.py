@@ -33,6 +33,8 @@ class Rows:
         real: where sequences have different numbers of rows, those that are no padding, as indices into batch and rows
             as one axis; a forward may leave the others out # [real]
         segments: rows that share a call of attention, so that few slots are masked; each real row is in one of them.
+        wanted: of how many of its last rows each sequence wants logits, where not of all that are kept; a forward may
+            leave the others out.
         lengths: tokens of each prompt that these rows are a part of; ``None`` for a step, and where no model asks.
         states: takes in the hidden states of layers that it names; ``None`` where nobody wants any.
         adapters: names of the adapters beside the weights that the sequences have; ``None`` where none has one.
@@ -47,6 +49,7 @@ class Rows:
     blank: Tensor | None = None
     real: Tensor | None = None
     segments: tuple[Segment, ...] | None = None
+    wanted: tuple[int, ...] | None = None
     lengths: tuple[int, ...] | None = None
     states: LayerStates | None = None
     adapters: tuple[str | None, ...] | None = None

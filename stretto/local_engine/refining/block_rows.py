@@ -22,7 +22,8 @@ def block_rows(plans: Sequence[Plan], device: torch.device) -> tuple[Rows, Tenso
     Returns:
         the rows, and which of them predict a target of any request: the last ones # [kept]
     """
-    width, most = max(len(plan.tokens) for plan in plans), max(len(plan.targets) for plan in plans)
+    wanted = tuple(len(plan.targets) for plan in plans)
+    width, most = max(len(plan.tokens) for plan in plans), max(wanted)
     padding = [width - len(plan.tokens) for plan in plans]
     real = [number * width + row for number, first in enumerate(padding) for row in range(first, width)]
     padded = any(padding)
@@ -33,6 +34,7 @@ def block_rows(plans: Sequence[Plan], device: torch.device) -> tuple[Rows, Tenso
         max(ends) + padded,
         sees=_tensor([[1] * first + plan.sees for first, plan in zip(padding, plans, strict=True)], device),
         real=_tensor(real, device) if padded else None,
+        wanted=wanted if min(wanted) < most else None,
         segments=segments(lines, ends) if len(plans) > 1 and device.type == "cpu" else None,
     )
     return rows, torch.arange(width - most, width, device=device)
