@@ -109,7 +109,7 @@ class Refinement:
         self._cached = 0 if self._whole else self._start  # what was pending is final
         if targets[0] == self._start and self._form.shifted and not self._whole:
             self._tokens[self._start] = tokens[0]
-            targets, tokens, confidence, entropy = (each[1:] for each in (targets, tokens, confidence, entropy))
+            targets, tokens, confidence, entropy = targets[1:], tokens[1:], confidence[1:], entropy[1:]
             if not targets:
                 return self._settle()
         self._forwards += 1
