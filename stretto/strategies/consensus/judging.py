@@ -10,11 +10,13 @@ from stretto.generation_options import GenerationOptions
 from stretto.request import Request
 from stretto.strategies.branch import BranchSpec
 from stretto.strategies.fencing import numbered
+from stretto.strategies.limits import THINKING
 from stretto.strategies.runner import Runner
 
 __all__ = ["judged"]
 
-_NUMBER = re.compile(r"\d{1,3}")
+_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
+_TOKENS = 64  # a choice is one word; one that goes on and on is paid for
 
 
 async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequence[str]) -> int | None:
@@ -35,7 +37,7 @@ async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequen
             title="Judge",
             label="The judge",
             prompt=lambda: ModelRequest(messages),
-            options=GenerationOptions(),
+            options=GenerationOptions(max_tokens=_TOKENS + (THINKING if backend.capabilities.reasoning else 0)),
             backend=backend,
             successors=(),
             allow_refusal=True,
