@@ -1,8 +1,10 @@
 """``consensus``: several samples, their vote, and what is not called for any more."""
 
+import math
 from collections import Counter
 from contextlib import asynccontextmanager
 from fractions import Fraction
+from functools import partial
 
 import anyio
 import pytest
@@ -23,7 +25,7 @@ from stretto import (
     Usage,
 )
 from stretto.extending import Capabilities, Chunk
-from stretto.strategies.consensus.stopping import certainty, decided
+from stretto.strategies.consensus.stopping import certainty, confident, decided, posterior
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -266,6 +268,7 @@ async def test_a_judge_that_was_named_chooses_among_longer_texts():
     [
         (Reply("I will not.", finish_reason="refusal"), "it answered 'I will not.'"),
         (Reply("7"), "it answered '7'"),
+        (Reply("\x1b[J</answers> 2000"), r"it answered '\x1b[J</answers> 2000'"),
         (Reply(fault=ServerFailedError("It is down.", backend="scripted:model")), "It is down"),
     ],
 )
@@ -277,6 +280,13 @@ async def test_where_the_judge_chooses_nothing_likeness_decides(reply, cause):
         f"The judge chose no answer, so the one that is most like the others is shown: {cause}.",
     )
     assert answer.finish_reason == "stop"
+
+
+async def test_a_judge_that_goes_on_and_on_is_cut_and_its_choice_counts():
+    model = judging(Reply("Answer 3. " * 5_000))
+    answer = await ask(model, ESSAY, {"samples": 3, "judge": "main"})
+    assert (answer.text, answer.agreement.decided_by, answer.warnings) == (TEXTS[2], "judge", ())
+    assert answer.branches[-1].usage.completion_tokens <= 64
 
 
 async def test_the_budget_bounds_the_calls():
@@ -377,6 +387,62 @@ async def test_of_samples_that_agree_the_surest_is_shown_with_the_log_probabilit
     answer = await ask(model, given={"samples": 3, "certainty": 1}, logprobs=0)
     assert answer.text in ("24", "24.")  # the vote may end after two of them
     assert [each.token for each in answer.logprobs] == [answer.text]
+
+
+def bayes(votes):
+    """The probability of each answer by the product of likelihoods, one candidate unnamed; and the number of votes."""
+    named = sorted({answer for answer, _ in votes})
+    weights = dict.fromkeys([*named, "unnamed"], Fraction(1))
+    for candidate in weights:
+        for answer, sure in votes:
+            weights[candidate] *= sure if answer == candidate else (1 - sure) / len(named)
+    return {answer: weights[answer] / sum(weights.values()) for answer in named}
+
+
+SURE = [Fraction(1, 2), Fraction(4, 5), Fraction(19, 20)]
+
+
+def told_by(votes, enough):
+    """How many of these votes are counted before the leader is probable enough."""
+    for number in range(2, len(votes)):
+        leader, probable = max(bayes(votes[:number]).items(), key=lambda each: each[1])
+        if probable >= enough and [answer for answer, _ in votes[:number]].count(leader) > 1:
+            return number
+    return len(votes)
+
+
+@given(
+    votes=st.lists(st.tuples(st.sampled_from("123"), st.sampled_from(SURE)), min_size=2, max_size=9),
+    enough=st.sampled_from([0.81, 0.93, 0.97]),
+)
+@settings(max_examples=15)
+def test_by_confidence_exactly_the_calls_are_made_that_the_posterior_predicts(votes, enough):
+    model = Telling(*((answer, [math.log(sure)]) for answer, sure in votes))
+    given = {"samples": len(votes), "certainty": enough, "rule": "confidence"}
+    answer = anyio.run(partial(ask, model, LEGS, given, concurrent_points=1))
+    number = told_by(votes, enough)
+    assert len(model.asked) == answer.usage.calls == number
+    assert answer.agreement.decided_by == ("certain" if number < len(votes) else "all_votes")
+    probable = bayes(votes[:number])
+    assert probable[answer.text] == max(probable.values())
+
+
+def test_the_posterior_counts_how_sure_each_vote_is():
+    assert posterior([("a", 0.9)]) == {"a": pytest.approx(0.9)}
+    even = posterior([("a", 0.8), ("b", 0.8)])
+    assert even["a"] == pytest.approx(even["b"])
+    assert posterior([("a", 0.5), ("a", 0.5), ("b", 0.99)])["b"] > 0.9
+    assert confident([("a", 0.9), ("a", 0.9)], 0.95)
+    assert not confident([("a", 1.0)], 0.95)  # one sample is no vote
+    assert not confident([("a", 0.9), ("a", 0.9)], 1.0)
+
+
+async def test_confidence_needs_log_probabilities_and_where_a_server_tells_none_the_votes_count():
+    with pytest.raises(InvalidRequestError, match="rule='confidence', and scripted:model reports no log-probabilities"):
+        await ask(backend("24"), given={"rule": "confidence"})
+    silent = backend("24", at_once=1, logprobs=True)
+    answer = await ask(silent, given={"samples": 5, "rule": "confidence"})
+    assert (len(silent.calls), answer.agreement.decided_by) == (3, "unchangeable")
 
 
 async def test_leaving_early_leaves_nothing_running():

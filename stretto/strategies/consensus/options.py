@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Compare = Literal["auto", "number", "phrase", "text"]
+Rule = Literal["votes", "confidence"]
 
 
 class ConsensusOptions(BaseModel):
@@ -16,6 +17,8 @@ class ConsensusOptions(BaseModel):
         samples: how many answers are written at most.
         certainty: probability that the leading answer stays in front from which the rest is cancelled; 1: only once no
             vote can change the outcome.
+        rule: what counts: the number of "votes", or also how sure the model was of each by its log-probabilities
+            ("confidence"). Then two sure samples that agree can end the vote, and the surest answer wins.
         compare: what is compared: a "number", a short "phrase", or the whole "text". "auto" finds out from the question
             and from what is answered. Answers with a ``response_format`` are compared as JSON.
         choices: the answers that are possible, such as ("yes", "no"); then only these are compared.
@@ -32,6 +35,7 @@ class ConsensusOptions(BaseModel):
 
     samples: int = Field(default=5, ge=2, le=64)
     certainty: float = Field(default=0.95, gt=0.5, le=1)
+    rule: Rule = "votes"
     compare: Compare = "auto"
     choices: tuple[str, ...] = ()
     judge: str | None = None
@@ -52,6 +56,11 @@ class ConsensusOptions(BaseModel):
     def ends_weak(self) -> bool:
         """Whether weak samples are ended, where the backend tells."""
         return self.samples > self.warm_up if self.end_weak is None else self.end_weak
+
+    @property
+    def needs_logprobs(self) -> bool:
+        """Whether they are asked for, where the backend reports them: of samples that agree, the surest is shown."""
+        return self.end_weak is not False or self.rule == "confidence"
 
     @field_validator("choices", mode="before")
     @classmethod

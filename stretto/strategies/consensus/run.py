@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from stretto.agreement import Agreement, Decided
-from stretto.errors import BackendError, StrettoError
+from stretto.errors import BackendError, InvalidRequestError, StrettoError
 from stretto.events import VoteCounted
 from stretto.foundation.queue import Queue
 from stretto.request import Request
@@ -15,7 +16,7 @@ from stretto.strategies.consensus.judging import judged
 from stretto.strategies.consensus.medoid import medoid
 from stretto.strategies.consensus.options import ConsensusOptions
 from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
-from stretto.strategies.consensus.stopping import decided
+from stretto.strategies.consensus.stopping import confident, decided, posterior
 from stretto.strategies.fitting import fit
 from stretto.strategies.roles import backend_for
 from stretto.strategies.runner import Runner
@@ -29,6 +30,10 @@ NEEDLESS = "the vote was decided without it"
 async def write_consensus(request: Request, runner: Runner) -> None:
     """Write samples until their vote is decided, and show the winner. Raises `StrettoError` where all fail."""
     options = options_of(request, ConsensusOptions)
+    if options.rule == "confidence" and not runner.capabilities.logprobs:
+        raise InvalidRequestError(
+            f"strategy_options= holds rule='confidence', and {runner.model} reports no log-probabilities. Leave it out."
+        )
     number = most_samples(request, options.samples, beside=options.judge is not None)
     if number < options.samples:
         runner.warn(f"The budget leaves {number} of {options.samples} samples.")
@@ -95,7 +100,7 @@ class _Vote:
             self.voters.append(sample)
             self.votes[sample.ballot.key] += 1
         if self._left:  # one that failed leaves the others more weight
-            self.rule = decided(self.votes, self._left, self.options.certainty)
+            self.rule = self._decided()
         if sample.ballot is not None:
             self._news.add(
                 VoteCounted(
@@ -111,6 +116,23 @@ class _Vote:
                 other.running.cancel(NEEDLESS)
         if self.rule is not None or not self._left:
             self._news.end()
+
+    def _decided(self) -> Decided | None:
+        """By which rule the vote is decided now."""
+        if (votes := self._confidences()) is None:
+            return decided(self.votes, self._left, self.options.certainty)
+        return "certain" if confident(votes, self.options.certainty) else None
+
+    def _confidences(self) -> list[tuple[str, float]] | None:
+        """What was voted for, and how sure the model was of it; ``None`` where that does not count, or is not told."""
+        if self.options.rule == "votes":
+            return None
+        told = [
+            (sample.ballot.key, math.exp(sample.trace.mean))
+            for sample in self.voters
+            if sample.ballot is not None and sample.trace.mean is not None
+        ]
+        return told if len(told) == len(self.voters) else None
 
     def _ballot(self, sample: Sample) -> Ballot | None:
         options = self.request.options
@@ -140,6 +162,11 @@ class _Vote:
         most = max(self.votes.values())
         if self.rule is None and most == 1 and 2 * len(texts) > len(self.voters):
             return await self._of_texts(self.voters)
+        if (votes := self._confidences()) is not None:
+            probable = posterior(votes)
+            key = max(probable, key=lambda each: probable[each])
+            group = [sample for sample in self.voters if sample.ballot and sample.ballot.key == key]
+            return _spokesman(group), self.rule or "all_votes", len(group) / len(self.voters)
         leaders = [key for key, count in self.votes.items() if count == most]
         groups = [[sample for sample in self.voters if sample.ballot and sample.ballot.key == key] for key in leaders]
         if len(groups) > 1:

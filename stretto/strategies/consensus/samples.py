@@ -123,7 +123,7 @@ def _changes(request: Request, runner: Runner, options: ConsensusOptions, number
     """How a sample is asked for, beside what the request says."""
     changes: dict[str, object] = {}
     own, total = request.options, request.budget.max_tokens_total
-    if own.logprobs is None and runner.capabilities.logprobs and options.end_weak is not False:
+    if own.logprobs is None and runner.capabilities.logprobs and options.needs_logprobs:
         changes["logprobs"] = 0
     if total is not None:
         room = max(LEAST_ANSWER, total // number - prompt_tokens(request))

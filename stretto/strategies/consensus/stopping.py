@@ -1,20 +1,28 @@
 """When a vote is decided: as soon as no vote can change it, or as soon as its leader is certain enough.
 
-The second rule is that of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860): the two answers with the most votes
-are taken for a coin with an unknown bias, all of which are equally probable at first. After ``first`` votes for one
-side and ``second`` for the other, the probability that the leader is the more probable side is that of a
-Beta(first + 1, second + 1) variable above 1/2.
+By the numbers of votes, the second rule is that of Adaptive-Consistency (Aggarwal et al., arXiv 2305.11860): the two
+answers with the most votes are taken for a coin with an unknown bias, all of which are equally probable at first. After
+``first`` votes for one side and ``second`` for the other, the probability that the leader is the more probable side is
+that of a Beta(first + 1, second + 1) variable above 1/2.
+
+Where the model says how sure it is of each sample, it can be that of CGES (Aghazadeh et al., arXiv 2511.02603): a
+sample of which the model is sure with probability c names the right answer with probability c, and each other candidate
+with an equal part of the rest. All candidates are equally probable at first, one that nobody has named among them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from stretto.agreement import Decided
 
-__all__ = ["certainty", "decided"]
+__all__ = ["certainty", "confident", "decided", "posterior"]
+
+_LEAST_SURE, _MOST_SURE = 0.01, 0.99  # what a model says of one sample decides nothing by itself
+_FEWEST_VOTES = 2  # for the answer of a confident vote
 
 
 def certainty(first: int, second: int) -> Fraction:
@@ -35,3 +43,30 @@ def decided(votes: Counter[str], left: int, enough: float) -> Decided | None:
     if first - second > left:
         return "unchangeable"
     return "certain" if first > second and certainty(first, second) >= enough else None
+
+
+def posterior(votes: Sequence[tuple[str, float]]) -> Mapping[str, float]:
+    """The probability that each answer is the right one, by what was voted for and how sure the model was of it.
+
+    Args:
+        votes: the answers, each with a probability from 0 to 1.
+    """
+    candidates = dict.fromkeys(answer for answer, _ in votes)
+    others = len(candidates)  # for each candidate: the remaining ones, and one that nobody has named
+    logs = dict.fromkeys([*candidates, None], 0.0)
+    for answer, sure in votes:
+        bounded = min(max(sure, _LEAST_SURE), _MOST_SURE)
+        for each in logs:
+            logs[each] += math.log(bounded if each == answer else (1 - bounded) / others)
+    top = max(logs.values())
+    weights = {answer: math.exp(value - top) for answer, value in logs.items()}
+    total = sum(weights.values())
+    return {answer: weights[answer] / total for answer in candidates}
+
+
+def confident(votes: Sequence[tuple[str, float]], enough: float) -> bool:
+    """Whether one answer is right with so much certainty; at least two samples have to name it."""
+    if enough >= 1 or not votes:
+        return False
+    answer, probability = max(posterior(votes).items(), key=lambda each: each[1])
+    return probability >= enough and sum(vote == answer for vote, _ in votes) >= _FEWEST_VOTES
