@@ -114,7 +114,10 @@ def _figures(branch: Branch, end_s: float) -> Text:
     """How long the branch took since it was wanted, and what it wrote."""
     span = branch.span
     took_s = (span.ended_s if span.ended_s is not None else end_s) - span.needed_s
-    return Text(f"{took_s:7.2f} s{branch.usage.completion_tokens:8,}", "dim")
+    written = f"{branch.usage.completion_tokens:,}"
+    if branch.text and not branch.usage.total_tokens:  # of a call that it shares with others
+        written = ""
+    return Text(f"{took_s:7.2f} s{written:>8}", "dim")
 
 
 def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:

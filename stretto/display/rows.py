@@ -13,12 +13,16 @@ _MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and thos
 
 
 def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], int]:
-    """The branches that get a row, and how many passages get none."""
+    """The branches that get a row, and how many passages get none.
+
+    A call that wrote several points has none of its own: its points have one each.
+    """
     passages = [branch for branch in branches if branch.kind == "passage"]
     half = _MOST_PASSAGES // 2
     between = passages[half:-half] if len(passages) > _MOST_PASSAGES else []
     hidden = {branch.id for branch in between if branch.status == "finished"}
-    return [branch for branch in branches if branch.id not in hidden], len(hidden)
+    shared = {branch.id for branch in branches if branch.kind == "points" and branch.status == "finished"}
+    return [branch for branch in branches if branch.id not in hidden | shared], len(hidden)
 
 
 def label_of(branch: Branch) -> str:

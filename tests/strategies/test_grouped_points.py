@@ -6,6 +6,7 @@ import pytest
 
 from stretto import AsyncStretto, Budget
 from stretto.backends.load import Load, meter_of
+from stretto.display.rows import drawn, label_of
 from stretto.errors import ServerFailedError
 from stretto.extending import Capabilities
 from stretto.strategies.grouped import Group, NotWrittenError
@@ -78,6 +79,10 @@ async def test_short_points_share_calls_and_each_has_its_branch_and_place():
     assert all(branch.usage.calls == 0 for branch in points)
     assert answer.usage.calls == len(backend.calls) == 4
     assert answer.cost is None
+    assert [label_of(row) for row in drawn(answer.branches)[0]] == [
+        "outline",
+        *(f"{number} {title}" for number, title in enumerate(TITLES, 1)),
+    ]
 
 
 async def test_the_forecast_says_when_points_are_written_together():
