@@ -89,6 +89,35 @@ async def test_money_without_a_known_price_is_refused_before_a_call():
     assert asked.calls == []
 
 
+async def test_no_model_of_unknown_price_is_called_where_money_counts(priced):
+    main, small = backend(), ScriptedBackend({"": "Short."}, name="own:small")
+    budget = {"max_cost": 1}
+    async with AsyncStretto(main, small=small, fallback=[small], settings=priced) as two:
+        cascade = await two.ask("Why is it?", strategy="cascade", budget=budget)
+        together = await two.ask("Why is it?", strategy="collaborate", budget=budget)
+    assert small.calls == []
+    assert "the price of own:small is unknown" in cascade.route.reason
+    assert (cascade.text, cascade.cost.usd > 0) == ("Some words about it.", True)
+    assert "The proposal of own:small was left out: The budget of max_cost=1" in together.warnings[0]
+
+
+async def test_a_forecast_of_several_models_adds_their_prices(tmp_path):
+    file = tmp_path / "prices.toml"
+    file.write_text(MINE + '"own:small" = { input = 0.1, output = 1.0 }\n')
+    small = ScriptedBackend({"": "Short."}, name="own:small")
+    async with AsyncStretto(backend(), small=small, settings=Settings(prices=file)) as two:
+        told = {
+            name: (await two.route(POINTS, strategy=name)).forecast[name].cost
+            for name in ("direct", "cascade", "collaborate")
+        }
+        between = {"max_cost": told["direct"] * 1.1}
+        cascade = await two.route(POINTS, strategy="cascade", budget=between)
+    assert told["cascade"] == pytest.approx(1.2 * told["direct"], rel=0.01)  # two calls at a tenth of the price
+    assert told["collaborate"] > 2 * told["direct"]
+    assert cascade.strategy == "direct"
+    assert "strategy='cascade' was asked for: it would cost about" in cascade.reason
+
+
 async def test_local_models_cost_nothing():
     async with AsyncStretto(ScriptedBackend({"": "Yes."}, name="local:any")) as stretto:
         answer = await stretto.ask("Is water wet?", budget={"max_cost": 0.01})

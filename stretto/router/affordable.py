@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stretto.answer import Usage
+from stretto.backends.base import Backend
 from stretto.errors import BudgetExceededError
 from stretto.route import Forecast
 from stretto.router.case import Case
 
-__all__ = ["ALLOW_MORE", "over_budget", "priced", "unknown_price"]
+__all__ = ["ALLOW_MORE", "cost_of", "over_budget", "price_needed", "priced", "sum_of", "unknown_price"]
 
 ALLOW_MORE = "Allow more, or ask for a shorter answer with max_tokens."
 
 
 def priced(case: Case, forecast: Forecast) -> Forecast:
-    """The forecast with its cost, where the price of the model and what is generated are known."""
-    if case.prices is None or forecast.written is None:
+    """The forecast with its cost, where the price of the model and what is generated are known.
+
+    That of a strategy which asks several models knows its cost, or nobody does.
+    """
+    if forecast.written is None or forecast.cost is not None:
         return forecast
     read = forecast.tokens - forecast.written
-    usage = Usage(prompt_tokens=read, completion_tokens=forecast.written, calls=forecast.calls)
-    listed = getattr(case.backend, "at_provider", True)  # as for what an answer cost
-    cost = case.prices.expected(case.backend.name, usage, listed=listed)
-    return forecast if cost is None else forecast.model_copy(update={"cost": round(cost, 6)})
+    cost = cost_of(case, case.backend, read=read, written=forecast.written, calls=forecast.calls)
+    return forecast if cost is None else forecast.model_copy(update={"cost": cost})
+
+
+def cost_of(case: Case, backend: Backend, *, read: int, written: int, calls: int) -> float | None:
+    """US dollars for so many tokens of one model; ``None`` where its price is unknown."""
+    if case.prices is None:
+        return None
+    usage = Usage(prompt_tokens=read, completion_tokens=written, calls=calls)
+    listed = getattr(backend, "at_provider", True)  # as for what an answer cost
+    cost = case.prices.expected(backend.name, usage, listed=listed)
+    return None if cost is None else round(cost, 6)
+
+
+def sum_of(costs: Sequence[float | None]) -> float | None:
+    """What several models cost together; ``None`` where the price of one of them is unknown."""
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 6) if len(known) == len(costs) else None
 
 
 def over_budget(case: Case, forecast: Forecast | None) -> str | None:
@@ -40,7 +60,12 @@ def unknown_price(case: Case, straight: Forecast | None) -> BudgetExceededError 
     most = case.request.budget.max_cost
     if most is None or straight is None or straight.cost is not None:
         return None
+    return price_needed(most, case.backend.name)
+
+
+def price_needed(most: float, model: str) -> BudgetExceededError:
+    """Make the error for a budget of money and a model whose price is unknown."""
     return BudgetExceededError(
-        f"The budget of max_cost={most:g} US dollars cannot be kept: the price of {case.backend.name} is unknown. Give "
-        "it in a file (setting prices), or limit max_tokens_total instead."
+        f"The budget of max_cost={most:g} US dollars cannot be kept: the price of {model} is unknown. Give it in a "
+        "file (setting prices), or limit max_tokens_total instead."
     )

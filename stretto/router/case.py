@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by
@@ -57,6 +58,7 @@ class Case:
         judgement: the probability of each shape of the answer, and that an outline suits it.
         threshold: the least probability at which an outline is written; depends on the request's preference.
         prices: of models; ``None``: nothing is priced.
+        backends: of the client by role, for strategies that ask several.
     """
 
     # Not frozen: a frozen dataclass takes longer to create, and one is created for every decision.
@@ -67,6 +69,7 @@ class Case:
     judgement: Judgement
     threshold: float
     prices: Prices | None = None
+    backends: Mapping[str, Backend] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

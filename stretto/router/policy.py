@@ -140,6 +140,7 @@ class Router:
             judgement=corrected(self.model.judge(parse.text)),
             threshold=self.model.thresholds[request.preference],
             prices=self.prices,
+            backends=backends,
         )
 
 

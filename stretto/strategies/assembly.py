@@ -123,6 +123,7 @@ async def _answer(
         runner.backends = backends
         if request.budget.max_cost is not None:
             runner.ledger.spent = lambda: _spent(prices, backend, runner)
+            runner.ledger.price_known = lambda asked: _price(prices, asked, [Usage()]) is not None
         runner.language = language_of(request.question)
         runner.leaks.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
@@ -239,17 +240,21 @@ def _assemble(
 
 def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
     """What all models of the answer cost together; ``None`` where the price of one of them is unknown."""
-    writings = [each for running in runner.branches for each in running.writers]
+    writings = [each for running in runner.branches for each in running.writers if each.usage != Usage()]
     models = {id(each.backend): each.backend for each in writings} or {id(backend): backend}
     costs: list[Cost] = []
     for model in models.values():
         usages = [each.usage for each in writings if each.backend is model]
-        # Names of other kinds of backends have no list price.
-        cost = prices.cost(model.name, usages, listed=getattr(model, "at_provider", True))
+        cost = _price(prices, model, usages)
         if cost is None:
             return None
         costs.append(cost)
     return sum(costs[1:], costs[0])
+
+
+def _price(prices: Prices, model: Backend, usages: Sequence[Usage]) -> Cost | None:
+    # Names of other kinds of backends have no list price.
+    return prices.cost(model.name, usages, listed=getattr(model, "at_provider", True))
 
 
 def _spent(prices: Prices, backend: Backend, runner: Runner) -> float | None:

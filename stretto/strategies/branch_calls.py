@@ -110,6 +110,7 @@ class BranchCalls:
 
     async def _send_within(self, running: RunningBranch, call: Call, tokens: int) -> FinishReason:
         backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens
+        self._ledger.check_price(backend)
         ledger = self._ledger_of(running)
         most, reservation = ledger.reserve(tokens, room)
         options = call.options.model_copy(update={"max_tokens": most})

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stretto.answer import Usage
+from stretto.backends.base import Backend
 from stretto.errors import BudgetExceededError
 from stretto.request import Budget
+from stretto.router.affordable import price_needed
 
 LEAST_ANSWER = 16  # tokens; a call limited to fewer is not worth its prompt
 
@@ -51,6 +53,7 @@ class Ledger:
 
     Attributes:
         spent: what the answer has cost so far in US dollars; ``None`` where a price is unknown.
+        price_known: whether a model's price is known.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Ledger:
         self._whole = whole
         self.usage = Usage()
         self.spent: Callable[[], float | None] = lambda: None
+        self.price_known: Callable[[Backend], bool] = lambda _: True
         self.under_way = 0
         self._reserved = 0
 
@@ -78,6 +82,12 @@ class Ledger:
         """Whether tokens of prompts have to be counted before they are sent."""
         own = self.budget.max_tokens_total is not None
         return own or (self._whole is not None and self._whole.counts_tokens)
+
+    def check_price(self, backend: Backend) -> None:
+        """Raise `BudgetExceededError` where money is counted and nobody knows what a call of this model costs."""
+        most = self.budget.max_cost
+        if most is not None and not self.price_known(backend):
+            raise price_needed(most, backend.name)
 
     def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
         """Reserve the cost of one call.

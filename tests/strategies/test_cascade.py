@@ -1,15 +1,17 @@
 """A small model answers; the main one only where that answer does not stand."""
 
 import math
+import re
 from datetime import date
 
 import anyio
 import pytest
+from patience import patience
 from scored_backend import ScoredBackend
 
 from stretto import AsyncStretto, InvalidRequestError
 from stretto.backends.base import Capabilities
-from stretto.errors import ServerFailedError
+from stretto.errors import ServerFailedError, StreamBrokenError
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
 from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
@@ -382,3 +384,68 @@ async def test_what_streams_in_parts_is_the_answer():
     for branch in answer.branches:
         deltas = [event.text for event in events if event.type == "branch_delta" and event.branch_id == branch.id]
         assert "".join(deltas) == branch.text
+
+
+REVIEWS = ["A wonderful film.", "What a bore.", "Not my thing at all."]
+TASK = "Classify each review as positive or negative:\n" + "\n".join(f"- {review}" for review in REVIEWS)
+
+
+def judging_reviews(*told, name="own:main", **scored):
+    script = {re.escape(review): said for review, said in zip(REVIEWS, told, strict=True)}
+    return ScoredBackend(script, name=name, **scored)
+
+
+async def test_each_item_is_a_cascade_of_its_own():
+    small = judging_reviews("positive", "positive", "negative", name="own:small", scores={REVIEWS[1]: -3.0})
+    main = judging_reviews("negative", "negative", "positive")
+    answer = await ask(small, main, TASK, strategy_options={"parts": "items"})
+    items = [branch for branch in answer.branches if branch.kind == "item"]
+    assert [(branch.model, branch.text) for branch in items] == [
+        ("own:small", "positive"),
+        ("own:main", "negative"),
+        ("own:small", "negative"),
+    ]
+    assert answer.route.reason.endswith("own:small wrote 2 of 3 parts: a mean log-probability of -0.5 was needed.")
+    assert answer.usage.calls == 4
+
+
+async def test_points_by_cascade_and_items_by_consensus_have_their_fallbacks_in_one_client():
+    def main_point(prompt):
+        said = point_by("the main one")(prompt)
+        return Reply(said, fault=StreamBrokenError("It broke off.", backend="own:main"), fault_after=3)
+
+    # The small one doubts a point; the main one breaks off in it; the third goes on.
+    votes = {re.escape(review): "negative" for review in REVIEWS} | {re.escape(REVIEWS[0]): [DOWN, "positive"]}
+    main = model({"Write only the outline": OUTLINE, **votes, "": main_point})
+    third = model({"<received>\nA drop of": " oil, says the third one.", "": "positive"}, name="own:third")
+    async with AsyncStretto(main, small=doubting("link"), fallback=[third]) as stretto:
+        points = await stretto.ask("Give me three tips.", strategy="cascade", strategy_options={"parts": "skeleton"})
+        items = await stretto.ask(TASK, strategy="items", strategy_options={"samples": 3})
+    chain = next(branch for branch in points.branches if branch.id == "point-2")
+    assert [each.model for each in chain.writers] == ["own:main", "own:third"]
+    assert "A drop of oil, says the third one." in points.text
+    assert points.text.count("the small one") == 2
+    assert any("continued by own:third, where own:main broke off" in said for said in points.warnings)
+    voters = [branch.model for branch in items.branches if branch.id.startswith("item-1-vote")]
+    assert sorted(set(voters)) == ["own:main", "own:third"]
+    assert [line.rpartition(" ")[2] for line in items.text.splitlines() if line.strip()] == [
+        *("positive", "negative", "negative")
+    ]
+
+
+async def test_a_deadline_that_passes_while_the_small_one_writes_leaves_the_main_one_its_half():
+    small = ScoredBackend({"": Reply("A small answer.", hold=anyio.Event())})
+    answer = await ask(small, question="Why is the sky blue?", deadline_s=patience(0.3))
+    assert answer.text == "The main answer."
+    assert "own:small was asked first, and it failed: The deadline passed" in answer.route.reason
+
+
+async def test_leaving_in_the_middle_ends_all_models():
+    held = Reply("Never.", hold=anyio.Event())
+    small, main = ScoredBackend({"": held}), model(held)
+    async with AsyncStretto(main, small=small) as stretto:
+        async with stretto.stream("Why?", strategy="cascade", preference="fastest") as stream:
+            async for event in stream:
+                if event.type == "branch_started":
+                    break
+        assert (small.running, main.running) == (0, 0)

@@ -16,6 +16,7 @@ from stretto.backends.base import Backend
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Forecast, Route
+from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.branch import BranchSpec, RunningBranch
@@ -44,14 +45,22 @@ class Cascade:
     """The main model stays the main one, whatever is preferred."""
 
     def offer(self, case: Case) -> Offer | None:
-        """Where it was asked for by name: what it costs at most, with a smaller model as slow as the main one.
+        """Where it was asked for by name: what it costs at most, with smaller models as slow as the main one.
 
         The router never takes it: only the caller knows what a wrong answer costs.
         """
         if case.request.strategy != self.name:
             return None
-        alone, most = case.direct_forecast, 1 + _MOST_CALLS
-        forecast = Forecast(seconds=alone.seconds * most, tokens=alone.tokens * most, calls=most)
+        named = options_of(case.request, CascadeOptions).ladder
+        ladder = [case.backends[role] for role in named if role in case.backends]
+        alone, most = case.direct_forecast, 1 + _MOST_CALLS * (len(ladder) or 1)
+        read, written = case.prompt_tokens, case.answer_tokens
+        costs = [cost_of(case, case.backend, read=read, written=written, calls=1)]
+        costs += [
+            cost_of(case, each, read=_MOST_CALLS * read, written=_MOST_CALLS * written, calls=_MOST_CALLS)
+            for each in ladder
+        ]
+        forecast = Forecast(seconds=alone.seconds * most, tokens=alone.tokens * most, calls=most, cost=sum_of(costs))
         return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
@@ -87,6 +96,7 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
         raise InvalidRequestError("response_format holds an answer as a whole. Leave parts or the format out.")
     parts = PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
     runner.before = parts.before
+    request = request.model_copy(update={"strategy_options": {}})  # those of a cascade are none of these strategies
     await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
     runner.reason = " ".join(filter(None, (runner.reason, parts.said)))
 

@@ -19,8 +19,8 @@ def offer_consensus(case: Case) -> Offer:
     options = options_of(case.request, ConsensusOptions)
     samples, at_once = options.samples, min(options.samples, case.speed.concurrent_calls)
     total_s = math.ceil(samples / at_once) * seconds(case.speed, case.answer_tokens, calls=at_once)
-    written = samples * case.answer_tokens
-    forecast = Forecast(
-        seconds=round(total_s, 2), tokens=samples * case.prompt_tokens + written, calls=samples, written=written
-    )
+    written, read, calls = samples * case.answer_tokens, samples * case.prompt_tokens, samples
+    if options.judge is not None:  # it reads all samples, where they are too long to be voted on
+        read, calls = read + case.prompt_tokens + written, calls + 1
+    forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=calls, written=written)
     return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
