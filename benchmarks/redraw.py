@@ -7,8 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import big_little
 import cascade
+import consensus
 import document_chart
+import hand_on
 import llamacpp
 import load
 import server_report
@@ -27,10 +30,13 @@ __all__ = ["PLOTS", "main"]
 
 PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "batching": (lambda result: draw_batching(result, IMAGES / "batching"), ["batching"]),
+    "big_little": (big_little.draw, ["big-little"]),
     "cascade": (cascade.draw, ["cascade"]),
+    "consensus": (consensus.draw, ["consensus"]),
     "decoding": (lambda result: report.draw(result, IMAGES / "decoding"), ["decoding"]),
     "decoding-float32": (lambda result: report.draw(result, IMAGES / "decoding-float32"), ["decoding-float32"]),
     "document": (document_chart.draw, ["document-figures"]),
+    "hand_on": (hand_on.draw, ["hand-on"]),
     "lexical": (lambda result: draw_lexical(result["rows"]), ["lexical"]),
     "llamacpp": (llamacpp.draw, ["llamacpp"]),
     "load": (lambda result: load.draw(result["levels"]), ["load"]),
@@ -51,8 +57,8 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
 
 
 def main(names: list[str]) -> None:
-    """Draw those that are named, or all."""
-    for name in names or PLOTS:
+    """Draw those that are named, or all whose results were kept."""
+    for name in names or [each for each in PLOTS if (RESULTS / f"{each}.json").exists()]:
         draw, plots = PLOTS[name]
         result = RESULTS / f"{name}.json"
         draw(json.loads(result.read_text(encoding="utf-8")))
