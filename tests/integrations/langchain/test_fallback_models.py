@@ -28,6 +28,31 @@ def test_a_model_by_name_has_fallbacks_by_name():
     assert "was written by local:pocket" in reply.response_metadata["warnings"][-1]
 
 
+@pytest.mark.parametrize(
+    ("strategy", "options", "asked"),
+    [
+        ("consensus", {"samples": 3}, ["main"] * 3),
+        ("collaborate", {"quorum": 2}, ["main", "main", "small"]),
+        ("cascade", {"by": "agreement"}, ["small", "small"]),
+    ],
+)
+async def test_what_asks_several_times_has_its_options(strategy, options, asked):
+    async with ScriptedServer("Forty.") as server:
+        chat = ChatStretto(
+            model="openai:main",
+            small="openai:small",
+            base_url=server.openai_url,
+            api_key="any",
+            strategy=strategy,
+            strategy_options=options,
+        )
+        message = await chat.ainvoke("How many thieves did Ali Baba meet?")
+    assert (message.text, message.response_metadata["strategy"]) == ("Forty.", strategy)
+    called = sorted(request.body["model"] for request in server.requests)
+    assert set(called) == set(asked)
+    assert 2 <= len(called) <= len(asked)
+
+
 async def test_a_cascade_of_two_models_of_one_server():
     def reply(received):
         small = received.body["model"] == "small"
