@@ -165,6 +165,7 @@ class Branch(BaseModel):
         status: whether it was finished.
         finish_reason: how it ended.
         error: why a failed branch failed.
+        discarded: it failed because it was cancelled: the answer did not need it any more, or was better without it.
         span: when it waited, spoke and ended.
         usage: what it cost.
         model: the model that wrote it; with fallbacks, the last one that was asked.
@@ -185,6 +186,7 @@ class Branch(BaseModel):
     status: Literal["finished", "failed"] = "finished"
     finish_reason: FinishReason = "stop"
     error: str | None = None
+    discarded: bool = False
     span: Span = Span(needed_s=0.0)
     usage: Usage = Usage()
     model: str = ""

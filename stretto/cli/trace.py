@@ -16,7 +16,7 @@ from stretto.answer import Answer, Branch, Span
 from stretto.cli.columns import columns
 from stretto.cli.plain import one_line
 from stretto.display.palette import TERMINAL
-from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
+from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
 from stretto.token_records import DecodingStats
 
 MOST_LABEL = 24  # cells
@@ -56,7 +56,7 @@ _STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "writing": TERMINAL.accent
 def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
     """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
     signs = _Signs() if blocks else _ASCII
-    branches, hidden = drawn(answer.branches)
+    branches, notes = drawn(answer.branches)
     end_s = end_of(answer.branches, answer.timeline.total_s)
     if not answer.branches or end_s <= 0:
         return [Text("Nothing ran.", "dim")]
@@ -68,10 +68,9 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
     for branch, label in zip(branches, labels, strict=True):
         row = Text(_fitted(label, room) + " ", "dim" if branch.status == "failed" else "")
         rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s)[: len(heading)])
-    if hidden:
-        rows.append(Text(f"{hidden:,} more passages were read in between", "dim"))
     return [
         *rows,
+        *(Text(note, "dim") for note in notes),
         *_legend(answer.branches, signs, width),
         _totals(answer, signs),
         *_decoded(answer, width, signs),
@@ -114,10 +113,7 @@ def _figures(branch: Branch, end_s: float) -> Text:
     """How long the branch took since it was wanted, and what it wrote."""
     span = branch.span
     took_s = (span.ended_s if span.ended_s is not None else end_s) - span.needed_s
-    written = f"{branch.usage.completion_tokens:,}"
-    if branch.text and not branch.usage.total_tokens:  # of a call that it shares with others
-        written = ""
-    return Text(f"{took_s:7.2f} s{written:>8}", "dim")
+    return Text(f"{took_s:7.2f} s{tokens_of(branch):>8}", "dim")
 
 
 def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:

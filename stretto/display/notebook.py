@@ -58,10 +58,9 @@ def route_markdown(route: Route) -> str:
 
 def timeline_markdown(timeline: Timeline, branches: Sequence[Branch]) -> str:
     """The figures of the drawing as a table, in which the words of others are text."""
-    shown, hidden = drawn(branches)
+    shown, notes = drawn(branches)
     rows = [_timeline_row(branch) for branch in shown]
-    if hidden:
-        rows.append(f"| {hidden:,} more passages | | | | |")
+    rows += [f"| {note} | | | | |" for note in notes]
     table = ["", "| branch | wanted at | sent at | first text | ended |", "|---|---:|---:|---:|---:|", *rows]
     return "\n".join([totals(timeline), *(table if rows else [])])
 

@@ -9,26 +9,38 @@ from collections.abc import Sequence
 from stretto.answer import Branch
 
 _KIND = re.compile(r"^(?:point|item|passage|piece|round)-")
+SHARED = "points"  # the kind of a call that writes several points, each in a branch of its own
 _MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
 
 
-def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], int]:
-    """The branches that get a row, and how many passages get none.
+def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], list[str]]:
+    """The branches that get a row, and a sentence about those that get none.
 
-    A call that wrote several points has none of its own: its points have one each.
+    Of many passages only some have one. A call that writes several points has none, because its points have.
     """
     passages = [branch for branch in branches if branch.kind == "passage"]
     half = _MOST_PASSAGES // 2
     between = passages[half:-half] if len(passages) > _MOST_PASSAGES else []
     hidden = {branch.id for branch in between if branch.status == "finished"}
-    shared = {branch.id for branch in branches if branch.kind == "points" and branch.status == "finished"}
-    return [branch for branch in branches if branch.id not in hidden | shared], len(hidden)
+    shared = [branch for branch in branches if branch.kind == SHARED]
+    notes = [f"{len(hidden):,} more passages were read in between"] if hidden else []
+    if shared:
+        tokens = sum(branch.usage.completion_tokens for branch in shared)
+        calls = "1 call" if len(shared) == 1 else f"{len(shared):,} calls"
+        notes.append(f"{calls} for several points: {tokens:,} tokens")
+    return [branch for branch in branches if branch.kind != SHARED and branch.id not in hidden], notes
 
 
 def label_of(branch: Branch) -> str:
     """The name of a row: number and title. Titles come from a model: one line of them is not certain."""
     number = _KIND.sub("", branch.id)
     return f"{number} {branch.title}" if branch.title else branch.id
+
+
+def tokens_of(branch: Branch) -> str:
+    """How many it wrote; empty for a text out of a call that wrote several."""
+    tokens = branch.usage.completion_tokens
+    return f"{tokens:,}" if tokens or branch.usage.calls or not branch.text else ""
 
 
 def end_of(branches: Sequence[Branch], total_s: float) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stretto.answer import Branch
 from stretto.display.page import page
 from stretto.display.palette import Scheme, palette
-from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text
+from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
 from stretto.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class TimelinePlot:
 
 def draw(timeline: Timeline, branches: Sequence[Branch]) -> str:
     """The drawing as SVG. Titles are escaped."""
-    shown, hidden = drawn(branches)
+    shown, notes = drawn(branches)
     end_s = end_of(branches, timeline.total_s) or 1.0
     rows = [_row(branch, number, end_s) for number, branch in enumerate(shown)]
     height = _TOP + _ROW * len(shown)
-    notes = [*([f"{hidden:,} more passages were read in between"] if hidden else []), totals(timeline)]
+    notes.append(totals(timeline))
     foot = [_text(4, height + 20 + 18 * line, note, "dim") for line, note in enumerate(notes)]
     legend = _legend(height + 20 + 18 * len(notes))
     full = height + 18 * len(notes) + 36
@@ -118,7 +118,8 @@ def _row(branch: Branch, number: int, end_s: float) -> str:
         cross = f"M{x - 5:.1f} {middle - 5:.1f}l10 10m0 -10l-10 10"
         parts.append(f'<path class="failed" fill="none" d="{cross}"/>')
     took_s = ended_s - span.needed_s
-    figures = f"{took_s:.2f} s · {branch.usage.completion_tokens:,} tokens"
+    tokens = tokens_of(branch)
+    figures = f"{took_s:.2f} s" + (f" · {tokens} tokens" if tokens else "")
     parts.append(_text(WIDTH - 4, middle + 4, figures, "dim", end=True))
     said = f"{label_of(branch)}: wanted at {span.needed_s:.2f} s, sent at {started_s:.2f} s, first text at "
     said += f"{first_s:.2f} s, ended at {ended_s:.2f} s" + (f", failed: {branch.error}" if branch.error else "")

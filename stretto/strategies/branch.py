@@ -387,6 +387,7 @@ class RunningBranch:
             status="failed" if failed else "finished",
             finish_reason=self.finish_reason,
             error=mend(str(self.exception)) if failed else None,
+            discarded=self.discarded,
             span=Span(
                 needed_s=self.needed_s,
                 started_s=self.started_s,

@@ -48,6 +48,18 @@ def test_a_row_for_each_branch_over_the_seconds_of_the_answer():
     ]
 
 
+def test_a_call_for_several_points_has_no_row_beside_those_of_its_points():
+    times = (1.0, 1.0, 2.0, 3.0)
+    shared = branch("points-1-2", times, title="Points 1-2", tokens=80).model_copy(update={"kind": "points"})
+    points = [branch(f"point-{at}", times, title=title) for at, title in enumerate(("Water", "Leaves"), 1)]
+    points = [point.model_copy(update={"text": "Hot."}) for point in points]
+    lines = drawn(answer(shared, *points, total_s=4.0), 60)
+    rows = [line.split() for line in lines[1:3]]
+    assert [row[1] for row in rows] == ["Water", "Leaves"]
+    assert [row[-2:] for row in rows] == [["2.00", "s"]] * 2  # their tokens are those of the call
+    assert lines[3] == "1 call for several points: 80 tokens"
+
+
 def test_ascii_is_enough():
     assert drawn(TEA, 60, blocks=False) == [
         "         0 s              2                     time  tokens",

@@ -105,8 +105,10 @@ class AnswerView(Widget):
                 self._changed.add(card)
             case BranchFinished() | BranchFailed() if event.branch.id in self.cards:
                 card = self.cards[event.branch.id]
-                card.text, card.error, card.state = event.branch.text, event.branch.error or "", event.branch.status
-                card.title = event.branch.title or event.branch.model or card.title
+                branch = event.branch
+                card.text, card.error = branch.text, branch.error or ""
+                card.state = "discarded" if branch.discarded else branch.status
+                card.title = branch.title or branch.model or card.title
                 self._changed.add(card)
             case PassageRead():
                 if self._passages is None:

@@ -17,8 +17,14 @@ MOST_COLUMNS = 4
 FEWEST_ROWS, MOST_ROWS = 2, 9  # of a card, its title included
 _AROUND = 8  # rows of the screen that are not for cards
 _TAIL = 4_000  # characters of a part that are drawn: a card shows its end
-SIGNS = {"waiting": "·", "silent": "…", "writing": "▸", "finished": "✓", "failed": "✗"}
-_STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "finished": TERMINAL.good, "failed": TERMINAL.bad}
+SIGNS = {"waiting": "·", "silent": "…", "writing": "▸", "finished": "✓", "failed": "✗", "discarded": "–"}
+_STYLES = {
+    "waiting": "dim",
+    "silent": TERMINAL.wait,
+    "finished": TERMINAL.good,
+    "failed": TERMINAL.bad,
+    "discarded": "dim",
+}
 
 
 class Card(Lines):
@@ -40,7 +46,8 @@ class Card(Lines):
         if self.state != "writing":
             name = (name[0], CONSOLE.get_style(f"bold {_STYLES[self.state]}"))
         if self.error:
-            problem: Part = (set_cell_size(one_line(self.error), width), CONSOLE.get_style(TERMINAL.bad))
+            style = CONSOLE.get_style(_STYLES.get(self.state, TERMINAL.bad))
+            problem: Part = (set_cell_size(one_line(self.error), width), style)
             text = [[problem]]
         else:
             tail = self.text if len(self.text) <= _TAIL else self.text[-_TAIL:].partition(" ")[2]

@@ -24,7 +24,7 @@ from stretto.strategies.strategy_options import options_of
 
 __all__ = ["write_consensus"]
 
-NEEDLESS = "the vote was decided without it"
+NEEDLESS = "it was not needed any more: the vote was decided without it"
 
 
 async def write_consensus(request: Request, runner: Runner) -> None:

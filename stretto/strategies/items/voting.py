@@ -18,7 +18,7 @@ from stretto.strategies.sampling import sampled
 
 __all__ = ["start_vote", "votes_within"]
 
-_NEEDLESS = "the vote was decided without it"
+_NEEDLESS = "it was not needed any more: the vote was decided without it"
 
 
 def votes_within(options: ItemsOptions, items: int, calls: int | None) -> int:
