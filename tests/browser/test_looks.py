@@ -1,4 +1,5 @@
 """Every state of the web chat looks as in the pictures of `looks/`, at three widths, on a light and on a dark ground.
+Axe-core has nothing against any of them.
 
 Both are compared at a quarter of their size, so how letters are drawn does not count: at most 2% of the points may
 differ by more than a tenth of the scale. ``STRETTO_NEW_LOOKS=1 pytest tests/browser/test_looks.py`` takes the pictures
@@ -6,14 +7,16 @@ anew; look at them before they are committed.
 """
 
 import io
+import json
 import os
 from pathlib import Path
 
 import pytest
-from asking import ENDED, POINTS, SKELETON, ask
+from asking import ENDED, POINTS, SKELETON, ask, no_violations
 from PIL import Image, ImageChops
 
 from stretto import ServerFailedError
+from stretto.extending import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -23,7 +26,10 @@ SEEN = Path(__file__).parents[2] / "build" / "looks"
 MOST_DIFFERENT = 0.02  # of the points
 STEPS = 26  # of 256, from which a point is different
 QUARTER = 4
-CHANGING = ".beside, .mini, .both { visibility: hidden }"  # seconds, and bars that are as long as they took
+# Seconds, and bars that are as long as they took.
+CHANGING = ".beside, .lanes, .both, .verdict, .track svg, .track output, .known { visibility: hidden }"
+WIDTHS = (1280, 768, 390)
+HEIGHT = 800
 
 
 async def empty(page):
@@ -57,6 +63,45 @@ async def failed(page):
     await page.wait_for_selector(".problem")
 
 
+async def straight(page):
+    await ask(page, strategy="direct")
+    await page.wait_for_selector("text=The first half.")
+
+
+async def connecting(page, lead="Connecting"):
+    await page.route("**/v1/chat/completions", lambda _: None)
+    await ask(page)
+    await page.wait_for_selector(f".lead >> text={lead}")
+
+
+async def loading(page):
+    await page.route("**/ready", lambda route: route.fulfill(status=503))
+    await connecting(page, "Loading the model")
+
+
+async def reading(page):
+    await ask_of_lease(page)
+    await page.wait_for_selector(".strip .read:nth-child(3)")
+
+
+async def cited(page):
+    await ask_of_lease(page)
+    await page.click(f"{ENDED} .text .cite")
+
+
+async def compared_ways(page):
+    await page.check("#compare")
+    await ask(page)
+    await page.wait_for_selector("text=Measured:")
+
+
+async def ask_of_lease(page):
+    lease = {"name": "lease.txt", "mimeType": "text/plain", "buffer": LEASE.encode()}
+    await page.set_input_files("#attach", lease)
+    await page.wait_for_selector("#documents >> text=/^lease/")
+    await ask(page, "What is the rent?", strategy="document")
+
+
 async def planning(page):
     await ask(page)
     await page.wait_for_selector(".lead >> text=Planning")
@@ -69,34 +114,48 @@ async def offline(page):
 
 
 SENTENCES = "A sentence that fills the line, and a second one. "
-POINT = Reply(chunks=[SENTENCES * 2, "never"], chunk_delay_s=600)
-HALF = Reply(chunks=["The first half. ", "never"], chunk_delay_s=600)
+NEVER = {"chunk_delay_s": 600}
+POINT = Reply(chunks=[SENTENCES * 2, "never"], **NEVER)
+HALF = Reply(chunks=["The first half. ", "never"], **NEVER)
+WRITTEN = Reply(chunks=[f"Every word{number} " for number in range(24)], chunk_delay_s=0.04)
+SILENT = Reply(chunks=["", "never"], **NEVER)
 FAULT = Reply(fault=ServerFailedError("it is on fire"))
+LEASE = "Pets are allowed. The rent is 900 euros. The cellar is dry.\n\n" + "It has three rooms. " * 3_000
+FOUND = {"evidence": ["The rent is 900 euros."], "rationale": "r", "answer": "900 euros", "confidence": 5}
+READ = json.dumps(FOUND)
 STATES = {
     "empty": (empty, SKELETON),
-    "planning": (planning, {"": Reply(chunks=["", "never"], chunk_delay_s=600)}),
+    "offline": (offline, SKELETON),
+    "connecting": (connecting, SKELETON),
+    "loading": (loading, SKELETON),
+    "planning": (planning, {"": SILENT}),
     "writing": (writing, POINTS | {"": POINT}),
+    "straight": (straight, {"": HALF}),
     "samples": (samples, {"": POINT}),
-    "settled": (settled, POINTS | {"": SENTENCES * 3}),
+    "reading": (reading, {'"no_information"': [READ, READ, READ, SILENT]}),
+    "settled": (settled, POINTS | {"": WRITTEN}),
+    "cited": (cited, {'"no_information"': READ, "": "The rent is 900 euros [cite:1]."}),
+    "compared": (compared_ways, SKELETON),
     "stopped": (stopped, {"": HALF}),
     "failed": (failed, {"": FAULT}),
-    "offline": (offline, SKELETON),
 }
 
 
-@pytest.mark.parametrize("width", [1280, 768, 390])
 @pytest.mark.parametrize("state", STATES)
-async def test_a_state_looks_as_it_did(chatting, state, width):
+async def test_a_state_looks_as_it_did_and_everyone_can_use_it(chatting, state):
     reach, script = STATES[state]
     different = {}
-    how = {"viewport": {"width": width, "height": 800}, "bypass_csp": True}
-    async with chatting(ScriptedBackend(script), **how) as page:
+    backend = ScriptedBackend(script, capabilities=Capabilities(context_window=4_000, json_schema=True))
+    async with chatting(backend, viewport={"width": WIDTHS[0], "height": HEIGHT}, bypass_csp=True) as page:
         await reach(page)
-        for scheme in ("light", "dark"):
-            await page.emulate_media(color_scheme=scheme)
-            shot = await page.screenshot(animations="disabled", style=CHANGING)
-            name = f"{state}-{width}-{scheme}.png"
-            different[name] = compared(name, Image.open(io.BytesIO(shot)).convert("RGB"))
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": HEIGHT})
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)
+                shot = await page.screenshot(animations="disabled", style=CHANGING)
+                name = f"{state}-{width}-{scheme}.png"
+                different[name] = compared(name, Image.open(io.BytesIO(shot)).convert("RGB"))
+                await no_violations(page)
     assert {name: share for name, share in different.items() if share > MOST_DIFFERENT} == {}, f"Seen now: {SEEN}"
 
 

@@ -23,7 +23,7 @@ async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatti
         await page.wait_for_selector(".card:nth-child(3)")
         assert await page.locator(".card h3").all_inner_texts() == ["Tyres", "Chain", "Brakes"]
         assert await page.inner_text(".lead") == "3 points are being written now"
-        assert await page.locator("svg.mini rect").count() >= 3
+        assert await page.locator("svg.lanes rect").count() >= 3
         await no_violations(page)
         event.set()
         await page.wait_for_selector(ENDED)
@@ -33,6 +33,11 @@ async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatti
         assert "4 calls" in await page.text_content(".figures")
         assert "complete" in await page.inner_text("#status")
         await no_violations(page)
+        await page.emulate_media(media="print")
+        assert [await page.is_visible(each) for each in ("#side", "#composer", ".actions", ".asked h2")] == [
+            *(False, False, False, True)
+        ]
+        assert await page.evaluate("() => getComputedStyle(conversation).overflowY") == "visible"  # all pages of it
 
 
 async def test_a_stopped_answer_keeps_its_text_and_ends_its_calls(chatting):
@@ -248,20 +253,6 @@ async def test_a_narrow_page_keeps_its_list_out_of_the_way(chatting):
         wide = await page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 380
         await no_violations(page)
-
-
-async def test_the_page_works_by_keyboard_alone(chatting):
-    async with chatting(ScriptedBackend({"": "Yes."})) as page:
-        await page.keyboard.press("Tab")
-        assert await page.evaluate("document.activeElement.textContent") == "Skip to the question"
-        await page.keyboard.press("Enter")
-        await page.keyboard.type("Is this it?")
-        await page.keyboard.press("Shift+Enter")
-        await page.keyboard.type("Really?")
-        await page.keyboard.press("Enter")
-        await page.wait_for_selector("text=Yes.")
-        assert await page.inner_text(".asked h2") == "Is this it?\nReally?"
-        assert await page.evaluate("document.activeElement.id") == "question"
 
 
 async def test_a_server_with_keys_asks_for_one(chatting, tmp_path):

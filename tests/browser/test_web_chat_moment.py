@@ -1,5 +1,7 @@
 """The moments for which people stay: what moves and what does not, how much faster it was, the race, what waits."""
 
+import json
+
 import anyio
 import pytest
 from asking import ENDED, POINTS, SKELETON, ask, held, no_violations
@@ -50,21 +52,65 @@ async def test_who_reads_is_not_moved_while_other_points_are_written(chatting, w
         )
 
 
-async def test_a_point_becomes_its_paragraph_where_its_card_was(chatting):
-    backend, event = held()
-    async with chatting(backend, reduced_motion="reduce") as page:
+# Where the titles of three points stand in the last frame of their cards, and in the first of the settled answer.
+SETTLING = """() => {
+    const places = (what) => [...document.querySelectorAll(what)].map((each) => each.getBoundingClientRect()).flatMap(
+        (box) => [box.x, box.y]);
+    const look = () => {
+        const cards = places(".card h3");
+        if (cards.length === 6) window.before = cards;
+        if (document.querySelector("[aria-busy=false]")) window.after = places("ol.points > li > strong");
+        else requestAnimationFrame(look);
+    };
+    look();
+}"""
+
+
+async def test_short_points_become_paragraphs_where_their_cards_were(chatting):
+    script = {POINT_1: Reply(chunks=["Still "] * 8, chunk_delay_s=0.1), "": "Written at once."}
+    async with chatting(ScriptedBackend(POINTS | script), reduced_motion="reduce") as page:
+        await page.evaluate(SETTLING)
         await ask(page)
-        await page.wait_for_selector(".card:nth-child(3)")
-        card = await page.locator(".card h3").first.bounding_box()
-        event.set()
-        await page.wait_for_selector(ENDED)
-        title = await page.locator("ol.points > li > strong").first.bounding_box()
-        assert abs(title["x"] - card["x"]) <= STILL_PX
-        assert abs(title["y"] - card["y"]) <= STILL_PX
+        await page.wait_for_function("() => window.after")
+        before, after = await page.evaluate("[before, after]")
+        assert len(after) == 6
+        assert max(abs(one - other) for one, other in zip(before, after, strict=True)) <= STILL_PX
         assert await page.locator("ol.points > li").evaluate_all("(all) => all.map((each) => each.dataset.number)") == [
             *("1", "2", "3")
         ]
         assert await page.evaluate("document.getAnimations().length") == 0
+
+
+# An answer that forks, fed into a view: what it says before its fork, and two paths that begin with their own titles.
+FORKING = """async () => {
+    const { AnswerView } = await import("/web/answer/view.js");
+    const room = document.getElementById("conversation");
+    const view = new AnswerView("Answer", { room });
+    room.replaceChildren(view.root);
+    const text = "**Oil the chain**: A drop is enough.";
+    view.see({ type: "text", text: "Two things keep it going." });
+    for (const id of ["path-1", "path-2"]) {
+        view.see({ type: "branch_started", branch_id: id, kind: "point", title: "Oil the chain" });
+        view.see({ type: "branch_delta", branch_id: id, text });
+    }
+    view.see({ type: "text", text });
+    view.draw();
+    const bars = view.root.querySelectorAll(".lanes > g").length;
+    const shown = view.root.innerText;
+    view.end({ stopped: "Stopped." });
+    return [shown, bars];
+}"""
+
+
+async def test_what_stands_before_a_fork_stands_above_its_points_and_no_title_twice(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        shown, bars = await page.evaluate(FORKING)
+        before, title, text, _, *rest = [line for line in shown.split("\n") if line and not line.isdigit()][2:]
+        assert before == "Two things keep it going."
+        assert (title, text) == ("Oil the chain", "A drop is enough.")
+        assert rest[0] == title
+        assert shown.count("A drop is enough.") == 2
+        assert bars == 2
 
 
 async def test_the_headline_says_how_much_faster_it_was_and_how_that_is_known(chatting):
@@ -83,7 +129,8 @@ async def test_the_headline_says_how_much_faster_it_was_and_how_that_is_known(ch
 
 async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatting):
     event = anyio.Event()
-    samples = [Reply("It is 42."), Reply("It is 41."), *[Reply("It is 42.", hold=event)] * 3]
+    held_samples = [Reply("It is 42.", hold=event)] * 2
+    samples = [Reply("It is 42."), Reply("It is 41."), *held_samples, Reply("It is 42.", hold=anyio.Event())]
     async with chatting(ScriptedBackend({"": samples})) as page:
         await ask(page, "How much is 17 and 25?", strategy="consensus")
         await page.wait_for_selector(".others .card:nth-child(2) .said >> text=Says: 41")
@@ -97,6 +144,10 @@ async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatti
         assert await page.inner_text(".leaf .text") == "It is 42."
         await page.click(".others-of summary")
         assert "It is 41." in await page.inner_text(".others-of .others")
+        assert await page.inner_text(".others .card.discarded .said") == (
+            "It was not needed any more: the vote was decided without it"
+        )
+        assert await page.locator(".others .card.failed").count() == 0
         await no_violations(page)
 
 
@@ -168,6 +219,20 @@ async def test_formulas_are_drawn_and_run_nothing(chatting):
         assert await page.locator("section math msup").count() == 1
         assert "it cost $5 and $6" in await page.inner_text("section .leaf .text")
         assert await page.locator("section math [href]").count() == 0
+        await no_violations(page)
+
+
+async def test_reasoning_that_a_server_tells_stands_in_a_fold(chatting):
+    said = [{"reasoning_content": "First I *think*."}, {"content": "Then I say it."}]
+    body = "".join(f"data: {json.dumps({'choices': [{'delta': each}]})}\n\n" for each in said)
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        stream = {"body": body, "content_type": "text/event-stream"}
+        await page.route("**/v1/chat/completions", lambda route: route.fulfill(**stream))
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(f"{ENDED} >> text=Then I say it.")
+        assert not await page.is_visible(".thought")
+        await page.locator("summary >> text=Reasoning").press("Enter")
+        assert await page.inner_text(".thought em") == "think"
         await no_violations(page)
 
 

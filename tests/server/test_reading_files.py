@@ -2,12 +2,13 @@
 
 import re
 import sys
-from pathlib import PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from urllib.parse import quote
 
 import pytest
 from live_server import in_front_of
 
+import stretto.server.web
 from stretto.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +55,16 @@ async def test_a_path_of_the_page_that_is_no_file_is_not_found():
         assert named
         for name in named:
             assert (await http.get(f"/web/{name}")).status_code == 200
+
+
+async def test_the_whole_page_is_small_as_it_is_served():
+    folder = Path(stretto.server.web.__file__).parent / "page"
+    names = [file.relative_to(folder).as_posix() for file in folder.rglob("*.*")]
+    async with in_front_of("Fine.") as live, live.http() as http:
+        answers = [await http.get(f"/web/{name}") for name in names]
+    assert len(names) > 40
+    assert {answer.headers["content-encoding"] for answer in answers} == {"gzip"}
+    assert sum(int(answer.headers["content-length"]) for answer in answers) <= 400_000
 
 
 async def test_a_file_that_takes_too_long_is_refused():

@@ -48,5 +48,8 @@ export function compose(attached) {
     event.preventDefault();
     $("composer").requestSubmit();
   });
-  if (matchMedia("(pointer: fine) and (min-width: 600px)").matches) $("question").placeholder = "Ask a question. Shift+Enter begins a new line.";
+  const roomy = matchMedia("(pointer: fine) and (min-width: 600px)");
+  const say = () => ($("question").placeholder = roomy.matches ? "Ask a question. Shift+Enter begins a new line." : "Ask a question");
+  roomy.addEventListener("change", say);
+  say();
 }

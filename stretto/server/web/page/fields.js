@@ -28,7 +28,8 @@ export const branchOf = (branch) => ({
   title: branch.title,
   model: branch.model ?? "",
   text: branch.text,
-  failed: branch.status === "failed",
+  failed: branch.status === "failed" && !branch.discarded,
+  discarded: branch.discarded ?? false, // it was cancelled: the answer did not need it
   error: branch.error,
   tokens: branch.usage?.completion_tokens ?? 0,
   needed: branch.span.needed_s,

@@ -1,28 +1,29 @@
 // The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width.
 // The first that is not complete is seen whole and grows, as do those before it: what is read has nothing above it that
-// grows. Of the others a few lines are seen, so that all are in view: those that are being written now, and how it begins
-// once it is complete.
+// grows. Of the others some lines are seen: those that are being written now, and how it begins once it is complete. No
+// part takes more room than its text does, so nothing closes at the end.
 
 import { element } from "../element.js";
 import { rendered } from "../markdown.js";
-import { stateOf } from "../words.js";
-import { lane } from "./timeline.js";
+import { asSentence, stateOf } from "../words.js";
+import { behindName } from "./unwritten.js";
 
-const FEWEST_ROWS = 1, MOST_ROWS = 6; // of the text of a part that is not read yet
-const AROUND = 54; // pixels of a part beside its text: its title, and the gap to the next
+const FEWEST_ROWS = 2, MOST_ROWS = 6; // of the text of a part that is not read yet
+const AROUND = 60; // pixels of a part beside its text: its title, and the gap to the next
 
 export class Cards {
-  // `room` is what scrolls: the parts share out what can be seen of it. `others`: they are several answers, not parts of one.
+  // `room` is what scrolls: the parts share out what can be seen of it, however it is turned. `others`: they are several
+  // answers, not parts of one.
   constructor(room, { others = false } = {}) {
     Object.assign(this, { room, others });
     this.made = new Map();
+    this.turned = new ResizeObserver(() => this.share());
     this.root = element("div", { class: `cards${others ? " others" : ""}`, role: "group", "aria-label": others ? "Answers to choose from" : "Parts of the answer", hidden: true });
   }
 
   // parts: all of them, in reading order; isNew: whether something of one has changed.
-  show(parts, now, axis, isNew = () => true) {
+  show(parts, isNew = () => true) {
     parts.forEach((part, index) => isNew(part) && this.write(part, this.made.get(part.id) ?? this.make(part, index)));
-    for (const part of parts) this.made.get(part.id)?.lane.replaceChildren(lane(part, now, axis));
     if (!this.others) this.open(parts);
   }
 
@@ -30,13 +31,14 @@ export class Cards {
     const chosen = part.chosen ? " chosen" : "";
     card.root.className = `card ${part.state}${chosen}`;
     if (card.shown !== part.text) {
-      card.text.replaceChildren(rendered(part.text));
+      card.text.replaceChildren(rendered(behindName(part.title ?? "", part.text) ?? part.text));
       card.shown = part.text;
     }
     card.title.textContent = part.title || card.name;
     const words = part.text ? part.text.trim().split(/\s+/).length : 0;
     const counts = `${words.toLocaleString()} ${words === 1 ? "word" : "words"}`;
-    card.said.textContent = part.error ? `${this.others ? "Left out" : "Failed"}: ${part.error}` : part.note ?? (words ? counts : stateOf(part.state));
+    const failed = part.error && (part.discarded ? asSentence(part.error) : `Failed: ${part.error}`);
+    card.said.textContent = failed || (part.note ?? (words ? counts : stateOf(part.state)));
     card.said.title = stateOf(part.state);
   }
 
@@ -47,7 +49,8 @@ export class Cards {
     parts.forEach((part, index) => {
       const { root, text } = this.made.get(part.id);
       const isOpen = reading < 0 || index <= reading;
-      const own = isOpen ? Math.max(heights[index], this.least) : this.least;
+      const whole = Math.max(heights[index], this.row);
+      const own = isOpen ? whole : Math.min(whole, this.least);
       if (text.dataset.height !== String(own)) {
         text.style.height = `${own}px`;
         text.dataset.height = String(own);
@@ -62,30 +65,32 @@ export class Cards {
     const name = part.title || `Part ${index + 1}`;
     const title = element("h3", { dir: "auto" }, name);
     const text = element("div", { class: "text", tabindex: "0", role: "group", "aria-label": `Text of ${name}` });
-    const said = element("span", { class: "said" }), bar = element("span");
+    const said = element("span", { class: "said" });
     const root = element("div", { role: "group", "aria-label": name },
       element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, text,
-      element("p", { class: "state" }, bar, said));
-    const card = { root, name, title, text, said, lane: bar, shown: null };
+      element("p", { class: "state" }, said));
+    const card = { root, name, title, text, said, shown: null };
     this.made.set(part.id, card);
     this.root.append(root);
     this.root.hidden = false;
-    if (!this.others) this.share();
+    if (this.others) return card;
+    this.share();
+    this.turned.observe(this.room);
     return card;
   }
 
   // How high the text of a part is that is not read yet: what the view allows for all of them, within reason.
   share() {
-    const row = parseFloat(getComputedStyle(this.root).lineHeight);
+    this.row = parseFloat(getComputedStyle(this.root).lineHeight);
     const top = this.root.getBoundingClientRect().top - this.room.getBoundingClientRect().top;
     const free = this.room.clientHeight - Math.max(0, Math.min(top, this.room.clientHeight / 2));
-    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor((free / Math.max(3, this.made.size) - AROUND) / row)));
-    this.root.classList.toggle("low", rows === 1);
-    this.least = rows * row;
+    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor((free / Math.max(3, this.made.size) - AROUND) / this.row)));
+    this.least = rows * this.row;
   }
 
   // Where each part stands, by its id; the parts go.
   leave() {
+    this.turned.disconnect();
     const places = new Map([...this.made].map(([id, card]) => [id, card.root.getBoundingClientRect()]));
     this.root.hidden = true;
     this.root.replaceChildren();

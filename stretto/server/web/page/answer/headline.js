@@ -1,8 +1,8 @@
-// The headline of an answer: two lines of one height from the first moment to the last, and beside them what one piece
-// would have taken. It opens into the timeline, why the answer was written in this way, and what it took.
+// The headline of an answer: two lines of one height from the first moment to the last, and beside them a picture: while it
+// is written, a bar for each part; then, what one piece would have taken. It opens into the timeline, why the answer was written in this way, and what it took.
 
 import { element } from "../element.js";
-import { both, timeline } from "./timeline.js";
+import { both, lanes, timeline } from "./timeline.js";
 
 const LEGEND = [["writing", "being written"], ["silent", "waiting for the first word"], ["waiting", "next in line"], ["failed", "failed"]];
 
@@ -10,13 +10,13 @@ export class Headline {
   constructor() {
     this.lead = element("span", { class: "lead" });
     this.beside = element("span", { class: "beside" });
-    this.both = element("span");
+    this.small = element("span");
     this.route = element("p", { class: "route" });
     this.known = element("p", { class: "dim" });
     this.picture = element("div");
     this.figures = element("p", { class: "figures" });
     const legend = element("ul", { class: "legend", "aria-label": "What the bars mean" }, ...LEGEND.map(([kind, words]) => element("li", { class: kind }, words)));
-    this.summary = element("summary", {}, element("span", {}, this.lead, this.beside), this.both);
+    this.summary = element("summary", {}, element("span", {}, this.lead, this.beside), this.small);
     this.root = element("details", { class: "pulse" }, this.summary,
       element("div", { class: "inside" }, this.route, this.known, this.picture, legend, this.figures));
     this.drawn = null;
@@ -34,6 +34,15 @@ export class Headline {
     if (known) this.summary.title = known;
   }
 
+  // A bar for each part, from when it began.
+  show(parts, now) {
+    this.small.replaceChildren(lanes(parts, now));
+  }
+
+  leave() {
+    this.small.replaceChildren();
+  }
+
   draw(rows, now, scale) {
     this.drawn = { rows, now, scale };
     this.drawWhole();
@@ -41,7 +50,7 @@ export class Headline {
 
   // seconds: that it took, and that one piece would have taken.
   compare(seconds, onePiece) {
-    this.both.replaceChildren(both(seconds, onePiece));
+    this.small.replaceChildren(both(seconds, onePiece));
   }
 
   drawWhole() {

@@ -2,7 +2,7 @@
 // models of a ladder. They stand beside each other while they are written, and behind the answer in a fold.
 
 import { element } from "../element.js";
-import { counted } from "../words.js";
+import { counted, endOf } from "../words.js";
 import { Cards } from "./cards.js";
 
 const NOUNS = { sample: "sample", proposal: "proposal" };
@@ -26,7 +26,7 @@ export function wordsOf(others, agreement) {
 export function folded(others, text, agreement, room) {
   const cards = new Cards(room, { others: true });
   const shown = others.find((each) => each.text.trim() && each.text.trim() === text.trim());
-  cards.show(others.map((each) => ({ ...each, chosen: each === shown, title: titleOf(each), state: each.failed ? "failed" : "finished" })), 0, 1);
+  cards.show(others.map((each) => ({ ...each, chosen: each === shown, title: titleOf(each), state: endOf(each) })));
   return element("details", { class: "folded others-of" }, element("summary", {}, wordsOf(others, agreement)), cards.root);
 }
 

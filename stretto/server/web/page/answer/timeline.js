@@ -6,8 +6,8 @@ const WIDEST = 980, NARROWEST = 240, FIGURES = 56, TOP = 22;
 const NARROW = 560; // pixels, below which a name stands above its bar
 const LETTER = 7; // about the width of one
 const MOST_ROWS = 60;
-const LANE = { width: 96, height: 6 };
-const BOTH = { width: 240, height: 48, names: 84, row: 24 };
+const LANES = { width: 240, height: 48, most: 16, highest: 8, gap: 3 };
+const BOTH = { width: 240, height: 48, names: 96, row: 24 };
 
 // The end of the axis: it stays for as long as what happens fits, so that bars grow and do not shrink.
 export function axisEnd(now, before = 4) {
@@ -60,12 +60,19 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
   return svg;
 }
 
-// The row of one part, beside its title.
-export function lane(row, now, axis) {
-  const { width, height } = LANE;
+// The parts of an answer while they are written, a thin bar each. The words beside it say how many there are.
+export function lanes(rows, now) {
+  const { width, height, most, highest, gap } = LANES;
+  const axis = axisEnd(now);
+  const shown = rows.slice(0, most);
+  const step = Math.min(highest, height / shown.length);
   const at = (seconds) => (Math.min(seconds, axis) / axis) * width;
-  return shape("svg", { class: "mini", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-    shape("rect", { class: "ground", x: 0, y: 2, width, height: 2, rx: 1 }), bars({ ...row, failed: row.state === "failed" }, now, at, { y: 1, height: 4 }));
+  const top = (height - step * shown.length + gap) / 2;
+  return shape("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    ...shown.map((row, index) => {
+      const place = { y: top + index * step, height: Math.max(1, step - gap) };
+      return shape("g", {}, shape("rect", { class: "ground", x: 0, width, rx: 1, ...place }), bars(row, now, at, place));
+    }));
 }
 
 // The time of an answer above that of one piece. The words beside it say the same.

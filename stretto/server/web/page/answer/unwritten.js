@@ -54,12 +54,14 @@ function endsInLabel(text, title, since) {
   return start >= since && Boolean(line) && (!name || name === bare(title));
 }
 
-function withoutLabel(title, part) {
-  const text = part.replace(MARK, "").trimStart();
-  const name = text.replace(/^[*_"“„«']{0,3}/, "");
+// The text of a part behind its number and title, where a model wrote these, too; null where it did not.
+export function behindName(title, part) {
+  const name = part.replace(MARK, "").trimStart().replace(/^[*_"“„«']{0,3}/, "");
   const behind = title && name.startsWith(title) && name.slice(title.length).match(BEHIND_NAME);
-  return behind ? name.slice(title.length + behind[0].length) : text;
+  return behind ? name.slice(title.length + behind[0].length) : null;
 }
+
+const withoutLabel = (title, part) => behindName(title, part) ?? part.replace(MARK, "").trimStart();
 
 // A part behind its mark or name, where the name may be the part's own first word.
 function joined(text, title, part) {

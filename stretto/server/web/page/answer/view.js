@@ -4,7 +4,7 @@ import { element } from "../element.js";
 import { answerOf, eventOf, routeOf } from "../fields.js";
 import { copyButton, rendered } from "../markdown.js";
 import { sign } from "../signs.js";
-import { counted, nameOf, rowOf, seconds, times } from "../words.js";
+import { counted, endOf, nameOf, rowOf, seconds, times } from "../words.js";
 import { Cards } from "./cards.js";
 import { cited } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
@@ -23,7 +23,7 @@ export class AnswerView {
   // `room` is what scrolls; `raced`: another answer stands beside it. `announce` is told what a person who does not see the page should hear; it is not told the text.
   constructor(title, { room, documents = [], raced = false, announce = () => {} }) {
     Object.assign(this, { room, documents, raced, announce });
-    this.text = this.thoughts = "";
+    this.text = this.thoughts = this.before = ""; // `before`: what was written before the first part
     this.answer = this.route = this.routeTold = this.outcome = null;
     this.loading = false;
     this.branches = new Map();
@@ -87,7 +87,7 @@ export class AnswerView {
       case "branch_failed": {
         const told = event.branch;
         const branch = this.branch(told.id, told.kind, told.title);
-        Object.assign(branch, { ended: this.seconds, text: told.text, error: told.error, model: told.model, state: told.failed ? "failed" : "finished" });
+        Object.assign(branch, { ended: this.seconds, text: told.text, error: told.error, failed: told.failed, discarded: told.discarded, model: told.model, state: endOf(told) });
         this.dirty.add(told.id);
         if (told.failed) this.announce(`${told.title || told.id} failed.`);
         break;
@@ -117,6 +117,7 @@ export class AnswerView {
 
   branch(id, kind, title) {
     if (!this.branches.has(id)) {
+      if (isPart({ kind }) && !this.parts.length) this.before = this.text;
       this.branches.set(id, { id, kind, title, text: "", state: "waiting", needed: this.seconds, started: null, first: null, ended: null });
       this.dirty.add(id);
     }
@@ -161,13 +162,17 @@ export class AnswerView {
     const candidates = this.candidates, now = this.seconds;
     this.axis = axisEnd(now, this.axis);
     if (parts.length) {
-      this.cards.show(parts, now, this.axis, (part) => this.dirty.has(part.id));
+      this.showLead();
+      this.cards.show(parts, (part) => this.dirty.has(part.id));
+      this.headline.show(parts, now);
     } else if (this.text) {
       if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
       else this.others.leave();
+      this.headline.leave();
       if (this.dirty.has("text")) this.body.replaceChildren(rendered(this.text));
     } else if (candidates.length) {
-      this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), now, this.axis, (each) => this.dirty.has(each.id));
+      this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), (each) => this.dirty.has(each.id));
+      this.headline.show(candidates, now);
     }
     this.plot();
     this.headline.say(...this.doing(parts, candidates));
@@ -180,7 +185,8 @@ export class AnswerView {
   doing(parts, candidates) {
     const now = `${this.seconds.toFixed(1)} s`;
     if (this.strip.total) return [this.strip.words, now];
-    if (parts.length) return this.several(parts, "point", "Putting the points together", now);
+    const goesOn = [...this.branches.values()].some((branch) => branch.kind === "direct" && branch.state === "writing");
+    if (parts.length) return this.several(parts, "point", goesOn ? "What follows is being written" : "Putting the points together", now);
     if (candidates.length && !this.text) return this.several(candidates, "answer", "Choosing among the answers", now);
     const silent = ![...this.branches.values()].some((branch) => branch.first != null);
     if (this.loading && silent) return ["Loading the model", `${now}, not counted as writing`];
@@ -199,6 +205,14 @@ export class AnswerView {
     return [`${counted(written, noun)} ${written === 1 ? "is" : "are"} being written now`, beside];
   }
 
+  // Above its parts, where it will stand.
+  showLead() {
+    if (!this.before || this.lead) return;
+    this.lead = element("div", { class: "leaf lead-in" }, element("div", { class: "text" }, rendered(this.before)));
+    this.body.replaceChildren();
+    this.cards.root.before(this.lead);
+  }
+
   // Behind the answer: what else was written.
   foldOthers(others, agreement = null) {
     this.others.leave();
@@ -210,7 +224,7 @@ export class AnswerView {
   }
 
   plot() {
-    const rows = [...this.branches.values()].map((branch) => ({ ...branch, name: rowOf(branch), failed: branch.state === "failed" }));
+    const rows = rowsOf([...this.branches.values()]);
     if (rows.length) this.headline.draw(rows, this.seconds, { axis: this.axis });
   }
 
@@ -234,7 +248,7 @@ export class AnswerView {
     const end = Math.max(answer.seconds, gain?.onePiece ?? 0);
     this.axis = live ? axisEnd(end, this.axis) : end;
     if (gain) this.axis = Math.min(this.axis, end * 1.05);
-    this.headline.draw(answer.branches.map((branch) => ({ ...branch, name: rowOf(branch) })), answer.seconds, { axis: this.axis, onePiece: gain?.onePiece ?? null });
+    this.headline.draw(rowsOf(answer.branches), answer.seconds, { axis: this.axis, onePiece: gain?.onePiece ?? null });
     if (gain) this.headline.compare(gain.seconds, gain.onePiece);
     this.headline.figures.textContent = figuresOf(answer);
     this.note(answer.warnings);
@@ -266,8 +280,10 @@ export class AnswerView {
   settle(parts) {
     clearInterval(this.timer);
     const places = this.cards.leave();
+    this.headline.leave();
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
+    this.lead?.remove();
     this.body.replaceChildren(rendered(this.text));
     if (parts.length > 1) {
       asPoints(this.body);
@@ -299,6 +315,9 @@ export class AnswerView {
     return this.answer ?? { text: this.whatIsThere(), route: this.routeTold, branches: [], stopped: this.stopped ?? "" };
   }
 }
+
+// Of the timeline. A call that writes several points has no row, because its points have.
+const rowsOf = (branches) => branches.filter((branch) => branch.kind !== "points").map((branch) => ({ ...branch, name: rowOf(branch) }));
 
 function figuresOf(answer) {
   const parts = [
