@@ -6,7 +6,7 @@ import threading
 
 from stretto.local import Engine, Generation, Handle, Listener, find_source, load_model
 
-MODEL = "local:pocket"  # for a real model: "local:Qwen/Qwen2.5-Coder-0.5B"
+MODEL = "local:pocket"  # for a real model: "local:smollm2", or "local:Qwen/Qwen2.5-Coder-0.5B", made for code
 MOST_TOKENS = 48
 CHARACTERS = 8  # of a token; more than there are on average
 
@@ -37,7 +37,7 @@ class Completer:
             prompt=tuple(ids[kept_from(len(ids), room) :]),
             max_new_tokens=MOST_TOKENS,
             end_ids=model.end_ids,
-            stop=("\n\n",),
+            stop=("\n\n", "\n```"),  # a chat model closes the block of code that it thinks it is in
             decoding="suffix",  # code repeats itself: what stood earlier in the file is a good guess
         )
         with self._lock:
