@@ -14,7 +14,7 @@ _MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and thos
 
 
 def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], list[str]]:
-    """The branches that get a row, and a sentence about those that get none.
+    """The branches that get a row, and sentences about those that get none.
 
     Of many passages only some have one. A call that writes several points has none, because its points have.
     """

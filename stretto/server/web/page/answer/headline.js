@@ -1,5 +1,6 @@
 // The headline of an answer: two lines of one height from the first moment to the last, and beside them a picture: while it
-// is written, a bar for each part; then, what one piece would have taken. It opens into the timeline, why the answer was written in this way, and what it took.
+// is written, a bar for each part; then, what one piece would have taken. It opens into the timeline, why the answer was
+// written in this way, and what it took.
 
 import { element } from "../element.js";
 import { both, lanes, timeline } from "./timeline.js";
