@@ -65,24 +65,20 @@ asyncio.run(client.aclose())
 """
 
 
-@pytest.mark.parametrize("code", [SYNCHRONOUS, ASYNCHRONOUS])
-async def test_a_used_client_of_a_server_refuses_in_the_child_at_once_and_goes_on_in_the_parent(code):
-    async with ScriptedServer("Yes.") as server:
-        said, status, same = await run(code, "openai:any", server.openai_url)
-    assert said.startswith(USED)
-    assert said.endswith("Make a new one in the child.")
-    assert (status, same) == ("0", "True")
-
-
-async def test_a_new_client_of_a_server_works_in_the_child_of_a_parent_that_used_one():
-    code = """
-client = Stretto(MODEL, **OPTIONS)
-print(ask(client))
+NEW = """
 print(in_child(lambda: ask(Stretto(MODEL, **OPTIONS))))
 print(in_child(lambda: asyncio.run(ask_async(AsyncStretto(MODEL, **OPTIONS)))))
 """
+
+
+async def test_a_used_client_of_a_server_refuses_in_the_child_at_once_goes_on_in_the_parent_and_a_new_one_works():
     async with ScriptedServer("Yes.") as server:
-        assert await run(code, "openai:any", server.openai_url) == ["Yes.", "Yes.", "0", "Yes.", "0"]
+        said = await run(SYNCHRONOUS + ASYNCHRONOUS + NEW, "openai:any", server.openai_url)
+    for refused, status, same in (said[:3], said[3:6]):
+        assert refused.startswith(USED)
+        assert refused.endswith("Make a new one in the child.")
+        assert (status, same) == ("0", "True")
+    assert said[6:] == ["Yes.", "0", "Yes.", "0"]
 
 
 @pytest.mark.thorough

@@ -471,7 +471,7 @@ def forbid():
     assert (done.returncode, done.stdout, done.stderr) == (0, "A straight answer.\n", "")
 
 
-@pytest.mark.parametrize("call", ["ask", "stream", "again"])
+@pytest.mark.parametrize("call", ["stream", "again"])
 def test_a_daemon_thread_that_asks_while_the_program_ends_is_ended_without_a_word(call):
     code = f"""
 import atexit, threading

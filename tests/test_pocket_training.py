@@ -30,9 +30,9 @@ def small_corpus() -> Corpus:
     return Corpus(topics=whole.topics[:3], facts=whole.facts[:5], unknown=whole.unknown[:20], with_source=False)
 
 
-@pytest.fixture
-def trainer(tmp_path: Path, small_corpus: Corpus) -> Trainer:
-    return _trainer(tmp_path, small_corpus, steps=6)
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory, small_corpus: Corpus) -> Trainer:
+    return _trainer(tmp_path_factory.mktemp("trainer"), small_corpus, steps=6)
 
 
 def _trainer(folder: Path, corpus: Corpus, steps: int) -> Trainer:

@@ -2,7 +2,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
@@ -307,7 +307,6 @@ def test_without_a_main_backend_the_error_names_the_roles_there_are():
         Router().decide(Request.of(ADVICE), {"small": backend()})
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(st.characters(), min_size=1).filter(str.strip))
 def test_any_text_is_routed_with_well_formed_probabilities(prompt):
     route = decide(prompt)

@@ -250,14 +250,20 @@ async def test_halves_of_characters_are_joined_or_replaced(api, pieces, text):
 # After the finish reason
 
 
-@pytest.mark.parametrize("then", ["reset", "stall", "end"])
+AFTER = {
+    "nothing": b"",
+    "broken": b"data: {broken\n\n",
+    "broken event": b"event: content_block_delta\ndata: {\n\n",
+    "no text": b"\xff\xfe\n\n",
+    "number": b"data: 5\n\n",
+}
+
+
 @pytest.mark.parametrize(
-    "after",
-    [b"", b"data: {broken\n\n", b"event: content_block_delta\ndata: {\n\n", b"\xff\xfe\n\n", b"data: 5\n\n"],
-    ids=["nothing", "broken", "broken event", "no text", "number"],
+    ("after", "then"), [("nothing", "stall"), *((after, then) for after in AFTER for then in ("reset", "end"))]
 )
 async def test_what_comes_after_the_finish_reason_cannot_spoil_an_answer(api, after, then):
-    reply = raw(api.start(), api.delta("one"), api.finish(), after, then=then)
+    reply = raw(api.start(), api.delta("one"), api.finish(), AFTER[after], then=then)
     text, finish, _ = await listen(api, reply)
     assert (text, finish) == ("one", "stop")
 

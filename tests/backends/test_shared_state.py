@@ -187,7 +187,7 @@ TINY = {"remaining": 0.0, "size": 1e-45, "window_s": 1.0}
 
 @given(happened=happenings)
 @example(happened=[("send", 1), ("report", TINY), ("send", 1)])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_a_replica_alone_waits_as_long_as_it_would_without_a_store(redis, happened):
     """The scripts say the same as `RateLimits`, as long as reports are believed."""
     clock = Clock()

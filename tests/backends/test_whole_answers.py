@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from talking import KEY, asking, hear
 
@@ -143,7 +143,6 @@ class Script:
         pass
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     script=st.lists(ATTEMPT, min_size=1, max_size=6),
     most=st.integers(1, 6),

@@ -1,65 +1,84 @@
-"""The program against an HTTP server, nothing replaced: options, keys, errors and exit codes as a user meets them."""
+"""The commands against an HTTP server, nothing replaced: options, keys, errors and exit codes as a user meets them."""
 
-import os
+import subprocess
 import sys
+from contextlib import contextmanager
 
-import anyio
 import pytest
+from anyio.from_thread import start_blocking_portal
 from patience import patience
+from typer.testing import CliRunner
 
+from stretto.cli.app import app
+from stretto.cli.optional_values import spelled_out
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
-pytestmark = pytest.mark.anyio
 KEY = "sk-test-0123456789abcdef"
 
 
-async def ask(server, *arguments, **environment):
-    command = [sys.executable, "-m", "stretto.cli", "ask", "-m", "openai:scripted", "--base-url", server.openai_url]
-    with anyio.fail_after(patience(60)):
-        result = await anyio.run_process(
-            [*command, *arguments], check=False, env={**os.environ, "STRETTO_ATTEMPTS": "1", **environment}
-        )
-    return result.returncode, result.stdout.decode(), result.stderr.decode()
+@contextmanager
+def serving(replies, **how):
+    """A scripted server in the event loop of another thread."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(ScriptedServer(replies, **how)) as server:
+        yield server
 
 
-async def test_points_are_written_in_parallel_and_printed_in_order():
+def asked(server, *arguments):
+    return ["ask", "-m", "openai:scripted", "--base-url", server.openai_url, *arguments]
+
+
+@pytest.fixture
+def ask():
+    """Runs the command in this process; gives its exit code and what it wrote to both outputs."""
+
+    def run(server, *arguments, **environment):
+        runner = CliRunner(env={"STRETTO_ATTEMPTS": "1", **environment})
+        result = runner.invoke(app, spelled_out(asked(server, *arguments)), prog_name="stretto")
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+def test_the_program_writes_points_in_parallel_and_prints_them_in_order():
     rules = [ReplyRule("1\\. Tea", "Some words about it."), ReplyRule("", "1. Tea\n2. Milk\n3. Sugar\n")]
-    async with ScriptedServer(rules) as server:
-        code, answer, said = await ask(server, "-s", "skeleton", "How do I make tea?")
-    assert code == 0, said
+    with serving(rules) as server:
+        command = [sys.executable, "-m", "stretto.cli", *asked(server, "-s", "skeleton", "How do I make tea?")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+    answer, said = done.stdout, done.stderr
+    assert done.returncode == 0, said
     assert answer.index("Tea") < answer.index("Milk") < answer.index("Sugar")
     assert answer.count("Some words about it.") == 3
     assert "4 calls" in said
 
 
-async def test_a_wrong_key_is_one_line_and_is_not_shown():
-    async with ScriptedServer("Hello.", key="sk-another-key") as server:
-        code, answer, said = await ask(server, "-q", "-s", "direct", "--key-variable", "MY_KEY", "Why?", MY_KEY=KEY)
+def test_a_wrong_key_is_one_line_and_is_not_shown(ask):
+    with serving("Hello.", key="sk-another-key") as server:
+        code, answer, said = ask(server, "-q", "-s", "direct", "--key-variable", "MY_KEY", "Why?", MY_KEY=KEY)
     assert (code, answer) == (4, "")
     assert said.startswith("error: ")
     assert said.count("\n") == 1
     assert KEY not in said
 
 
-async def test_the_key_of_the_variable_opens_the_server():
-    async with ScriptedServer("Hello.", key=KEY) as server:
-        assert await ask(server, "-q", "-s", "direct", "--key-variable", "MY_KEY", "Why?", MY_KEY=KEY) == (
+def test_the_key_of_the_variable_opens_the_server(ask):
+    with serving("Hello.", key=KEY) as server:
+        assert ask(server, "-q", "-s", "direct", "--key-variable", "MY_KEY", "Why?", MY_KEY=KEY) == (
             0,
             "Hello.\n",
             "",
         )
 
 
-async def test_a_server_that_fails_is_one_line():
-    async with ScriptedServer("Hello.") as server:
+def test_a_server_that_fails_is_one_line(ask):
+    with serving("Hello.") as server:
         server.script(*[Fault("status", status=500)] * 8)
-        code, answer, said = await ask(server, "-q", "-s", "direct", "Why?")
+        code, answer, said = ask(server, "-q", "-s", "direct", "Why?")
     assert (code, answer) == (1, "")
     assert said.startswith("error: ")
     assert said.count("\n") == 1
 
 
-async def test_an_answer_that_the_server_cuts_is_incomplete():
-    async with ScriptedServer(HttpReply("Hello there", finish="length")) as server:
-        code, answer, _ = await ask(server, "-q", "-s", "direct", "Why?")
+def test_an_answer_that_the_server_cuts_is_incomplete(ask):
+    with serving(HttpReply("Hello there", finish="length")) as server:
+        code, answer, _ = ask(server, "-q", "-s", "direct", "Why?")
     assert (code, answer) == (3, "Hello there\n")

@@ -68,7 +68,7 @@ def test_nothing_of_a_model_reaches_the_terminal_but_characters(program):
         assert sequence not in sent
 
 
-@pytest.mark.parametrize("way", [signal.SIGTERM, signal.SIGHUP, "window"])
+@pytest.mark.parametrize("way", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.thorough), "window"])
 def test_a_program_that_is_told_to_go_keeps_what_there_is_of_an_answer(program, way):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct"), controls=True) as terminal:
         terminal.wait_for("Enter sends")

@@ -115,23 +115,20 @@ async def test_a_plug_in_that_leaves_ends_its_completion(endpoint):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("how", "status"),
-    [
-        ({"content": "no JSON"}, 400),
-        ({"content": "[" * 100_000}, 400),
-        ({"content": '{"editor": "vim"}'}, 400),
-        ({"content": '{"editor": 1, "before": ""}'}, 400),
-        ({"content": b" " * 2_000_001}, 413),
-        ({"content": "{}", "headers": {"content-type": "text/plain"}}, 415),
-        ({"content": "{}", "headers": {"host": "elsewhere.example"}}, 400),
-    ],
-)
-async def test_what_is_no_request_is_refused(endpoint, how, status):
-    headers = {"content-type": "application/json"} | how.get("headers", {})
+async def test_what_is_no_request_is_refused(endpoint):
     async with plug_in(endpoint) as (client, _):
-        response = await client.post("/complete", content=how["content"], headers=headers)
-    assert response.status_code == status
+        for content, changed, status in (
+            ("no JSON", {}, 400),
+            ("[" * 100_000, {}, 400),
+            ('{"editor": "vim"}', {}, 400),
+            ('{"editor": 1, "before": ""}', {}, 400),
+            (b" " * 2_000_001, {}, 413),
+            ("{}", {"content-type": "text/plain"}, 415),
+            ("{}", {"host": "elsewhere.example"}, 400),
+        ):
+            headers = {"content-type": "application/json"} | changed
+            response = await client.post("/complete", content=content, headers=headers)
+            assert response.status_code == status, (content[:40], changed)
 
 
 @pytest.mark.anyio

@@ -70,7 +70,7 @@ def test_a_batch_names_the_columns_that_there_are(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ['{"total": 3}', '{"total": 3}\n', "id,review\n1,Good", "half"])
+@pytest.mark.parametrize("text", ['{"total": 3}', "half"])
 def test_a_batch_touches_no_file_that_is_not_its_own(tmp_path, text):
     program, source = FOLDER / "csv_batch" / "csv_batch.py", FOLDER / "csv_batch" / "reviews.csv"
     (tmp_path / "other").write_text(text)
@@ -117,6 +117,7 @@ async def test_a_web_application_streams_its_events(monkeypatch):
     assert "".join(event["text"] for event in events if event["type"] == "text_delta") == events[-1]["answer"]["text"]
 
 
+@pytest.mark.thorough
 def test_the_notebook_runs_and_its_answers_show_themselves(tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     shutil.copy(FOLDER / "notebook" / "answers.ipynb", tmp_path)

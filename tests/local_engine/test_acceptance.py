@@ -49,7 +49,7 @@ def test_answers_are_those_of_generate_alone_and_in_a_batch_of_unequal_lengths(a
     engine = start(loaded(architecture))
     expected = [generated(architecture, text) for text in MIXED]
     assert len({tuple(answer) for answer in expected}) == len(MIXED)
-    for method in METHODS:
+    for method in METHODS[:2] if architecture in ALONE else METHODS:
         together = submit_together(engine, [Generation(text, LENGTH, decoding=method) for text in MIXED])
         assert [tokens(handle) for handle in together] == expected, method
     alone = Generation(MIXED[2], LENGTH, decoding="token_recycling")

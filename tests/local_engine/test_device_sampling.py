@@ -191,7 +191,7 @@ def test_a_step_in_which_much_is_accepted_takes_one_copy_to_the_host(settings, m
 )
 def test_every_method_and_seed_answers_as_on_a_cpu_with_two_copies_a_step_at_most(method, name, models):
     (host, far), settings = models, SETTINGS[name]
-    for seed in range(2):
+    for seed in range(2 if method == "auto" else 1):
         requests = [Generation(PROMPT, 30, seed=seed, **settings), Generation((7, 8, 9), 20, seed=seed, **settings)]
         expected, _ = run(host, requests, [Autoregressive(), Autoregressive()])
         with PretendGPU() as gpu:

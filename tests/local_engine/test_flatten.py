@@ -31,7 +31,6 @@ texts = st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=30)
 batches = st.lists(st.tuples(texts, trees()), min_size=1, max_size=3)
 
 
-@settings(max_examples=50, deadline=None)
 @given(batches)
 def test_each_node_is_a_row_at_its_depth_behind_the_last_token(batch):
     rows = flatten([text for text, _ in batch], [tree for _, tree in batch], CPU)
@@ -46,7 +45,6 @@ def test_each_node_is_a_row_at_its_depth_behind_the_last_token(batch):
             assert rows.slots[number].tolist() == list(range(last, last + 1 + longest))
 
 
-@settings(max_examples=50, deadline=None)
 @given(batches, st.one_of(st.none(), st.integers(1, 12)))
 def test_a_row_sees_the_committed_tokens_and_its_ancestors_within_the_window(batch, window):
     rows = flatten([text for text, _ in batch], [tree for _, tree in batch], CPU)
@@ -65,7 +63,6 @@ def test_a_row_sees_the_committed_tokens_and_its_ancestors_within_the_window(bat
             assert set((mask[number, 0, node + 1] == 0).nonzero()[:, 0].tolist()) == expected
 
 
-@settings(max_examples=50, deadline=None)
 @given(trees(), st.integers(0, 40), st.integers(0, 6))
 def test_pruning_keeps_the_likeliest_nodes_with_their_ancestors(tree, rows, depth):
     smaller, places = tree.prune(rows, depth)
@@ -83,7 +80,6 @@ def test_pruning_keeps_the_likeliest_nodes_with_their_ancestors(tree, rows, dept
         assert max(left_out, default=0) <= min(smaller.survival, default=1)
 
 
-@settings(max_examples=50, deadline=None)
 @given(trees(), trees())
 def test_paths_that_begin_alike_are_kept_once(first, second):
     def paths(tree):
@@ -151,7 +147,6 @@ def test_a_committed_path_leaves_the_cache_as_if_it_had_been_read_as_text(name, 
                         assert (layer[number, :read] - made[0, :read]).abs().max() <= 1e-4 * made.std()
 
 
-@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_moves_towards_the_front_read_what_stood_there_before(seed):
     """In float32, as compiled forwards hold it; the test above is of float64."""

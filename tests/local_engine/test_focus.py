@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 from tiny_models import VOCABULARY, build
@@ -133,7 +133,6 @@ def test_the_next_tokens_are_those_of_reading_everything_anew(architecture, load
         assert torch.allclose(last(reader, LOCAL, answer), expected, atol=2e-4)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     length=st.integers(0, 90),
     chunk=st.integers(1, 40),

@@ -84,8 +84,9 @@ def test_what_a_recording_reads_is_kept_while_it_can_be_repeated(loaded, start, 
     assert not warnings_of(caplog)
 
 
-@pytest.mark.parametrize("decoding", ["autoregressive", "suffix", "token_recycling"])
-@pytest.mark.parametrize("architecture", ["llama", "mistral"])
+@pytest.mark.parametrize(
+    ("architecture", "decoding"), [("llama", "autoregressive"), ("llama", "suffix"), ("mistral", "token_recycling")]
+)
 def test_steps_of_a_batch_are_recorded_whoever_leaves_and_whatever_each_drafts(
     loaded, start, caplog, architecture, decoding
 ):

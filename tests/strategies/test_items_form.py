@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from asking_items import PLURALS, QUESTION, ask, entry, script
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.errors import ServerFailedError
@@ -79,7 +79,6 @@ async def test_a_repeated_item_is_taken_off_its_result():
     assert (await ask(backend)).text == "cat: cats\nchild: children\nmouse: mouse mice"
 
 
-@settings(max_examples=25)
 @given(
     texts=st.tuples(*[st.text("ab :\n*é猫", min_size=1, max_size=30).filter(str.strip)] * 3),
     cuts=st.lists(st.integers(1, 29), max_size=5),

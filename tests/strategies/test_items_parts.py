@@ -2,7 +2,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.answer import Branch
@@ -140,7 +140,6 @@ def test_numbers_out_of_turn_are_noticed():
     assert read(3, ["1. a\n2. b\n3. c\n4. d"])[1] is True
 
 
-@settings(max_examples=50)
 @given(
     texts=st.lists(st.text(max_size=30), min_size=1, max_size=4), name=st.sampled_from(["json_array", "json_object"])
 )

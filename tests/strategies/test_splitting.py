@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.strategies.items.splitting import NotSplit, Split, split
@@ -42,7 +42,6 @@ FORMS_OF_TEXTS = [form for form in FORMS if form not in ("commas", "a sentence",
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=30)
 @given(items=WORDS)
 def test_items_come_back_in_every_form_of_a_list(form, items):
     taken = split("Give the plural of each word:" + FORMS[form](items))
@@ -52,7 +51,6 @@ def test_items_come_back_in_every_form_of_a_list(form, items):
 
 
 @pytest.mark.parametrize("form", FORMS_OF_TEXTS)
-@settings(max_examples=30)
 @given(items=TEXTS)
 def test_longer_items_come_back_too(form, items):
     taken = split("Label each text as good or bad:" + FORMS[form](items))
@@ -60,7 +58,6 @@ def test_longer_items_come_back_too(form, items):
     assert list(taken.items) == items
 
 
-@settings(max_examples=30)
 @given(items=TEXTS)
 def test_a_list_may_stand_before_its_task(items):
     taken = split("\n".join(f"- {item}" for item in items) + "\n\nLabel each of them as good or bad.")
