@@ -172,7 +172,6 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "Helium": ("helium", _HEADS),
     "Hunyuan": ("hunyuan_v1_dense", _HEADS),
-    "LFM2": ("lfm2", {}),
     "Nemotron": ("nemotron", _HEADS),
     "Seed-OSS": ("seed_oss", _HEADS),
     "StableLM": ("stablelm", {}),
