@@ -14,6 +14,7 @@ from stretto.local_engine.kernels.sizes import PANEL
 __all__ = ["Numbers", "laid_out", "read_back"]
 
 _HALF = PANEL // 2
+_LOW = np.uint32(0x0F0F0F0F)  # of four codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +38,22 @@ def laid_out(numbers: Numbers, target: NDArray[np.uint8]) -> None:
     """Write numbers as blocks # [panels, groups, bytes of a block]; outputs that fill the last panel up are 0."""
     kind, inner = numbers.kind, numbers.codes.shape[1]
     panels, groups, quads, low = len(target), inner // kind.group, kind.quads, kind.low_bytes
-    codes = _filled(numbers.codes.view(np.uint8), panels * PANEL)
-    # [panels, groups, quads, 2, 8, 4]
-    laid = codes.reshape(panels, 2, _HALF, groups, quads, QUAD).transpose(0, 3, 4, 1, 2, 5)
+    codes = np.ascontiguousarray(_filled(numbers.codes.view(np.uint8), panels * PANEL))
+    # Moved as words of four codes, [panels, groups, quads, 2, 8]
+    laid = codes.view(np.uint32).reshape(panels, 2, _HALF, groups, quads).transpose(0, 3, 4, 1, 2)
+    place = target[..., :low].view(np.uint32)
     if kind.bits == 8:
-        target[..., :low].reshape(panels, groups, quads, 2, _HALF, QUAD, copy=False)[:] = laid
+        place.reshape(panels, groups, quads, 2, _HALF, copy=False)[:] = laid
     else:
-        place = target[..., :low].reshape(panels, groups, quads, _HALF, QUAD, copy=False)
-        place[:] = (laid[..., 0, :, :] & 15) | (laid[..., 1, :, :] << 4)
+        both = (laid[..., 0, :] & _LOW) | ((laid[..., 1, :] & _LOW) << np.uint32(4))
+        place.reshape(panels, groups, quads, _HALF, copy=False)[:] = both
     if kind.high_bits:
         target[..., low : kind.scales_at] = 0
         for quad in range(quads):
             for half in range(2):
                 at, bit = kind.high_place(quad, half)
-                high = (laid[:, :, quad, half] >> 4) << bit
-                target[..., at : at + _HALF * QUAD] |= high.reshape(panels, groups, -1)
+                high = (laid[:, :, quad, half] >> np.uint32(4) & _LOW) << np.uint32(bit)
+                target[..., at : at + _HALF * QUAD].view(np.uint32)[:] |= high
     for number, held in enumerate((numbers.scales, numbers.minima)):
         if held is not None:
             at = kind.scales_at + number * 2 * PANEL
