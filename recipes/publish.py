@@ -13,16 +13,22 @@ import shutil
 from pathlib import Path
 
 from rich.console import Console
+from safetensors.torch import load_file
 
-from stretto.local_engine.model.adapter_files import CHANGE_FILE
+from stretto.local_engine.model.adapter_files import CHANGE_FILE, fingerprint
 from stretto.local_engine.model.changed import CHANGES_OF
+from stretto.local_engine.model.differences import write_differences
 from stretto.local_engine.pocket import MODEL_FOLDER
 
 __all__ = ["main", "publish"]
 
 
-def publish(trained: Path, target: Path, base: Path = MODEL_FOLDER) -> int:
-    """Write the model in ``trained`` to ``target``; returns the bytes of what it changes."""
+def publish(trained: Path, target: Path, base: Path = MODEL_FOLDER, most: int | None = None) -> int:
+    """Write the model in ``trained`` to ``target``; returns the bytes of what it changes.
+
+    With ``most``, the changes are found from the whole weights, without those of the embedding, and kept as whole
+    numbers up to it: 3 instead of 7 makes a compressed file a quarter smaller.
+    """
     target.mkdir(parents=True, exist_ok=True)
     if (trained / "generation_config.json").is_file():
         shutil.copyfile(trained / "generation_config.json", target / "generation_config.json")
@@ -30,7 +36,12 @@ def publish(trained: Path, target: Path, base: Path = MODEL_FOLDER) -> int:
     config[CHANGES_OF] = os.path.relpath(base, target)
     (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     new = target / "change.new"  # the file that is there may be mapped into a running program's memory
-    shutil.copyfile(trained / CHANGE_FILE, new)
+    if most is None:
+        shutil.copyfile(trained / CHANGE_FILE, new)
+    else:
+        known, own = load_file(base / "model.safetensors"), load_file(trained / "model.safetensors")
+        found = {name: own[name].float() - known[name].float() for name in own if "embed" not in name}
+        write_differences(new, found, fingerprint(base), most)
     new.replace(target / CHANGE_FILE)
     return (target / CHANGE_FILE).stat().st_size
 
@@ -41,8 +52,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("trained", type=Path, help="folder of the trained model")
     parser.add_argument("target", type=Path, help="folder to write")
     parser.add_argument("--base", type=Path, default=MODEL_FOLDER, help="the model it was trained from")
+    parser.add_argument("--most", type=int, help="find the changes anew, as whole numbers up to this (7 or less)")
     chosen = parser.parse_args(arguments)
-    size = publish(chosen.trained, chosen.target, chosen.base)
+    size = publish(chosen.trained, chosen.target, chosen.base, chosen.most)
     Console().print(f"wrote {chosen.target}, {size / 1e6:.1f} MB of changes", highlight=False)
 
 

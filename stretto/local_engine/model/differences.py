@@ -14,11 +14,11 @@ from stretto.local_engine.model.four_bits import packed, unpacked
 __all__ = ["added", "read_differences", "write_differences"]
 
 
-def write_differences(path: Path, differences: Mapping[str, Tensor], base: str) -> None:
-    """Keep what is to be added to each weight, by its name, with the fingerprint of the weights."""
+def write_differences(path: Path, differences: Mapping[str, Tensor], base: str, most: int = 7) -> None:
+    """Keep what is to be added to each weight, by its name, with the fingerprint of the weights; ``most``: `packed`."""
     kept: dict[str, Tensor] = {}
     for name, difference in differences.items():
-        kept[f"{name}.codes"], kept[f"{name}.scales"] = packed(difference)
+        kept[f"{name}.codes"], kept[f"{name}.scales"] = packed(difference, most)
     write_tensors(path, kept, base)
 
 
