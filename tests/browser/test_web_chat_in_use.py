@@ -274,6 +274,7 @@ async def test_a_small_or_enlarged_page_leaves_room_for_the_answer(chatting, siz
         await page.wait_for_selector(ENDED)
         room = await page.locator("#conversation").bounding_box()
         assert room["height"] >= 0.4 * height
+        await page.wait_for_selector("#send:enabled")  # Stop stands there until the answer is kept
         send = await page.locator("#send").bounding_box()
         assert send["y"] + send["height"] <= height
         await page.click(".pulse summary")
