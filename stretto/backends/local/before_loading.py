@@ -10,7 +10,7 @@ from types import NoneType
 from typing import TYPE_CHECKING
 
 from stretto.backends.base import Capabilities
-from stretto.backends.local.loading import SLOTS
+from stretto.backends.local.loading import MOST_REMEMBERED, SLOTS
 from stretto.backends.local.tools import form_in
 from stretto.errors import SettingsError
 from stretto.foundation.arguments import MOST_THREADS, shown
@@ -80,6 +80,10 @@ def _check(options: LoadingOptions) -> None:
     """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
     numbers = {"threads": (options.threads, 1), "prefix_cache_bytes": (options.prefix_cache_bytes, 0)}
     numbers["remember_answers"] = (options.remember_answers, 0)
+    if isinstance(options.remember_answers, int) and options.remember_answers > MOST_REMEMBERED:
+        raise SettingsError(
+            f"remember_answers={options.remember_answers} cannot be used: {MOST_REMEMBERED:,} tokens are the most."
+        )
     if isinstance(options.threads, int) and options.threads > MOST_THREADS:
         raise SettingsError(f"threads={options.threads} cannot be used: {MOST_THREADS:,} are the most.")
     for name, (value, least) in numbers.items():
@@ -163,7 +167,7 @@ def _missing(options: LoadingOptions, decoding: str) -> str:
     elif options.is_divided and (method.missing is not None or method.adapter is not None):
         lack = " It needs the model in one process."
     elif method.missing is not None:
-        lack = method.missing(folder, options.head)
+        lack = method.missing(options.source.file or folder, options.head)
     if lack or method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
         return lack
     if not method.recipe:

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["DEFAULT_DECODING", "REMEMBERED", "SLOTS", "LoadingOptions"]
+__all__ = ["DEFAULT_DECODING", "MOST_REMEMBERED", "REMEMBERED", "SLOTS", "LoadingOptions"]
 
 DEFAULT_DECODING = "autoregressive"
 REMEMBERED = 20_000
 """Tokens of earlier answers in which drafts are looked for: about 50 answers, 4 MB."""
+MOST_REMEMBERED = 1_000_000
 
 SLOTS = 16
 """Of the engine's batch, and calls that one answer sends at a time."""

@@ -69,6 +69,25 @@ def test_what_is_kept_is_bounded():
     assert texts.automaton.held.own[0] <= 2 * 51
 
 
+def test_the_oldest_answers_are_forgotten_and_the_latest_stay():
+    texts = Texts(60)
+    for start in range(0, 400, 100):
+        written(texts, list(range(start, start + 20)))
+    assert drafted([301, 302], texts).tokens[:2] == [303, 304]
+    assert drafted([211, 212], texts).tokens[:2] == [213, 214]  # half of what is kept was left for these two
+    assert texts.grams.has([211, 212, 213, 214], 4, 99)
+    assert not len(drafted([101, 102], texts))
+
+
+def test_an_answer_that_is_being_written_goes_on_where_others_are_forgotten():
+    texts = Texts(60)
+    written(texts, list(range(100, 120)))
+    slow = texts.begin([])
+    slow.write(list(range(20)))
+    slow.write(list(range(45)))
+    assert drafted([9, 18, 19], texts).tokens[:2] == [20, 21]
+
+
 def test_an_answer_goes_on_where_what_was_kept_began_anew():
     texts = Texts(30)
     slow = texts.begin([])

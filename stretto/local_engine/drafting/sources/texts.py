@@ -19,7 +19,7 @@ class Texts:
     """Texts that end anywhere, and may grow at the same time.
 
     Args:
-        limit: tokens kept; beyond that, it starts anew with what is written next.
+        limit: tokens kept. Beyond that, the latest texts of half as many tokens are, and the others are forgotten.
 
     Attributes:
         automaton: all of their substrings.
@@ -29,7 +29,8 @@ class Texts:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._numbers = count(_NOBODY + 1)
-        self._clear()
+        self._written: dict[int, list[int]] = {}  # texts by their numbers, those that grew last at the end
+        self._begin({})
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[int]]) -> Texts:
@@ -53,14 +54,32 @@ class Texts:
         """Add tokens to a text; only `Writing` calls this."""
         new = new[-self._limit :]
         if self._held + len(new) > self._limit:
-            self._clear()
+            self._forget(self._limit // 2 - len(new))
         if writing.automaton is not self.automaton:  # it began in one that is gone
-            writing.automaton, writing.tail = self.automaton, Tail()
+            writing.automaton, writing.tail = self.automaton, self._tails.pop(writing.number, Tail())
+        text = self._written.pop(writing.number, [])
+        text += new
+        self._written[writing.number] = text
         self._held += len(new)
         self.automaton.extend_from(writing.tail, new)
 
-    def _clear(self) -> None:
-        self.automaton, self.grams, self._held = SuffixAutomaton(), Grams(self._limit), 0
+    def _forget(self, left: int) -> None:
+        """Begin anew with the latest texts, and the end of one, of as many tokens."""
+        kept: dict[int, list[int]] = {}
+        for number, text in reversed(self._written.items()):
+            if left <= 0:
+                break
+            kept[number] = text[-left:]
+            left -= len(text)
+        self._begin(dict(reversed(kept.items())))
+
+    def _begin(self, texts: dict[int, list[int]]) -> None:
+        self.automaton, self.grams, self._written = SuffixAutomaton(), Grams(self._limit), texts
+        self._held = sum(map(len, texts.values()))
+        self._tails = {number: Tail() for number in texts}
+        for number, text in texts.items():
+            self.automaton.extend_from(self._tails[number], text)
+            self.grams.add(text, 0, number)
 
 
 class Writing:
