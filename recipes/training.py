@@ -184,7 +184,9 @@ class AdapterTraining(Training[Step]):
         state, found = _go_on(self, self.tensors, self.base)
         for name, tensor in self.tensors.items():
             kept = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
-            self.optimiser.state[tensor] = {key: value for _, key, owner, value in kept if owner == name}
+            self.optimiser.state[tensor] = {
+                key: value.to(tensor.device) if value.dim() else value for _, key, owner, value in kept if owner == name
+            }
         return state
 
 

@@ -29,8 +29,9 @@ def inside_units(confidence: Tensor, anchors: Tensor, pads: int, threshold: floa
     Returns:
         # [anchors, pads]; tokens beyond the text are in no unit.
     """
-    sure = torch.cat((confidence > threshold, torch.zeros(pads + 2, dtype=torch.bool)))
-    return sure[anchors[:, None] + 2 + torch.arange(pads)].cumprod(1).bool()
+    device = anchors.device
+    sure = torch.cat((confidence > threshold, torch.zeros(pads + 2, dtype=torch.bool, device=device)))
+    return sure[anchors[:, None] + 2 + torch.arange(pads, device=device)].cumprod(1).bool()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,14 @@ class Packing(AnchoredRows):
             # [1, 1, rows, length + rows]
         """
         own, anchor = self.positions[0][:, None], self.anchor[:, None]
-        text = torch.arange(self.text_states.shape[1])
+        text = torch.arange(self.text_states.shape[1], device=own.device)
         text_hidden = text > anchor  # [rows, length]
         pads_hidden = (self.anchor != anchor) | (self.positions[0] > own)  # [rows, rows]
         if window is not None:
             text_hidden = text_hidden | (text <= own - window)
             pads_hidden = pads_hidden | (self.positions[0] <= own - window)
         hidden = torch.cat((text_hidden, pads_hidden), 1)[None, None]
-        return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
 
     def anchored(self, states: Tensor) -> Tensor:  # noqa: ARG002 - all rows are [PAD]s
         """The anchors' states are those of the text."""
@@ -68,13 +69,13 @@ class Packing(AnchoredRows):
 
 def pack(anchors: Tensor, pads: int, text_states: Tensor) -> Packing:
     """Lay out the [PAD]s behind each anchor, in the order of the anchors # [anchors] -> [anchors * pads] rows."""
-    number = torch.arange(pads).repeat(len(anchors))
+    number = torch.arange(pads, device=anchors.device).repeat(len(anchors))
     anchor = anchors.repeat_interleave(pads)
     return Packing(
         tokens=(-1 - number)[None],
         positions=(anchor + 1 + number)[None],
         kv_len=text_states.shape[1] + len(number),
-        blank=torch.ones(1, len(number), dtype=torch.bool),
+        blank=torch.ones(1, len(number), dtype=torch.bool, device=anchors.device),
         anchor=anchor,
         text_states=text_states,
     )

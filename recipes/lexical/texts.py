@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from recipes.heads.questions import asked
+from recipes.heads.writing import Writing, answers
 from recipes.pocket.batches import Encoded, encode
 from recipes.pocket.corpus import Corpus
 from stretto.errors import SettingsError
-from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["MIX", "Texts", "continuations", "keep", "kept", "pieces"]
+__all__ = ["MIX", "Texts", "continuations", "keep", "kept", "pieces", "questions"]
 
 MIX = {
     "straight": 0.28,
@@ -31,6 +31,7 @@ MIX = {
 """How often a text of the pocket model's tasks is drawn; ``own`` is what the model itself made of the source code."""
 
 _ANSWER = 160  # tokens of a continuation
+_ON_A_CPU, _ON_A_GPU = 16, 512  # continuations written together
 _PROMPTS = (24, 64, 160)
 _FILES = ("*.txt", "*.md", "*.py")
 
@@ -90,31 +91,24 @@ def pieces(model: LoadedModel, folder: Path | None, count: int, chance: random.R
     return found
 
 
-def continuations(
-    model: LoadedModel, prompts: Sequence[tuple[int, ...]], advance: Callable[[], None] = lambda: None
-) -> list[Encoded]:
-    """Let the model continue the prompts, every other one sampled at temperature 0.7.
+def questions(model: LoadedModel, count: int, chance: random.Random) -> list[tuple[int, ...]]:
+    """Questions of our recipes' data as the model's chat template writes them."""
+    return chance.choices(Writing().prompts(model, asked(pocket=False)), k=count)
 
-    So what is learned is what it says, not what was written. ``advance`` is called after each.
+
+def continuations(
+    model: LoadedModel, prompts: Sequence[tuple[int, ...]], advance: Callable[[int], object] = id
+) -> list[Encoded]:
+    """Let the model continue the prompts, every other pair of them sampled at temperature 0.7.
+
+    So what is learned is what it says, not what was written. ``advance`` is told how many were continued.
     """
-    engine = Engine(model)
-    requests = [
-        Generation(prompt, _ANSWER, model.end_ids, temperature=0.7 * (number % 2), seed=number, **model.penalties)
-        for number, prompt in enumerate(prompts)
-    ]
-    found = []
-    try:
-        with engine.announced():
-            handles = [engine.submit(request) for request in requests]
-        for request, handle in zip(requests, handles, strict=True):
-            for event in handle:
-                if isinstance(event, Finished) and event.error is not None:
-                    raise event.error
-            tokens = [*request.prompt, *handle.sequence.generated]
-            found.append(Encoded("own", tokens, len(request.prompt)))
-            advance()
-    finally:
-        engine.close()
+    together, found = _ON_A_CPU if model.device.type == "cpu" else _ON_A_GPU, list[Encoded]()
+    for first in range(0, len(prompts), together):
+        some = prompts[first : first + together]
+        heats = [0.7 * (number // 2 % 2) for number in range(first, first + len(some))]
+        found += answers(model, some, heats, _ANSWER, seed=first)
+        advance(len(some))
     return found
 
 

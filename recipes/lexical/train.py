@@ -6,7 +6,8 @@ text, all in one forward under a four-dimensional mask, learn to predict the fur
 units count less: from them the rows learn when not to be sure.
 
 What is trained is a small adapter (see `stretto.local_engine.drafting.lexical.pads`), written beside the weights and
-bound to them by their SHA-256. Training is seeded and goes on from its last checkpoint when it is started again.
+bound to them by their SHA-256. The weights of a GGUF file are unpacked into a folder first. Training is seeded and goes
+on from its last checkpoint when it is started again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recipes.lexical.packing import TextCache, inside_units, pack
-from recipes.lexical.texts import Texts, continuations, keep, kept, pieces
+from recipes.lexical.texts import Texts, continuations, keep, kept, pieces, questions
 from recipes.pocket.batches import Encoded
 from recipes.pocket.corpus import Corpus
 from recipes.program import add_arguments, announce, folder_of, forget_checkpoint, train_adapter, use_machine
@@ -42,7 +43,8 @@ from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.source import Source, find_source
+from stretto.local_engine.model.weights import read_model
 
 __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
 
@@ -100,11 +102,13 @@ def new_adapter(forward: LlamaForward, plan: Plan) -> dict[str, Tensor]:
         drawn = torch.randn(count, read, generator=generator) / math.sqrt(read)
         return {f"{prefix}.units_in": drawn, f"{prefix}.units_out": torch.zeros(hidden, count)}
 
-    base = forward.read_in(torch.arange(vocabulary)).float()
+    device = forward.frequencies.device
+    base = forward.read_in(torch.arange(vocabulary, device=device)).float().cpu()
     tensors = {"places": base.mean(0) + base.std() * torch.randn(plan.tokens - 1, hidden, generator=generator)}
     for number in range(layers // 2, layers):
         tensors |= units(f"layers.{number}", plan.beside, hidden)
-    return tensors | units("last", plan.last, 2 * hidden)
+    tensors |= units("last", plan.last, 2 * hidden)
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
 
 
 class Trainer(AdapterTraining[Shares]):
@@ -121,8 +125,8 @@ class Trainer(AdapterTraining[Shares]):
         tensors = new_adapter(self.forward, plan)
         super().__init__(plan, folder, tensors, base, rate=plan.rate, weight_decay=0.01)
         self._shares: Shares | None = None
-        # One core per text: threads inside every operation would wait for each other.
-        self.workers = ThreadPoolExecutor(threads)
+        # One core per text: threads inside every operation would wait for each other. A GPU has one queue for all.
+        self.workers = ThreadPoolExecutor(threads if model.device.type == "cpu" else 1)
         if self.checkpoint.is_file():
             self.load()
 
@@ -153,31 +157,32 @@ class Trainer(AdapterTraining[Shares]):
 
     def _work(self, text: Encoded, where: float, leaves: Sequence[Tensor]) -> tuple[list[Tensor], Shares]:
         """One text: its gradients, and how it went."""
-        plan, forward, pads = self.plan, self.forward, self.plan.tokens - 1
-        ids = torch.tensor(text.tokens)
+        plan, forward, pads, device = self.plan, self.forward, self.plan.tokens - 1, self.model.device
+        ids = torch.tensor(text.tokens, device=device)
         length = len(ids)
         first = max(text.learned - 1, 0)
         first += int(where * max(length - 1 - first - plan.anchors, 0))
         last = min(first + plan.anchors + pads, length - 1)
-        every, cache, confidence = torch.arange(length), KeyValueCache(1), torch.zeros(length)
+        every, cache = torch.arange(length, device=device), KeyValueCache(1)
+        confidence = torch.zeros(length, device=device)
         with torch.no_grad():
             states = forward.states(Rows(ids[None], every[None], length), cache, every)  # [1, length, hidden]
             chances = forward.read_out(states[0, first:last]).float().softmax(-1)
             confidence[first + 1 : last + 1] = chances.gather(1, ids[first + 1 : last + 1, None])[:, 0]
         anchors = every[first : min(first + plan.anchors, length - 1)]
         inside = inside_units(confidence, anchors, pads, plan.threshold)  # [anchors, pads]
-        wanted = anchors[:, None] + 2 + torch.arange(pads)
+        wanted = anchors[:, None] + 2 + every[:pads]
         targets = ids[wanted.clamp(max=length - 1)]
         weights = torch.where(inside, 1.0, plan.outside) * (wanted < length)
         rows = pack(anchors, pads, states)
         with torch.enable_grad():
-            own = forward.states(rows, TextCache(cache), torch.arange(rows.tokens.shape[1]))
+            own = forward.states(rows, TextCache(cache), torch.arange(rows.tokens.shape[1], device=device))
             logits = forward.read_out(own)[0].float()  # [anchors * pads, vocabulary]
             losses = cross_entropy(logits, targets.reshape(-1), reduction="none")
             loss = losses @ weights.reshape(-1) / weights.sum().clamp(min=1)
             gradients = list(torch.autograd.grad(loss, leaves))
         right = logits.detach().argmax(-1).view(targets.shape) == targets
-        return gradients, Shares(loss.item(), 1, inside.sum(0), (right & inside).sum(0))
+        return gradients, Shares(loss.item(), 1, inside.sum(0).cpu(), (right & inside).sum(0).cpu())
 
     def note(self, step: Shares) -> None:
         """See `Training`."""
@@ -190,25 +195,28 @@ class Trainer(AdapterTraining[Shares]):
 
 
 def _texts(chosen: argparse.Namespace, model: LoadedModel, base: str, console: Console) -> Texts:
-    """Have the model continue texts, or read what it wrote when the run began."""
+    """Have the model continue texts and answer questions, or read what it wrote when the run began."""
     source, count = chosen.texts, chosen.own
+    pocket = source is None and model.name == "local:pocket"
     path = chosen.folder / f"own-{base[:12]}-{count}-{chosen.seed}.json"
     if not path.is_file():
         columns = (TextColumn("continuing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
             shown = bar.add_task("continuing", total=count)
-            prompts = pieces(model, source, count, random.Random(chosen.seed))  # noqa: S311 - no secrets
+            chance = random.Random(chosen.seed)  # noqa: S311 - no secrets
+            prompts = pieces(model, source, count, chance)
+            if not pocket and getattr(model.tokenizer, "chat_template", None) is not None:
+                prompts[::2] = questions(model, len(prompts[::2]), chance)
             path.parent.mkdir(parents=True, exist_ok=True)
-            keep(path, continuations(model, prompts, lambda: bar.advance(shown)))
-    if source is not None or model.name != "local:pocket":
-        return Texts(kept(path))
-    return Texts(kept(path), Corpus(), model.tokenizer.backend_tokenizer)
+            keep(path, continuations(model, prompts, lambda done: bar.advance(shown, done)))
+    return Texts(kept(path), Corpus(), model.tokenizer.backend_tokenizer) if pocket else Texts(kept(path))
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Train (or continue to train) the [PAD] rows of a model of the Llama family."""
     parser = argparse.ArgumentParser(prog="python -m recipes.lexical.train", description=main.__doc__)
-    parser.add_argument("--model", default="local:pocket", help="local:pocket or local:./folder")
+    parser.add_argument("--model", default="local:pocket", help="local:pocket, local:./folder or a GGUF file")
+    parser.add_argument("--unpacked", type=Path, help="folder for the weights of a GGUF file; the adapter goes there")
     parser.add_argument("--texts", type=Path, help="folder of text files to continue; needed but for local:pocket")
     add_arguments(parser, minutes=Plan.minutes, folder=Path("build/lexical"))
     parser.add_argument("--tokens", type=int, default=4, help="k, of a unit at most (default 4)")
@@ -216,6 +224,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FILE} beside the weights")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     chosen = parser.parse_args(arguments)
     try:
         _train(chosen)
@@ -225,6 +234,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _train(chosen: argparse.Namespace) -> None:
     source, console = find_source(chosen.model), Console()
+    if source.file is not None:
+        source = _unpacked(source, chosen.unpacked)
     folder = folder_of(source, chosen.texts, like="those it will continue")
     if chosen.tokens < 2:
         raise SettingsError(f"--tokens {chosen.tokens} cannot be used: a unit has at least 2.")
@@ -232,12 +243,27 @@ def _train(chosen: argparse.Namespace) -> None:
     use_machine()
     names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
     plan = Plan(**{name: getattr(chosen, name) for name in names})
-    model, base = load_model(source, device="cpu", packed=False), fingerprint(folder)
-    announce(console, "cpu", model.dtype, chosen.threads)
+    model = load_model(source, device=chosen.device, packed=False, compiled=False, cuda_graphs=False)
+    base = fingerprint(folder)
+    announce(console, chosen.device, model.dtype, chosen.threads)
     texts = _texts(chosen, model, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
     target = chosen.target or folder / FILE
     train_adapter(trainer, console, target, lambda file: write_adapter(file, trainer.adapter(), base))
+
+
+def _unpacked(source: Source, folder: Path | None) -> Source:
+    """Write the weights of a GGUF file into a folder, unless they are there; the folder as a source."""
+    if folder is None:
+        raise SettingsError(
+            f"{source.name} is a GGUF file, beside whose packed weights no adapter can be trained. Name a folder for "
+            "the unpacked weights and the adapter: --unpacked build/unpacked"
+        )
+    if not (folder / "config.json").is_file():
+        model, tokenizer, _ = read_model(source, torch.bfloat16, trust_remote_code=False)
+        tokenizer.save_pretrained(folder)
+        model.save_pretrained(folder)
+    return find_source(f"local:{folder.resolve()}")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ def _kernel(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool, scale: float | None
 ) -> Tensor:
     operation: Callable[..., tuple[Tensor, ...]] = torch.ops.aten._scaled_dot_product_efficient_attention
-    return operation(queries, keys, values, mask, False, is_causal=causal, scale=scale)[0]
+    learned_from = torch.is_grad_enabled() and queries.requires_grad  # going back needs the sums of the exponentials
+    return operation(queries, keys, values, mask, learned_from, is_causal=causal, scale=scale)[0]
 
 
 @cache

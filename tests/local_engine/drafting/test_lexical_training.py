@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from asking import outcome
+from gguf_files import write_gguf
 from lexical_adapters import random_adapter
 from tiny_models import build
 
@@ -12,6 +13,7 @@ from recipes.lexical.texts import Texts, continuations, keep, kept
 from recipes.lexical.train import Plan, Trainer, main
 from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.lexical.adapter import attach
 from stretto.local_engine.drafting.lexical.lexical_options import FILE
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
@@ -30,7 +32,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def texts(model):
-    return Texts(continuations(model, PROMPTS[:1]))  # greedy; every other one is sampled
+    return Texts(continuations(model, PROMPTS[:1]))  # greedy; others are sampled
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,20 @@ def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path
         assert ask(engine, PROMPTS[0], "lexical")[0] == ask(engine, PROMPTS[0], "autoregressive")[0]
     finally:
         engine.close()
+
+
+def test_the_weights_of_a_gguf_file_are_unpacked_into_a_folder_with_the_adapter(tokenizer, tmp_path):
+    path, source, folder = tmp_path / "model.gguf", tmp_path / "texts", tmp_path / "unpacked"
+    write_gguf(path, build("llama"), tokenizer)
+    source.mkdir()
+    (source / "bicycle.py").write_text("def oil(chain):\n    return chain + 1\n" * 9)
+    base = ["--model", f"local:{path}", "--texts", str(source), "--folder", str(tmp_path / "run"), "--device", "cpu"]
+    with pytest.raises(SystemExit, match="Name a folder"):
+        main(base)
+    main([*base, "--unpacked", str(folder), "--steps", "1", "--own", "4", "--threads", "1"])
+    model = load_model(find_source(f"local:{folder}"), dtype="float32")
+    assert attach(model) == 3
+    assert torch.equal(model.forward.read_in(torch.arange(5, 9)), build("llama").model.embed_tokens.weight[5:9])
 
 
 @pytest.mark.parametrize(
