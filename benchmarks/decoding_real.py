@@ -34,6 +34,7 @@ from typing import Any
 import torch
 from measuring import RESULTS, Spread, machine
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from stretto.local_engine.choosing.sampling import most_probable
@@ -159,7 +160,7 @@ def compare(engine: Engine, options: argparse.Namespace, clock: Clock) -> list[d
     """Time the methods in turns. Returns a row for each workload and method."""
     runs: dict[tuple[str, str], list[Timed]] = defaultdict(list)
     asked = prompts(engine.model, options.workloads)
-    for repetition in range(options.repetitions):
+    for repetition in track(range(options.repetitions), "answering", console=console, transient=True):
         for name, ids in asked.items():
             for method in random.Random(f"{repetition} {name}").sample(METHODS, len(METHODS)):  # noqa: S311 - an order
                 used = "autoregressive" if method == AGAIN else method
@@ -192,7 +193,7 @@ def compare(engine: Engine, options: argparse.Namespace, clock: Clock) -> list[d
 def second_questions(engine: Engine, options: argparse.Namespace, clock: Clock) -> list[dict[str, Any]]:
     """Ask pairs of questions. Returns for each pair how long the second takes with drafts from the first answer."""
     rows = []
-    for name, (first, second) in SECOND.items():
+    for name, (first, second) in track(SECOND.items(), "asking pairs", console=console, transient=True):
         asked, after = prompt(engine.model, first), prompt(engine.model, second)
         runs: dict[str, list[Timed]] = defaultdict(list)
         for repetition in range(options.repetitions):
@@ -256,7 +257,7 @@ def measure(dtype: str, options: argparse.Namespace) -> dict[str, Any]:
     """Everything in one type of the weights."""
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
     stored = None if dtype == "stored" else dtype
-    model = load_model(find_source(f"local:{options.folder}"), dtype=stored, compiled=True)
+    model = load_model(find_source(f"local:{options.folder}"), dtype=stored, device="cpu", compiled=True)
     if options.threads:
         limit_threads(options.threads)
         torch.set_num_threads(options.threads)
@@ -345,8 +346,8 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], help="or stored: as the file has it")
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=WORKLOADS)
-    parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=100, help="of an answer at most")
+    parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--row-repetitions", type=int, default=15)
     parser.add_argument("--threads", type=int, default=None, help="of a step; by default as the engine chooses")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))

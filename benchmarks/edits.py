@@ -3,26 +3,32 @@
     python benchmarks/edits.py                      one, five and ten changes in a hundred tokens
     python benchmarks/edits.py --rate 0.05 --machine 443M
     python benchmarks/edits.py --rate 0.05 --together 4   four answers in a batch
+    python benchmarks/edits.py --draw               also draws docs/img/edits-light.png and edits-dark.png
 
 No model runs. The answer is a file of source code in which a share of the tokens is replaced, left out or followed by
 another one, by chance, or in which some names are replaced wherever they stand; a step accepts what agrees with it. It
 costs what the tables of `drafts.py` say, by which `auto` goes, too; looking for drafts is not in it. Printed is the
-time per token over one token at a time, and over prompt lookup.
+time per token over one token at a time, over prompt lookup, and over the best single method.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from drafts import MACHINES, FixedCost
+from measuring import IMAGES
+from plots import plot
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from transformers import AutoTokenizer
 
 from recipes.pocket.source import held_out_source
+from stretto.display.palette import Palette
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
@@ -130,32 +136,66 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=300, help="of a text (300)")
     parser.add_argument("--texts", type=int, default=8)
     parser.add_argument("--together", type=int, default=1, help="answers that are written in a batch (1)")
+    parser.add_argument("--draw", action="store_true", help="draw the times over one token at a time")
     options = parser.parse_args()
     run_compiled(True)
     tokenizer = AutoTokenizer.from_pretrained(find_source("local:pocket").folder)
     texts = [tokenizer(text).input_ids[: options.tokens] for text in list(held_out_source().values())[: options.texts]]
     kinds: dict[str, Callable[[list[int], float, random.Random], Edit]] = {"chance": by_chance, "names": renamed}
-    table = Table("changes", "of 100", "machine", "method", "tokens/step", "rows/step", "time", "over lookup")
-    for kind, make in kinds.items():
+    table = Table(
+        "changes", "of 100", "machine", "method", "tokens/step", "rows/step", "time", "over lookup", "over best"
+    )
+    times: dict[tuple[str, str], dict[float, dict[str, float]]] = {}
+    console = Console(width=120)
+    for kind, make in track(kinds.items(), "answering", console=console, transient=True):
         for rate in options.rate:
             edits = [make(text, rate, random.Random(number)) for number, text in enumerate(texts)]  # noqa: S311
             for machine in options.machine:
                 groups = [edits[at : at + options.together] for at in range(0, len(edits), options.together)]
-                show(table, (kind, f"{100 * rate:g}", machine), groups)
-    Console(width=110).print(table)
+                found = show(table, (kind, f"{100 * rate:g}", machine), groups)
+                times.setdefault((kind, machine), {})[rate] = found
+    console.print(table)
+    if options.draw:
+        draw(times)
 
 
-def show(table: Table, cells: Sequence[str], groups: Sequence[Sequence[Edit]]) -> None:
-    """Add a row for each method."""
-    costs = MACHINES[cells[-1]]
+def draw(times: Mapping[tuple[str, str], Mapping[float, Mapping[str, float]]]) -> None:
+    """The time of each method by the share of changes, for each kind of changes and each machine."""
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        kinds, machines = (list(dict.fromkeys(each)) for each in zip(*times, strict=True))
+        size = {"figsize": (2.4 * len(machines), 2.4 * len(kinds)), "squeeze": False, "sharey": True}
+        figure, every = plt.subplots(len(kinds), len(machines), **size)
+        for (kind, machine), found in times.items():
+            axes = every[kinds.index(kind)][machines.index(machine)]
+            for method in METHODS:
+                axes.plot(
+                    [100 * rate for rate in found], [own[method] for own in found.values()], marker="o", label=method
+                )
+            axes.axhline(1, color=colours.field, linewidth=0.8, linestyle="--")
+            axes.set_title(f"{kind}, {machine}")
+        every[-1][0].set(xlabel="changes in 100 tokens", ylabel="time over one at a time")
+        every[0][0].legend(fontsize=7)
+        return figure
+
+    plot(IMAGES / "edits", drawn)
+
+
+def show(table: Table, cells: Sequence[str], groups: Sequence[Sequence[Edit]]) -> dict[str, float]:
+    """Add a row for each method. Returns its time over one token at a time."""
+    costs, times, rows = MACHINES[cells[-1]], dict[str, float](), dict[str, tuple[str, str]]()
     tokens = sum(len(edit.answer) - 1 for group in groups for edit in group)
-    alone, lookup = sum(plain(group, FixedCost(costs)) for group in groups), 0.0
+    alone = sum(plain(group, FixedCost(costs)) for group in groups)
     for method in METHODS:
         found = [run(method, group, FixedCost(costs)) for group in groups]
-        took, steps, rows = (sum(each) for each in zip(*found, strict=True))
-        lookup = lookup or took
-        ratios = f"{took / alone:.2f}", f"{took / lookup:.2f}"
-        table.add_row(*cells, method, f"{tokens / steps:.2f}", f"{rows / steps:.1f}", *ratios)
+        took, steps, evaluated = (sum(each) for each in zip(*found, strict=True))
+        times[method] = took / alone
+        rows[method] = f"{tokens / steps:.2f}", f"{evaluated / steps:.1f}"
+    best = min(own for method, own in times.items() if method != "auto")
+    for method, own in times.items():
+        ratios = f"{own:.2f}", f"{own / times['prompt_lookup']:.2f}", f"{own / best:.2f}"
+        table.add_row(*cells, method, *rows[method], *ratios)
+    return times
 
 
 if __name__ == "__main__":

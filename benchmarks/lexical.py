@@ -235,7 +235,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.prompts, options.tokens, options.repetitions, options.alphas = 2, 32, 1, options.alphas[-2:-1]
-    model = load_model(find_source(options.model), dtype=options.dtype)
+    model = load_model(find_source(options.model), dtype=options.dtype, device="cpu")
     try:
         most = attach(model) + 1
     except SettingsError as error:

@@ -209,7 +209,7 @@ def main() -> None:
     asked = every[:: max(1, len(every) // options.questions)][: options.questions]
     engines: dict[str, Engine] = {}
     try:
-        model = load_model(find_source(options.model), dtype=options.dtype, compiled=True)
+        model = load_model(find_source(options.model), dtype=options.dtype, device="cpu", compiled=True)
         for head, ways in ((None, (PLAIN, AGAIN, WITHOUT)), (options.head, (WITH, ALONE))):
             engine = Engine(model, head=head, prefix_cache_bytes=0, threads=options.threads, measure=True)
             engines |= dict.fromkeys(ways, engine)
