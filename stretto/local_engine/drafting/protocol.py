@@ -56,7 +56,7 @@ class DraftOutcome:
         states: for each row the hidden states of the layers that the drafter names in ``wants_states``, side by side,
             as a tensor on the model's device # [rows, layers * hidden]
         prompt_states: the same of the tokens in front of the last one of the prompt, once after the prompt was read;
-            fewer than there are where the first ones were known already # [tokens, layers * hidden]
+            fewer than there are where the first ones were known already, or are many # [tokens, layers * hidden]
     """
 
     rows: Sequence[int]

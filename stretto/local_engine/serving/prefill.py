@@ -19,6 +19,7 @@ from stretto.local_engine.serving.sequence import Sequence as RequestState
 __all__ = ["Prefill"]
 
 _MASK_ELEMENTS = 2**22
+_STATES = 2048  # tokens of a prompt whose hidden states are kept, the last ones: of a long one they take gigabytes
 
 
 class Prefill:
@@ -80,7 +81,7 @@ class Prefill:
 
     @property
     def states(self) -> list[Tensor | None]:
-        """Hidden states of each prompt's tokens that were read, where they are wanted # [tokens, layers * hidden]."""
+        """Hidden states of each prompt's last tokens, where they are wanted # [tokens, layers * hidden]."""
         return [torch.cat(parts) if parts else None for parts in self._states]
 
     def keep(self, rows: Sequence[int]) -> None:
@@ -115,7 +116,10 @@ class Prefill:
         most = max(counts)
         for number, (layers, count) in enumerate(zip(self._layers, counts, strict=True)):
             if layers and count:
-                self._states[number].append(states.of(number, slice(most - count, most), layers))
+                kept = self._states[number]
+                kept.append(states.of(number, slice(most - count, most), layers))
+                while sum(map(len, kept[1:])) >= _STATES:
+                    del kept[0]
 
     def _share(self, left: Sequence[int]) -> list[int]:
         """Divide the tokens of one forward, so that the mask and the wait of a cancelled request stay small."""

@@ -22,6 +22,8 @@ from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.recorded_steps import GraphedForward
 from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.serving import prefill
+from stretto.local_engine.serving.sequence import Sequence
 
 LAYERS = (0, 2, LAST)
 TEXTS = [[(7 * place + 3) % 390 + 5 for place in range(length)] for length in (12, 7)]
@@ -145,3 +147,18 @@ def test_of_a_prompt_whose_beginning_is_known_only_what_was_read_is_given(loaded
             text = [*request.prompt, *handle.sequence.generated[:-1]]
             reference = expected(build("llama"), text)[-len(drafter.heard) :]
             torch.testing.assert_close(torch.stack(drafter.heard), reference, rtol=1e-3, atol=1e-3)
+
+
+def test_of_a_long_prompt_the_last_ones_are_kept(loaded, monkeypatch):
+    monkeypatch.setattr(prefill, "_STATES", 16)
+    text = tuple((7 * place + 3) % 390 + 5 for place in range(40))
+    whole, model = expected(build("llama"), text), loaded("llama")
+    with torch.inference_mode():
+        reading = prefill.Prefill(
+            model.forward, [Sequence(Generation(text, 4), model.decode)], model.device, tokens=8, layers=[LAYERS]
+        )
+        while not reading.done:
+            reading.advance()
+            assert reading.states[0] is None or len(reading.states[0]) < 16 + 16
+    torch.testing.assert_close(reading.states[0], whole[-len(reading.states[0]) :], rtol=1e-4, atol=1e-4)
+    assert len(reading.states[0]) >= 16
