@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, rms_norm, silu
 
+from stretto.errors import SettingsError
 from stretto.foundation.late_executor import LateExecutor
 from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.compiler import are_ready
@@ -255,7 +256,15 @@ class LlamaForward:
         return not (large and self._weights_dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
 
     def attach(self, adapter: RowAdapter) -> None:
-        """Take an adapter for blank rows, laid out as the model's own weights are."""
+        """Take an adapter for blank rows, laid out as the model's own weights are.
+
+        Raises `SettingsError` where it has one of another kind: blank rows are read by one adapter.
+        """
+        if self.adapter is not None and type(self.adapter) is not type(adapter):
+            raise SettingsError(
+                "Lexical units and strided decoding cannot be used with the same loaded model: each has an adapter for "
+                "its own blank rows. Load the model again for the other one."
+            )
         self.adapter = adapter
         if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):
             self.adapter = adapter.packed(panels=self._in_panels)

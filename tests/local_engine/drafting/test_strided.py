@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from asking import outcome
+from lexical_adapters import random_adapter
 from safetensors.torch import load_file, save_file
 from tiny_models import VOCABULARY, build
 from transformers import AutoModelForCausalLM
@@ -158,3 +159,10 @@ def test_a_model_without_a_mask_token_is_refused(folder):
 
     with pytest.raises(SettingsError, match=r'method_options=\{"strided": \{"mask": 151669\}\}'):
         attach(model, StridedOptions())
+
+
+def test_a_loaded_model_reads_blank_rows_by_one_adapter(folder):
+    model = load_model(find_source(str(folder())), dtype="float32", compiled=False)
+    attach(model, StridedOptions(mask=TOKEN))
+    with pytest.raises(SettingsError, match="cannot be used with the same loaded model"):
+        model.forward.attach(random_adapter(model))
