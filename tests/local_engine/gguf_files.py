@@ -108,6 +108,28 @@ def _tensors(name, model):
         yield f"{table.get_name(stem)}.{end}", np.ascontiguousarray(numbers)
 
 
+def nextn(tensors, config, layer):
+    """A layer for multi-token prediction as llama.cpp's converter writes it: fields and tensors for `write_gguf`."""
+    named = {
+        "fc": "nextn.eh_proj",
+        "pre_fc_norm_embedding": "nextn.enorm",
+        "pre_fc_norm_hidden": "nextn.hnorm",
+        "norm": "nextn.shared_head_norm",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "o_proj": "attn_output",
+        **{f"{each}_proj": f"attn_{each}" for each in "qkv"},
+        **{f"{each}_proj": f"ffn_{each}" for each in ("gate", "up", "down")},
+    }
+    found = []
+    for full, tensor in tensors.items():
+        name, numbers = full.removesuffix(".weight").rpartition(".")[2], tensor.numpy()
+        if name in ("q_proj", "k_proj"):
+            numbers = _interleaved(numbers, config, name == "q_proj")
+        found.append((f"blk.{layer}.{named[name]}.weight", np.ascontiguousarray(numbers)))
+    return {"llama.block_count": layer + 1, "llama.nextn_predict_layers": 1}, found
+
+
 def _interleaved(numbers, config, is_query):
     """The halves that rotate together, beside each other."""
     heads = config.num_attention_heads if is_query else config.num_key_value_heads

@@ -8,7 +8,7 @@ times. Here the weights are unpacked into their final type, the large ones in pi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,7 +18,14 @@ import transformers
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError
 from stretto.local_engine.kernels.block_layout import Numbers
-from stretto.local_engine.model.gguf_header import DamagedFileError, Header, TensorEntry, check_places, read_header
+from stretto.local_engine.model.gguf_header import (
+    DamagedFileError,
+    Header,
+    TensorEntry,
+    check_places,
+    nextn_layers,
+    read_header,
+)
 from stretto.local_engine.model.gguf_tokenizer import read_tokenizer
 from stretto.local_engine.model.kept_data import key_of
 from stretto.local_engine.model.llama import is_llama_like
@@ -26,7 +33,7 @@ from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBl
 from stretto.local_engine.model.quantised.stored import FORMS, taken_apart
 from stretto.local_engine.model.source import Source
 
-__all__ = ["read_gguf"]
+__all__ = ["read_gguf", "read_numbers"]
 
 _log = logging.getLogger(__name__)
 
@@ -87,9 +94,20 @@ def read_gguf(
     return model, tokenizer, found, stored
 
 
+def read_numbers(header: Header, names: Collection[str]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Read some tensors in float32, with their lines in transformers' order."""
+    heads = {"num_attention_heads": "head_count", "num_key_value_heads": "head_count_kv"}
+    counts = {name: header.count(f"attention.{own}") for name, own in heads.items()}
+    processor, data = _processor(header, counts), np.memmap(header.path, mode="r", dtype=np.uint8)
+    for tensor in header.tensors:
+        if tensor.name in names:
+            made = processor.process(weights=_numbers(header, tensor, data), name=tensor.name)
+            yield tensor.name, torch.from_numpy(np.ascontiguousarray(made.weights))
+
+
 def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredBlocks[TensorEntry] | None:
     """What reads the weights as they are stored; ``None`` where they have to be unpacked, which one warning says."""
-    processor = _processor(header, config)
+    processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
     data = np.memmap(header.path, mode="r", dtype=np.uint8)
     tensors = {names[tensor.name]: tensor for tensor in header.tensors if tensor.name in names}
@@ -189,6 +207,8 @@ def _config(header: Header) -> Any:
         value = header.metadata.get(f"{header.architecture}.{key}")
         if renamed not in (None, -1) and value is not None:
             fields[renamed] = value
+    if extra := nextn_layers(header):
+        fields["num_hidden_layers"] -= extra
     if (width := header.count("attention.key_length")) is not None:
         fields["head_dim"] = width  # not in the table of each family
     fields["tie_word_embeddings"] = all(tensor.name != "output.weight" for tensor in header.tensors)
@@ -239,7 +259,7 @@ def _factor(header: Header) -> float:
     return float(found) or 1.0
 
 
-def _processor(header: Header, config: Any) -> Any:
+def _processor(header: Header, config: Mapping[str, Any]) -> Any:
     """What puts the weights of an architecture in transformers' order."""
     from transformers.modeling_gguf_pytorch_utils import (  # noqa: PLC0415 - not part of its public face
         TENSOR_PROCESSORS,
@@ -247,7 +267,7 @@ def _processor(header: Header, config: Any) -> Any:
     )
 
     kind: Any = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)
-    return kind(config=config.to_dict())
+    return kind(config=config)
 
 
 def _weights(
@@ -257,8 +277,10 @@ def _weights(
 
     ``hollow``: the model without weights.
     """
-    processor = _processor(header, config)
+    processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
+    last, extra = header.count("block_count") or 0, nextn_layers(header)
+    behind = tuple(f"blk.{number}." for number in range(last - extra, last))  # a head may read them
     joined: dict[str, dict[str, torch.Tensor]] = {"tensors": {}}  # experts, which the processor puts together
     data = np.memmap(header.path, mode="r", dtype=np.uint8)
     for tensor in header.tensors:
@@ -269,7 +291,7 @@ def _weights(
         if name is not None and tensor.name in _TABLES:
             yield name, _unpacked(header, tensor, data, dtype)
             continue
-        if tensor.name in _UNUSED:
+        if tensor.name in _UNUSED or tensor.name.startswith(behind):
             continue
         result = processor.process(
             weights=_numbers(header, tensor, data),

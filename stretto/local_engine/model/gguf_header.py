@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FILE_TYPES", "DamagedFileError", "Header", "TensorEntry", "check_places", "read_header"]
+__all__ = ["FILE_TYPES", "DamagedFileError", "Header", "TensorEntry", "check_places", "nextn_layers", "read_header"]
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -119,6 +119,11 @@ class Header:
         """A positive whole number of this architecture, for instance ``block_count``."""
         value = self.metadata.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and value > 0 else None
+
+
+def nextn_layers(header: Header) -> int:
+    """Layers for multi-token prediction, which stand behind the model's own and are counted among its blocks."""
+    return header.count("nextn_predict_layers") or 0
 
 
 def read_header(path: Path) -> Header:

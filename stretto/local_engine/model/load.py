@@ -69,6 +69,8 @@ class LoadedModel:
         penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
         threads: of torch that pay for a model of its size; ``None`` on a GPU.
         folder: from which it was loaded; ``None`` for a hub name.
+        file: the GGUF file from which it was loaded.
+        changed: whether something is added to its weights, for which what lies beside them was not trained.
     """
 
     name: str
@@ -86,6 +88,8 @@ class LoadedModel:
     penalties: dict[str, Any] = field(default_factory=dict)
     threads: int | None = None
     folder: Path | None = None
+    file: Path | None = None
+    changed: bool = False
     token_bytes: Callable[[int], bytes] | None = None
     refined: BlockForm | None = None
     compiled: bool | None = True
@@ -191,7 +195,7 @@ def load_model(
     if ready is None:
         assert failure is not None  # noqa: S101 - for the type checker
         raise failure
-    return replace(ready, folder=source.folder)
+    return replace(ready, folder=source.folder, file=source.file, changed=change is not None)
 
 
 def _loaded(

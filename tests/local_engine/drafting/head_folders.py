@@ -74,6 +74,16 @@ def eagle3(*, flags=(), head_norms=False, words=None):
     return tensors, config
 
 
+def peagle(*, words=None, foresees=4, **own):
+    """The same of P-EAGLE, which knows what stands for a row without a token and without states."""
+    tensors, config = eagle3(words=words)
+    torch.manual_seed(15)
+    tensors["mask_hidden"] = drawn(1, 1, 3 * HIDDEN)
+    proposed = [{"proposal_type": "greedy", "speculative_tokens": foresees}]
+    config |= {"speculators_model_type": "peagle", "speculators_config": {"proposal_methods": proposed}}
+    return tensors, config | {"mask_token_id": 3} | own
+
+
 def medusa(*, blocks=1, grounded=False, own=True, words=None, heads=3):
     """Tensors and ``config.json`` of Medusa's heads, of Hydra's if they are grounded, or blockwise ones."""
     torch.manual_seed(12)
@@ -90,7 +100,16 @@ def medusa(*, blocks=1, grounded=False, own=True, words=None, heads=3):
     return tensors, {"medusa_num_heads": heads, "medusa_num_layers": blocks}
 
 
-def dflash(kinds=("full_attention", "sliding_attention"), *, block=4, markov=0, gated=False, words=None, sure=False):
+def dflash(
+    kinds=("full_attention", "sliding_attention"),
+    *,
+    block=4,
+    markov=0,
+    kind="vanilla",
+    words=None,
+    sure=False,
+    anchor=True,
+):
     """Tensors by their names in a folder of speculators, and its ``config.json``; with ``markov``, of DSpark."""
     torch.manual_seed(13)
     tensors = {}
@@ -109,9 +128,12 @@ def dflash(kinds=("full_attention", "sliding_attention"), *, block=4, markov=0, 
             "markov_head.markov_w1.weight": drawn(VOCABULARY, markov),
             "markov_head.markov_w2.weight": 5 * drawn(count, markov),
         }
-        if gated:
+        if kind == "gated":
             tensors["markov_head.gate_proj.weight"] = drawn(markov, HIDDEN + markov)
             tensors["markov_head.gate_proj.bias"] = drawn(markov)
+        if kind == "rnn":
+            tensors["markov_head.joint_proj.weight"] = drawn(3 * markov, 2 * markov + HIDDEN)
+            tensors["markov_head.joint_proj.bias"] = drawn(3 * markov)
     if sure:
         tensors["confidence_head.proj.weight"] = drawn(1, HIDDEN + markov)
         tensors["confidence_head.proj.bias"] = drawn(1)
@@ -122,9 +144,9 @@ def dflash(kinds=("full_attention", "sliding_attention"), *, block=4, markov=0, 
         "aux_hidden_state_layer_ids": [1, 2],
         "block_size": block,
         "mask_token_id": 3,
-        "sample_from_anchor": bool(markov),
+        "sample_from_anchor": bool(markov) and anchor,
         "markov_rank": markov,
-        "markov_head_type": "gated" if gated else "vanilla",
+        "markov_head_type": kind,
         "transformer_layer_config": {
             **LAYER_CONFIG,
             "num_hidden_layers": len(kinds),

@@ -70,6 +70,14 @@ def eagle3(tensors, config, states, tokens, model):
         given = torch.cat((given, (final if config.get("norm_output") else state)[-1:]))
 
 
+def peagle(tensors, config, states, tokens, model):
+    """Logits of each place that is foreseen behind a text # [foresees, words]"""
+    masks = config["speculators_config"]["proposal_methods"][0]["speculative_tokens"] - 1
+    states = torch.cat((states, tensors["mask_hidden"][0].expand(masks, -1)))
+    tokens = torch.cat((tokens, torch.tensor([config["mask_token_id"]] * masks)))
+    return eagle3(tensors, config, states, tokens, model)[-1 - masks :]
+
+
 def mtp(tensors, states, tokens, model):
     """The same of a layer for multi-token prediction."""
     given = states
@@ -97,7 +105,7 @@ def medusa(tensors, config, state, tokens, model):
 
 
 def dflash(tensors, config, states, token, model):
-    """Logits of each place of a block behind a token # [block, words]"""
+    """Final states of each place of a block behind a token, and their logits # [block, hidden], [block, words]"""
     block, sizes = config["block_size"], config["transformer_layer_config"]
     context = normed(tensors, "hidden_norm", states @ tensors["fc.weight"].T)
     state = model.model.embed_tokens(torch.tensor([token] + [config["mask_token_id"]] * (block - 1)))
@@ -110,4 +118,24 @@ def dflash(tensors, config, states, token, model):
         state = layer(tensors, f"layers.{number}.", state, context=context, seen=seen)
     final = normed(tensors, "norm", state)
     last = tensors.get("lm_head.weight")
-    return model.lm_head(final) if last is None else final @ last.T
+    return final, model.lm_head(final) if last is None else final @ last.T
+
+
+def markov(tensors, config, final, tokens):
+    """What is added to the logits of the place behind these tokens, the first of which is committed # [words]"""
+    rank, kind = config["markov_rank"], config["markov_head_type"]
+    before, after = (tensors[f"markov_head.markov_w{number}.weight"] for number in (1, 2))
+    memory = torch.zeros(rank)
+    if not config["sample_from_anchor"]:
+        tokens = [tokens[0], *tokens]  # of the first place, which foresees nothing
+    for place, token in enumerate(tokens):
+        read = before[token]
+        if kind == "gated":
+            gate = tensors["markov_head.gate_proj.weight"] @ torch.cat((final[place], read))
+            read = read * (gate + tensors["markov_head.gate_proj.bias"]).sigmoid()
+        if kind == "rnn":
+            made = tensors["markov_head.joint_proj.weight"] @ torch.cat((memory, read, final[place]))
+            kept, new, said = (made + tensors["markov_head.joint_proj.bias"]).chunk(3)
+            memory = kept.sigmoid() * memory + (1 - kept.sigmoid()) * new.tanh()
+            read = said.tanh()
+    return after @ read

@@ -8,7 +8,21 @@ import plain_heads as plain
 import pytest
 import torch
 import transformers
-from head_folders import HIDDEN, LAYER_CONFIG, LAYERS, WORDS, around_one, dflash, drawn, eagle3, medusa, mtp, write
+from gguf_files import nextn, write_gguf
+from head_folders import (
+    HIDDEN,
+    LAYER_CONFIG,
+    LAYERS,
+    WORDS,
+    around_one,
+    dflash,
+    drawn,
+    eagle3,
+    medusa,
+    mtp,
+    peagle,
+    write,
+)
 from one_batch import run
 from safetensors.torch import load_file, save_file
 from tiny_models import SIZES, build
@@ -152,22 +166,42 @@ def test_medusa_foresees_what_its_formula_says(kind, tmp_path, loaded, states, r
         torch.testing.assert_close(logits, expected, **CLOSE)
 
 
+@pytest.mark.parametrize("words", [None, WORDS], ids=["whole", "with a vocabulary of its own"])
+def test_peagle_foresees_all_places_in_one_run_as_a_plain_forward_does(words, tmp_path, loaded, states, reference):
+    tensors, config = peagle(words=words)
+    head = head_of(write(tmp_path, tensors, config), loaded("llama"))
+    expected = plain.peagle(tensors, config, states[LAYERS], torch.tensor(TEXT[1:]), reference)
+    found = follow(given(head, states))
+    assert len(found) == 1 + 3 + 4 - 2  # four places: the chain and the tree are followed for three
+    for path, logits in found.items():
+        torch.testing.assert_close(logits, expected[len(path)], **CLOSE)
+
+
+def test_peagle_that_does_not_tell_its_mask_is_refused(tmp_path, loaded):
+    with pytest.raises(SettingsError, match="does not tell mask_token_id"):
+        head_of(write(tmp_path, *peagle(mask_token_id=None)), loaded("llama"))
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"markov": 8, "words": WORDS}, {"markov": 8, "gated": True}], ids=["dflash", "dspark", "gated"]
+    "options",
+    [
+        {},
+        {"markov": 8, "words": WORDS},
+        {"markov": 8, "kind": "gated"},
+        {"markov": 8, "kind": "rnn"},
+        {"markov": 8, "kind": "rnn", "anchor": False},
+    ],
+    ids=["dflash", "dspark", "gated", "rnn", "rnn behind the anchor"],
 )
 def test_dflash_fills_a_block_as_a_plain_forward_does(options, tmp_path, loaded, states, reference):
     tensors, config = dflash(**options)
     head = head_of(write(tmp_path, tensors, config), loaded("llama"))
-    block = plain.dflash(tensors, config, states[1, 2], TEXT[-1], reference)
-    found = follow(given(head, states))
-    for path, logits in found.items():
+    final, block = plain.dflash(tensors, config, states[1, 2], TEXT[-1], reference)
+    for path, logits in follow(given(head, states)).items():
         expected = block[len(path) + (not config["sample_from_anchor"])]
-        if options.get("markov") and not options.get("gated"):
-            read = tensors["markov_head.markov_w1.weight"][[TEXT[-1], *path][-1]]
-            expected = expected + tensors["markov_head.markov_w2.weight"] @ read
-        if not options.get("gated"):
-            torch.testing.assert_close(logits, expected, **CLOSE)
-    assert options.get("gated") is None or not torch.allclose(found[31, 32], found[41, 42])
+        if options:
+            expected = expected + plain.markov(tensors, config, final, [TEXT[-1], *path])
+        torch.testing.assert_close(logits, expected, **CLOSE)
 
 
 def test_dspark_says_itself_how_sure_it_is_of_a_place(tmp_path, loaded, states):
@@ -310,6 +344,37 @@ def test_a_layer_beside_the_others_of_a_dense_model_is_found_in_its_folder(tmp_p
     torch.testing.assert_close(given(head, states).first()[0], expected, **CLOSE)
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["in the model's file", "in a file of its own"])
+def test_a_layer_in_a_gguf_file_foresees_what_a_plain_forward_does(beside, tmp_path, tokenizer, states, reference):
+    tensors, _ = mtp()
+    fields, extra = nextn(tensors, reference.config, 3)
+    fields["llama.attention.layer_norm_rms_epsilon"] = 1e-5
+    path, companion = tmp_path / "model.gguf", tmp_path / "head"
+    write_gguf(path, reference, tokenizer, fields=fields.items(), tensors=extra)
+    if beside:
+        companion.mkdir()
+        path.rename(companion / "nextn.gguf")
+        write_gguf(path, reference, tokenizer)
+    model = load_model(find_source(f"local:{path}"), dtype="float32", device="cpu")
+    equipment = DraftEquipment(cost=FREE, model=model, head=companion if beside else None)
+    drafter = make_drafter("head", equipment)
+    assert not METHODS["head"].missing(path, equipment.head)
+    head = load_head(find_head(path, equipment.head), model)
+    for path, logits in follow(given(head, states)).items():
+        expected = plain.mtp(tensors, states[LAST,], torch.tensor([*TEXT[1:], *path]), reference)[-1]
+        torch.testing.assert_close(logits, expected, **CLOSE)
+    requests = [Generation(PROMPTS[0], 12)]
+    assert run(model, requests, [drafter])[0] == run(model, requests, [Autoregressive()])[0]
+
+
+def test_a_layer_with_experts_in_a_gguf_file_is_refused(tmp_path, tokenizer, reference, loaded):
+    fields, extra = nextn(mtp()[0], reference.config, 3)
+    extra.append(("blk.3.ffn_gate_exps.weight", np.zeros((2, 4, 4), np.float32)))
+    write_gguf(tmp_path / "model.gguf", reference, tokenizer, fields=fields.items(), tensors=extra)
+    with pytest.raises(SettingsError, match="has experts"):
+        head_of(tmp_path, loaded("llama"))
+
+
 def last_of(mtp, states, tokens):
     """What the layer makes of the last row, which the next one reads # [1, hidden]"""
     cache = transformers.cache_utils.MtpCache(config=mtp.config)
@@ -323,7 +388,9 @@ HEADS = {
     "hydra": lambda: medusa(grounded=True),
     "dflash": dflash,
     "dspark": lambda: dflash(markov=8, sure=True),
+    "dspark with a memory": lambda: dflash(markov=8, kind="rnn", words=WORDS),
     "mtp": mtp,
+    "peagle": lambda: peagle(words=WORDS),
 }
 
 
@@ -405,9 +472,11 @@ def broken(kind):
     elif kind == "weight":
         del tensors["norm.weight"]
     elif kind == "kind":
-        config["speculators_model_type"] = "peagle"
+        config["speculators_model_type"] = "jetspec"
+    elif kind == "gemma":
+        tensors, config = {"x.weight": torch.zeros(2, 2)}, {"model_type": "gemma4_assistant"}
     else:
-        tensors, config = {"x.weight": torch.zeros(2, 2)}, {"architectures": ["Gemma4AssistantForCausalLM"]}
+        tensors, config = {"x.weight": torch.zeros(2, 2)}, {"architectures": ["OtherForCausalLM"]}
     return tensors, config
 
 
@@ -418,8 +487,9 @@ def broken(kind):
         ("layers", "it reads 3 layers of the numbers 0, 1, 7, and the model has 3"),
         ("tokens", "it drafts the token 408, and those of the model are below 400"),
         ("weight", "is no whole head: the weight norm.weight is missing"),
-        ("kind", "is of the kind peagle, which is not known. Known are EAGLE-3, DFlash, DSpark, Medusa"),
-        ("nothing", "(Gemma4AssistantForCausalLM) are no head that is known"),
+        ("kind", "is of the kind jetspec, which is not known. Known are EAGLE-3, P-EAGLE, DFlash, DSpark, Medusa"),
+        ("gemma", "is an assistant of Gemma 4, which reads its model's keys and values"),
+        ("nothing", "(OtherForCausalLM) are no head that is known"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused_in_one_sentence(kind, words, tmp_path, loaded):
@@ -447,8 +517,17 @@ def test_one_beside_the_weights_is_found_and_one_that_does_not_fit_is_left_out(t
     equipment = DraftEquipment(cost=FREE, model=model)
     assert not hasattr(make_drafter("auto", equipment), "wants_states")
     assert "drafts without the head beside its weights" in caplog.text
-    with pytest.raises(SettingsError, match="peagle"):
+    with pytest.raises(SettingsError, match="jetspec"):
         make_drafter("head", equipment)
+
+
+def test_one_beside_the_weights_is_left_alone_where_an_adapter_changes_them(tmp_path, loaded):
+    (tmp_path / "config.json").write_text("{}")
+    write(tmp_path / "head", *medusa())
+    model = replace(loaded("llama"), folder=tmp_path, changed=True)
+    assert not hasattr(make_drafter("auto", DraftEquipment(cost=FREE, model=model)), "wants_states")
+    with pytest.raises(SettingsError, match="has no head"):
+        make_drafter("head", DraftEquipment(cost=FREE, model=model))
 
 
 def damage(folder, what):

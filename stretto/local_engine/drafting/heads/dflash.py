@@ -23,7 +23,7 @@ _READ_AT_ONCE = 512
 
 
 class DFlash:
-    """DFlash (arXiv 2602.06036), and DSpark, which adds what follows the token in front of each to it.
+    """DFlash (arXiv 2602.06036), and DSpark, which adds what follows the tokens in front of each to it.
 
     Every committed token has keys and values made of the model's states: ``norm(fc(states))``. A block begins with the
     last committed token, behind which masks stand. One forward fills them: place i foresees the i-th token behind the
@@ -91,10 +91,8 @@ class DFlash:
         self._decoder.remember(fused[None], rows, cache)
 
     def fill(self, tokens: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
-        """Fill the masks # [1, block] -> final states [foreseen, hidden]."""
-        state = self._decoder.filled(self.embed(tokens).to(self.dtype), rows, cache)
-        final = self._norm(state)[0]
-        return final if self.from_anchor else final[1:]
+        """Fill the masks # [1, block] -> final states [block, hidden]."""
+        return self._norm(self._decoder.filled(self.embed(tokens).to(self.dtype), rows, cache))[0]
 
     def logits(self, final: Tensor) -> Tensor:
         """Logits over the head's vocabulary # [rows, hidden] -> [rows, words]."""
@@ -112,6 +110,7 @@ class _DFlashReader:
         self._final: Tensor | None = None  # of the places of the block # [foreseen, hidden]
         self._foreseen: dict[int, Tensor] = {}  # logits by place # [1, words]
         self._depths: list[int] = []  # of the nodes that were followed
+        self._memories: list[Tensor] = []  # of the Markov head, behind the text and these nodes # [rank]
         self.sure: Sequence[float] | None = None
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
@@ -127,14 +126,23 @@ class _DFlashReader:
         if self._unread:
             self._catch_up()
         rows = self._rows([self._token] + [head.mask] * (head.block - 1))
-        self._final, self._foreseen, self._depths = head.fill(rows.tokens, rows, self._cache), {}, []
-        return self._logits([self._token], 0)
+        final = head.fill(rows.tokens, rows, self._cache)
+        self._final, self._foreseen, self._depths = final if head.from_anchor else final[1:], {}, []
+        self._memories, memories = [], list[Tensor]()
+        if head.markov is not None:
+            memory = head.markov.begin()
+            if not head.from_anchor:  # the first place foresees nothing, and is remembered
+                _, memory = head.markov(rows.tokens[0, :1], final[0], memory)
+            memories += memory
+        return self._logits([self._token], 0, memories)
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
         """See `Reader`."""
         depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
         self._depths += depths
-        return self._logits(tokens, depths[0]) if depths[0] < self._head.foresees else None
+        if depths[0] >= self._head.foresees:
+            return None
+        return self._logits(tokens, depths[0], [self._memories[parent + 1] for parent in parents if self._memories])
 
     def _catch_up(self) -> None:
         states, self._unread = torch.cat(self._unread), []
@@ -143,8 +151,8 @@ class _DFlashReader:
             self._head.take_in(some, self._rows([0] * len(some)), self._cache)
             self._held += len(some)
 
-    def _logits(self, tokens: Sequence[int], place: int) -> Tensor:
-        """Logits at a place of the block, behind each of these tokens."""
+    def _logits(self, tokens: Sequence[int], place: int, memories: list[Tensor]) -> Tensor:
+        """Logits at a place of the block, behind each of these tokens, with what a Markov head remembers of each."""
         head, final = self._head, self._final
         assert final is not None  # noqa: S101 - for the type checker
         if place not in self._foreseen:
@@ -153,7 +161,11 @@ class _DFlashReader:
         before = torch.tensor(tokens, device=self._device)
         if head.confidence is not None:
             self.sure = head.confidence(before, final[place])
-        return logits if head.markov is None else logits + head.markov(before, final[place])
+        if head.markov is None:
+            return logits
+        added, behind = head.markov(before, final[place], torch.stack(memories))
+        self._memories += behind
+        return logits + added
 
     def _rows(self, tokens: Sequence[int]) -> Rows:
         """Rows behind the committed ones."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from stretto.local_engine.choosing.sampling import best_tokens
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.heads.account import Account
 from stretto.local_engine.drafting.heads.group import Group, Growing
@@ -58,6 +59,7 @@ class HeadDrafter:
         self.wants_states = head.layers
         self.reader = head.reader()
         self._words, self._group = head.words, group
+        self._numbers = None if head.words is None else head.words.cpu().numpy()
         self._cost, self._accounts = cost, accounts
         self._length = options.length if head.foresees is None else min(options.length, head.foresees)
         self._width, self._paths = options.width, paths
@@ -164,9 +166,9 @@ class HeadDrafter:
         """
         if not (context.greedy or context.rank is None):
             return [self._ranked(own, path, context) for own, path in zip(logits, paths, strict=True)]
-        best = logits.float().softmax(-1).topk(min(self._width, logits.shape[-1]))
-        tokens = best.indices if self._words is None else self._words[best.indices]
-        claims: list[list[float]] = best.values.tolist()
+        places, chances = best_tokens(logits[None], [len(logits)], min(self._width, logits.shape[-1]))
+        tokens = places if self._numbers is None else self._numbers[places]
+        claims: list[list[float]] = chances.tolist()
         for own, sure in zip(claims, self.reader.sure or (), strict=False):
             own[0] = sure
         return [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stretto.errors import SettingsError
+from stretto.local_engine.drafting.heads.nextn import config_of, holds_layer
 from stretto.local_engine.model.extra_layers import extra_layers, is_extra
 
 __all__ = ["BESIDE", "HeadFolder", "find_head"]
@@ -27,8 +28,8 @@ class HeadFolder:
     """A folder that holds a head.
 
     Attributes:
-        path: of the folder.
-        config: its ``config.json``; empty where there is none.
+        path: of the folder, or of a GGUF file.
+        config: its ``config.json``, or what the file says; empty where there is none.
         own: whether it is that of a whole model, of which only the layers for multi-token prediction are read.
     """
 
@@ -43,8 +44,8 @@ def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
     Raises `SettingsError` for a folder that was named and holds none, and for a damaged ``config.json`` of a head.
 
     Args:
-        model: the model's folder, if it has one.
-        head: the folder that was named.
+        model: the model's folder or GGUF file, if it has one.
+        head: the folder that was named. It may hold a GGUF file.
     """
     if head is not None:
         if not head.is_dir():
@@ -52,10 +53,14 @@ def find_head(model: Path | None, head: Path | None) -> HeadFolder | None:
                 f"There is no folder {str(head)!r}. Give the folder of a head, such as one for EAGLE-3."
             )
         if not any(any(head.glob(pattern)) for pattern in _FILES):
+            if found := next(filter(holds_layer, sorted(head.glob("*.gguf"))), None):
+                return HeadFolder(found, config_of(found), own=True)
             raise SettingsError(f"The folder {str(head)!r} holds no head: it has no *.safetensors and no *.bin.")
         return _native(head) or HeadFolder(head, _config(head))
     if model is None:
         return None
+    if model.is_file():
+        return HeadFolder(model, config_of(model), own=True) if holds_layer(model) else None
     if (model / BESIDE).is_dir() and any(any((model / BESIDE).glob(pattern)) for pattern in _FILES):
         return HeadFolder(model / BESIDE, _config(model / BESIDE))
     return _native(model)

@@ -16,7 +16,9 @@ from stretto.local_engine.drafting.heads.files import HeadFolder
 from stretto.local_engine.drafting.heads.head import Head
 from stretto.local_engine.drafting.heads.medusa import Medusa
 from stretto.local_engine.drafting.heads.mtp import Mtp, names_of
+from stretto.local_engine.drafting.heads.nextn import tensors_of
 from stretto.local_engine.drafting.heads.own_layer import OwnLayer, knows_its_own
+from stretto.local_engine.drafting.heads.peagle import PEagle
 from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.model.extra_layers import is_extra
 from stretto.local_engine.model.forward import TransformersForward
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["load_head"]
 
-_KNOWN = "Known are EAGLE-3, DFlash, DSpark, Medusa and layers for multi-token prediction (MTP)."
+_KNOWN = "Known are EAGLE-3, P-EAGLE, DFlash, DSpark, Medusa and layers for multi-token prediction (MTP)."
+
+_ASSISTANTS = frozenset({"gemma4_assistant", "gemma4_unified_assistant"})
 
 _Make = Callable[[Weights, Mapping[str, Any], Target], Head]
 
@@ -40,6 +44,11 @@ def load_head(folder: HeadFolder, model: LoadedModel, *, rounded: bool = False) 
     forward: Any = getattr(model.forward, "plain", model.forward)
     if folder.own and isinstance(forward, TransformersForward) and knows_its_own(forward.model):
         return OwnLayer(forward.model, str(folder.path), target)
+    if folder.config.get("model_type") in _ASSISTANTS:
+        raise SettingsError(
+            f"The head in {str(folder.path)!r} is an assistant of Gemma 4, which reads its model's keys and values and "
+            f"cannot be run here. {_KNOWN}"
+        )
     tensors = {_bare(name): tensor for name, tensor in _read(folder).items()}
     kind, make = _kind(folder, tensors, target)
     weights = Weights(tensors, str(folder.path), target.dtype, target.device, rounded=rounded)
@@ -79,7 +88,7 @@ def _published_dflash(weights: Weights, config: Mapping[str, Any], target: Targe
     return DFlash(weights, config, target, shifted=True)
 
 
-_SPECULATORS: Mapping[str, _Make] = {"dflash": DFlash, "dspark": DFlash, "eagle3": Eagle3, "mtp": Mtp}
+_SPECULATORS: Mapping[str, _Make] = {"dflash": DFlash, "dspark": DFlash, "eagle3": Eagle3, "mtp": Mtp, "peagle": PEagle}
 
 
 def _flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,6 +121,8 @@ def _read(folder: HeadFolder) -> dict[str, Tensor]:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - not there without the extra `local`
 
     path, found = folder.path, dict[str, Tensor]()
+    if path.is_file():
+        return tensors_of(path)
     try:
         for file in sorted(path.glob("*.safetensors")):
             with safe_open(file, framework="pt") as opened:

@@ -1,4 +1,4 @@
-"""What DSpark adds to a block: which tokens follow the one in front, and how sure it is of each place."""
+"""What DSpark adds to a block: which tokens follow those in front, and how sure it is of each place."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ from stretto.local_engine.model.products import Weight, product
 
 __all__ = ["Confidence", "Markov"]
 
+_Linear = tuple[Tensor, Tensor | None]
+"""Weight and bias."""
+
 
 class Markov:
-    """A low-rank table of what follows each token, which the state may gate.
+    """A low-rank table of what follows each token, which the state may gate, or a memory of the tokens in front.
 
     Args:
         before: of the token in front # [vocabulary, rank]
         after: of the token that follows # [words, rank]
         gate: weight and bias of the gate, which reads the state and ``before`` # [rank, hidden + rank], [rank]
+        cell: weight and bias of a recurrent cell, which reads its memory, ``before`` and the state; it gives what it
+            forgets, what it takes in and what it says # [3 * rank, 2 * rank + hidden], [3 * rank]
     """
 
-    def __init__(self, before: Tensor, after: Weight, gate: tuple[Tensor, Tensor | None] | None) -> None:
-        self._before, self._after, self._gate = before, after, gate
+    def __init__(self, before: Tensor, after: Weight, gate: _Linear | None, cell: _Linear | None) -> None:
+        self._before, self._after, self._gate, self._cell = before, after, gate, cell
 
     @property
     def rank(self) -> int:
@@ -39,29 +44,51 @@ class Markov:
         rank, kind = int(config.get("markov_rank") or 0), config.get("markov_head_type", "vanilla")
         if not rank:
             return None
-        if kind not in ("vanilla", "gated"):
+        if kind not in ("vanilla", "gated", "rnn"):
             raise SettingsError(
                 f"The head in {weights.where} cannot be run: its Markov head is of the kind {kind}, and known are "
-                "vanilla and gated."
+                "vanilla, gated and rnn."
             )
-        gate = None
-        if kind == "gated":
-            name = "markov_head.gate_proj"
-            gate = weights.get(f"{name}.weight", rank, hidden + rank), weights.find(f"{name}.bias", rank)
+
+        def linear(name: str, outer: int, inner: int) -> _Linear:
+            return weights.get(f"markov_head.{name}.weight", outer, inner), weights.find(
+                f"markov_head.{name}.bias", outer
+            )
+
+        gate = linear("gate_proj", rank, hidden + rank) if kind == "gated" else None
+        cell = linear("joint_proj", 3 * rank, 2 * rank + hidden) if kind == "rnn" else None
         name = "markov_head.markov_w"
-        return cls(weights.get(f"{name}1.weight", -1, rank), weights.matrix(f"{name}2.weight", -1, rank), gate)
+        before, after = weights.get(f"{name}1.weight", -1, rank), weights.matrix(f"{name}2.weight", -1, rank)
+        return cls(before, after, gate, cell)
+
+    def begin(self) -> Tensor:
+        """The memory in front of a block # [1, rank]."""
+        return self._before.new_zeros(1, self.rank)
 
     def read(self, tokens: Tensor) -> Tensor:
         """What is known of the tokens in front # [rows] -> [rows, rank]."""
         return embedding(tokens, self._before)
 
-    def __call__(self, tokens: Tensor, state: Tensor) -> Tensor:
-        """What is added to the logits behind tokens # [rows], where the block has this state # [hidden]."""
+    def __call__(self, tokens: Tensor, state: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """What is added to the logits of a place, and the memory behind it.
+
+        Args:
+            tokens: in front # [rows]
+            state: of the block in this place # [hidden]
+            memory: behind the place before # [rows, rank]
+
+        Returns:
+            # [rows, words], [rows, rank]
+        """
         read = self.read(tokens)
+        beside = state.expand(len(read), -1)
         if self._gate is not None:
-            beside = torch.cat((state.expand(len(read), -1), read), -1)
-            read = read * product(beside, *self._gate).sigmoid()
-        return product(read, self._after)
+            read = read * product(torch.cat((beside, read), -1), *self._gate).sigmoid()
+        elif self._cell is not None:
+            kept, new, said = product(torch.cat((memory, read, beside), -1), *self._cell).chunk(3, -1)
+            memory = torch.lerp(new.tanh(), memory, kept.sigmoid())
+            read = said.tanh()
+        return product(read, self._after), memory
 
 
 class Confidence:

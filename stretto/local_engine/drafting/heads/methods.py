@@ -54,7 +54,8 @@ def _folder(equipment: DraftEquipment) -> HeadFolder | None:
     """Where the head is, looked for once: each request asks."""
     kept, model = equipment.kept, equipment.model
     if "folder of the head" not in kept:
-        kept["folder of the head"] = find_head(None if model is None else model.folder, equipment.head)
+        beside = None if model is None or model.changed else model.file or model.folder
+        kept["folder of the head"] = find_head(beside, equipment.head)
     found: HeadFolder | None = kept["folder of the head"]
     return found
 

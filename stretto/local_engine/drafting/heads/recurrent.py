@@ -14,12 +14,13 @@ from stretto.local_engine.model.flatten import ancestry
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.segments import Segment
 
-__all__ = ["Nodes", "Recurrent", "RecurrentReader", "answered"]
+__all__ = ["READ_AT_ONCE", "Nodes", "Recurrent", "RecurrentReader", "answered"]
 
 Nodes = tuple[Sequence[int], Sequence[int]]
 """Tokens of nodes of a draft, and the nodes that they follow; see `Reader.behind`."""
 
-_READ_AT_ONCE = 512
+READ_AT_ONCE = 512
+"""Committed rows that wait to be read at most, before no mask of theirs gets too large."""
 
 
 class Recurrent(Protocol):
@@ -71,7 +72,7 @@ class RecurrentReader:
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """See `Reader`. It is done when the next draft begins, or when much has come together."""
         self._unread.append((list(tokens), states))
-        if sum(len(some) for some, _ in self._unread) >= _READ_AT_ONCE:
+        if sum(len(some) for some, _ in self._unread) >= READ_AT_ONCE:
             self._catch_up()
 
     def first(self) -> Tensor:
@@ -125,8 +126,8 @@ class RecurrentReader:
         """Read what has come together, in parts that are not too large for a mask."""
         tokens = [token for some, _ in self._unread for token in some]
         states = torch.cat([own for _, own in self._unread])
-        for start in range(0, len(tokens), _READ_AT_ONCE):
-            stop = start + _READ_AT_ONCE
+        for start in range(0, len(tokens), READ_AT_ONCE):
+            stop = start + READ_AT_ONCE
             self._unread = [(tokens[start:stop], states[start:stop])]
             answered([self], [None])
 
