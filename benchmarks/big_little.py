@@ -17,7 +17,7 @@ import random
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +114,7 @@ def ways_of(given: argparse.Namespace, big: LoadedModel) -> list[Way]:
     return ways
 
 
-def rows_of(ways: Sequence[Way], runs: defaultdict[int, list[tuple[float, Run]]]) -> list[dict[str, Any]]:
+def rows_of(ways: Sequence[Way], runs: Mapping[int, list[tuple[float, Run]]]) -> list[dict[str, Any]]:
     """What each method with a little model came to."""
     rows = []
     for place, way in enumerate(ways[1:], 1):

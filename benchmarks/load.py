@@ -191,7 +191,7 @@ async def episode(way: str, load: float, number: int, options: argparse.Namespac
     ends: list[Ended] = []
 
     async def ask(stretto: AsyncStretto, number: int, due: float, *, points: bool) -> None:
-        await anyio.sleep(began + due - time.perf_counter())
+        await anyio.sleep(max(0.0, began + due - time.perf_counter()))
         strategy = "direct" if way == "straight" else "skeleton" if way == "points" and points else "auto"
         first: float | None = None
         asked = (ASKS_POINTS if points else ASKS_PROSE).format(number=number)

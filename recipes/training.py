@@ -183,11 +183,16 @@ class AdapterTraining(Training[Step]):
         """
         state, found = _go_on(self, self.tensors, self.base)
         for name, tensor in self.tensors.items():
-            kept = ([*key.split(".", 2), value] for key, value in found.items() if key.startswith("optimiser."))
+            kept = {key.split(".", 2)[1]: value for key, value in found.items() if _is_state_of(name, key)}
             self.optimiser.state[tensor] = {
-                key: value.to(tensor.device) if value.dim() else value for _, key, owner, value in kept if owner == name
+                key: value.to(tensor.device) if value.dim() else value for key, value in kept.items()
             }
         return state
+
+
+def _is_state_of(name: str, key: str) -> bool:
+    """Whether a tensor of a checkpoint belongs to the optimiser's state of the tensor of this name."""
+    return key.startswith("optimiser.") and key.split(".", 2)[2] == name
 
 
 class MuonTraining(Training[Step]):
