@@ -19,6 +19,7 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
+from stretto.local_engine.drafting.step_clock import step_clock
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation, TokenLogprob
 from stretto.local_engine.model.cache import KeyValueCache, Source
@@ -32,7 +33,6 @@ from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 from stretto.local_engine.serving.step import Step
-from stretto.local_engine.serving.step_timing import step_clock
 
 __all__ = ["Batch", "layers_read_by"]
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import torch
 
 from stretto.local_engine.choosing.sampling import most_probable
 from stretto.local_engine.draft_tree import DraftTree
+from stretto.local_engine.drafting.step_clock import step_clock
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["measure_step_cost", "measuring", "step_clock"]
+__all__ = ["measure_step_cost", "measuring"]
 
 _ROWS = (1, 2, 4, 6, 8, 12, 16, 32, 64)
 _TEXT = 64
@@ -23,20 +24,6 @@ _ROUNDS = 6  # the fastest counts: the first step of a shape may be slower, and 
 _FEW, _FEW_ROUNDS = 16, 2  # rows, of which a first table is made soon: most drafts and answers in parts have no more
 _DEAR = 6.0  # steps of one row; more rows are not measured, because they would not be drafted
 _LIMIT_S = 3.0
-
-
-_FINE_S = 1e-5  # resolution of a clock that can time a step
-
-
-def step_clock(device: torch.device) -> Callable[[], float]:
-    """The clock by which steps are compared, in seconds.
-
-    On a CPU it counts what this thread has computed, since what several rows cost over one is a matter of computing.
-    Where other programs use the processor too, the time of day told that eight rows cost as much as one. A GPU computes
-    while this thread waits, so there, and where the system counts in large steps, it is the time of day.
-    """
-    counts = device.type == "cpu" and time.get_clock_info("thread_time").resolution <= _FINE_S
-    return time.thread_time if counts else time.perf_counter
 
 
 def measure_step_cost(model: LoadedModel) -> StepCost:

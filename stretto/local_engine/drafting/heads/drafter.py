@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import torch
@@ -131,7 +130,7 @@ class HeadDrafter:
         for depth in range(1, self._length + 1):
             if logits is None:
                 break
-            began = time.perf_counter()
+            began = self._group.clock()
             found = self._candidates(logits, [paths[node] for node in level], context)
             self._followed.update(level)
             new = []
@@ -146,7 +145,7 @@ class HeadDrafter:
                         new.append(node)
             level = sorted(new, key=lambda node: -tree.survival[node])[: self._paths]
             survival = sum(tree.survival[node] for node in level)
-            self._took_ms += 1e3 * (time.perf_counter() - began)
+            self._took_ms += 1e3 * (self._group.clock() - began)
             if not level or depth == self._length or not account.goes_deeper(survival, depth, self._cost):
                 break
             for node in level:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
@@ -43,9 +43,13 @@ class Group:
     A head is small, so on a GPU the start of its kernels takes longer than their work, and on a CPU the reading of its
     weights. So when one drafter is asked, all that will be asked in the same step draft with it. One whose request has
     left is gone.
+
+    Args:
+        clock: in seconds, that by which steps are timed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self._members: WeakSet[_Member] = WeakSet()
 
     def join(self, member: _Member) -> None:
@@ -58,9 +62,9 @@ class Group:
         growing = [(member, draft) for member in members if (draft := member.begin()) is not None]
         asking = [(member.reader, draft, next(draft)) for member, draft in growing]
         while asking:
-            began = time.perf_counter()
+            began = self.clock()
             found = _answers([reader for reader, *_ in asking], [nodes for *_, nodes in asking])
-            took_ms = 1e3 * (time.perf_counter() - began) / len(asking)
+            took_ms = 1e3 * (self.clock() - began) / len(asking)
             going_on = []
             for (reader, draft, _), logits in zip(asking, found, strict=True):
                 with suppress(StopIteration):
