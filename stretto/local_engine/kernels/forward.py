@@ -20,7 +20,7 @@ from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
-__all__ = ["Inputs", "KeyValues", "Scratch", "Weights", "run"]
+__all__ = ["Inputs", "KeyValues", "Scratch", "Weights", "angles", "gate_with_silu", "normalise", "run"]
 
 
 class Weights(NamedTuple):
@@ -116,7 +116,7 @@ class Scratch(NamedTuple):
 
 
 @summing
-def _normalise(source, weight, epsilon, target):
+def normalise(source, weight, epsilon, target):
     """Scale each row to unit root mean square, then by the weight # [count, width]."""
     count, width = source.shape
     for row in range(count):
@@ -129,7 +129,7 @@ def _normalise(source, weight, epsilon, target):
 
 
 @inner
-def _gate(source, target, part, parts):
+def gate_with_silu(source, target, part, parts):
     """Multiply the second half of each row by the SiLU of the first # [count, 2 * width] -> [count, width]."""
     count, width = target.shape
     first, last = width * part // parts, width * (part + 1) // parts
@@ -151,7 +151,7 @@ def _read_in(like, tokens, embedding, adapter, state):
 
 
 @inner
-def _angles(batches, lines, positions, frequencies, amplitude, cosine, sine):
+def angles(batches, lines, positions, frequencies, amplitude, cosine, sine):
     """Compute the rotary cosines and sines of each row # [count, head_dim / 2]."""
     for row in range(len(batches)):
         position = np.float32(positions[batches[row], lines[row]])
@@ -202,7 +202,7 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
     paths = np.empty((count, inputs.ancestry.shape[1]), np.int64)
     if part == 0:
         _read_in(like, inputs.tokens, weights.embedding, adapter, state)
-    _angles(inputs.batches, inputs.lines, inputs.positions, weights.frequencies, weights.amplitude, cosine, sine)
+    angles(inputs.batches, inputs.lines, inputs.positions, weights.frequencies, weights.amplitude, cosine, sine)
     for row in range(count):
         targets[row] = inputs.slots[inputs.batches[row], inputs.lines[row]]
     barrier(counter, parts)
@@ -213,7 +213,7 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
         shape = (batch, key_values.slots, weights.num_kv_heads, width)
         keys = carray(pointer(key_values.keys[layer]), shape, np.float32)
         values = carray(pointer(key_values.values[layer]), shape, np.float32)
-        _normalise(state, weights.norms[2 * layer], weights.epsilon, normed)
+        normalise(state, weights.norms[2 * layer], weights.epsilon, normed)
         blanks.multiply(
             adapter, like, layer, 0, normed, weights.products[layer, 0], flat_heads, put, counter, part, parts
         )
@@ -234,12 +234,12 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
         if weights.second_bias.shape[1] > 0:
             _add_bias(state, weights.second_bias[layer], part, parts)
             barrier(counter, parts)
-        _normalise(state, weights.norms[2 * layer + 1], weights.epsilon, normed)
+        normalise(state, weights.norms[2 * layer + 1], weights.epsilon, normed)
         blanks.multiply(
             adapter, like, layer, 2, normed, weights.products[layer, 2], scratch.gates, put, counter, part, parts
         )
         barrier(counter, parts)
-        _gate(scratch.gates, scratch.passed, part, parts)
+        gate_with_silu(scratch.gates, scratch.passed, part, parts)
         barrier(counter, parts)
         blanks.multiply(
             adapter, like, layer, 3, scratch.passed, weights.products[layer, 3], state, add, counter, part, parts
@@ -249,7 +249,7 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
 
     final = scratch.final
     if part == 0:
-        _normalise(state, weights.norms[2 * layers], weights.epsilon, final)
+        normalise(state, weights.norms[2 * layers], weights.epsilon, final)
     barrier(counter, parts)
     blanks.behind_norm(adapter, inputs, final, counter, part, parts)
     chosen = final

@@ -105,6 +105,11 @@ class CompiledModel:
             stream,
         )  # of a row
 
+    @property
+    def embedding(self) -> Embedding:
+        """Where compiled code finds input vectors, as long as this is alive."""
+        return self._weights.embedding
+
     def takes(self, rows: Rows, keep: Tensor) -> bool:
         """Whether it can run these rows: if the logits of all are wanted, or without a tree, of neighbours."""
         if len(keep) == rows.tokens.shape[1]:

@@ -342,6 +342,11 @@ class LlamaForward:
         return self._vocabulary
 
     @property
+    def compiled(self) -> CompiledModel | None:
+        """What runs it; ``None`` where torch's operations do."""
+        return self._compiled
+
+    @property
     def norm(self) -> Norm:
         """The norm behind the last layer."""
         return self._norm

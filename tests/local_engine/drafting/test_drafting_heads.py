@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import head_folders
 import numpy as np
 import plain_heads as plain
 import pytest
@@ -380,6 +381,33 @@ def last_of(mtp, states, tokens):
     cache = transformers.cache_utils.MtpCache(config=mtp.config)
     positions = torch.arange(1, tokens.shape[1] + 1)[None]
     return mtp.forward_layer(0, states[None], positions, cache, input_ids=tokens)[0, -1:]
+
+
+@pytest.mark.parametrize("quantize", ["none", "int4"])
+def test_the_compiled_layer_foresees_what_torch_does_with_the_same_weights(quantize, tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(head_folders, "INNER", 96)  # whole groups of 32
+    sizes = {"intermediate_size": 96}
+    tensors, config = eagle3(words=WORDS, flags=("norm_before_residual", "norm_output"), head_norms=True)
+    config["transformer_layer_config"] = LAYER_CONFIG | sizes
+    torch.manual_seed(5)
+    with torch.inference_mode(mode=False):
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES | sizes)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    model = load_model(find_source(f"local:{tmp_path / 'model'}"), quantize=quantize, dtype="float32", device="cpu")
+    folder = write(tmp_path / "head", tensors, config)
+    make_drafter("head", DraftEquipment(cost=FREE, model=model, head=folder))  # waits for the compiler
+    fast, slow = (load_head(find_head(None, folder), model, rounded=True) for _ in range(2))
+    assert fast._compiled is not None
+    slow._compiled = None
+    states = torch.randn(len(TEXT) - 1, 3 * HIDDEN)
+    readers = {head: [head.reader(), head.reader()] for head in (fast, slow)}
+    for both in readers.values():
+        for reader, length in zip(both, (10, 4), strict=True):
+            reader.read(TEXT[1 : 1 + length], states[:length])
+    for asked in ([None, None], [([31], [-1]), ([41], [-1])], [([32], [0]), ([42, 43], [-1, 0])]):
+        found, expected = (answered(both, asked) for both in readers.values())
+        for own, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(own, other, rtol=1e-3, atol=1e-3)
 
 
 HEADS = {

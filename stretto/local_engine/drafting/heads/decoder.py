@@ -142,6 +142,10 @@ _OF_THE_ROTATION = ("rope_parameters", "rope_scaling", "rope_theta", "max_positi
 class Decoder:
     """Some layers, which a head runs over its own key-value cache.
 
+    Attributes:
+        shape: of all layers.
+        layers: their weights.
+
     Args:
         weights: of the head.
         prefixes: of the names of each layer's weights.
@@ -166,14 +170,14 @@ class Decoder:
         self._groups, self._ahead = shape.heads // shape.stored, ahead
         self._windows = [*windows] or [None] * len(prefixes)
         self._attention = Attention(shape.stored, self._groups, {None})
-        self._layers = [
+        self.layers = [
             _layer(weights, prefix, shape, reads if reads is not None and number == 0 else shape.hidden)
             for number, prefix in enumerate(prefixes)
         ]
 
     def first_norm(self, state: Tensor) -> Tensor:
         """The norm in front of the first layer's attention."""
-        return self._layers[0].norm(state)
+        return self.layers[0].norm(state)
 
     def __call__(self, state: Tensor, parts: Sequence[Part], *, read: Tensor | None = None) -> Tensor:
         """Run the layers over the rows of some sequences, whose products are computed together.
@@ -186,7 +190,7 @@ class Decoder:
         Returns:
             # [1, rows, hidden]
         """
-        plans = [[self._attention.plan(rows, state.dtype)] * len(self._layers) for rows, _ in parts]
+        plans = [[self._attention.plan(rows, state.dtype)] * len(self.layers) for rows, _ in parts]
         return self._run(state, parts, plans, read)
 
     def filled(self, state: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
@@ -200,7 +204,7 @@ class Decoder:
         cache.begin(rows)
         shape, (cosine, sine) = self.shape, self._rotation(rows.positions, read.dtype)
         first, turned = shape.heads * shape.width, shape.heads + shape.stored
-        for number, layer in enumerate(self._layers):
+        for number, layer in enumerate(self.layers):
             projected = product(read, layer.query_key_value, layer.query_key_value_bias)[..., first:]
             heads = projected.reshape(*rows.tokens.shape, -1, shape.width)
             keys = heads[:, :, : shape.stored]
@@ -216,7 +220,7 @@ class Decoder:
         positions = torch.cat([rows.positions for rows, _ in parts], 1)
         shape, (cosine, sine) = self.shape, self._rotation(positions, state.dtype)
         turned = shape.heads + shape.stored
-        for number, layer in enumerate(self._layers):
+        for number, layer in enumerate(self.layers):
             normed = layer.norm(state) if number or read is None else read
             projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
             heads = projected.view(*positions.shape, -1, shape.width)

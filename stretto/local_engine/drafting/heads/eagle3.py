@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,8 +12,14 @@ from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.drafting.heads.warm_up import layer_part
 from stretto.local_engine.drafting.heads.words import embedding_of, last_product, layers_named, words_of
+from stretto.local_engine.kernels.compiler import are_ready
+from stretto.local_engine.model.llama_layer import Norm
 from stretto.local_engine.model.products import product
+
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.heads.compiled_layer import CompiledLayer
 
 __all__ = ["Eagle3"]
 
@@ -65,6 +71,14 @@ class Eagle3:
         self._read_out = last_product(weights, hidden, target, with_words=self.words is not None)
         self._residual_is_normed, self._gives_normed = _on(config, "norm_before_residual"), _on(config, "norm_output")
         self._target, self._dtype = target, weights.dtype
+        own = "embed_tokens.weight" in weights
+        self._compiled = (
+            None
+            if own
+            else _compiled(
+                self._decoder, target, (self._read_norm, self._norm), residual_is_normed=self._residual_is_normed
+            )
+        )
 
     def reader(self) -> RecurrentReader:
         """See `Head`."""
@@ -82,6 +96,9 @@ class Eagle3:
 
     def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
         """See `Recurrent`."""
+        if self._compiled is not None and all(rows.ancestry is None for rows, _ in parts):
+            state, final = self._compiled(tokens, before, parts)
+            return (final if self._gives_normed else state), final
         vectors = self._decoder.first_norm(self._embed(tokens).to(self._dtype))
         normed = self._read_norm(before)
         residual = normed if self._residual_is_normed else before
@@ -94,6 +111,19 @@ class Eagle3:
         if self._read_out is None:
             return self._target.read_out(final)
         return product(final, self._read_out)
+
+
+def _compiled(
+    decoder: Decoder, target: Target, norms: tuple[Norm, Norm], *, residual_is_normed: bool
+) -> CompiledLayer | None:
+    """Compiled code for the layer, where it is there and can run it."""
+    if target.embedding is None:
+        return None
+    from stretto.local_engine.drafting.heads.compiled_layer import CompiledLayer  # noqa: PLC0415 - it imports numba
+
+    if not (CompiledLayer.takes(decoder) and are_ready([layer_part(target.embedding)])):
+        return None
+    return CompiledLayer(decoder, target.embedding, norms, residual_is_normed=residual_is_normed)
 
 
 def _on(config: Mapping[str, Any], flag: str) -> bool:

@@ -12,6 +12,7 @@ from stretto.local_engine.drafting.heads.files import HeadFolder, find_head
 from stretto.local_engine.drafting.heads.head_options import HeadOptions
 from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.step_clock import step_clock
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.kernels.parts import BLOCKS, product
 
@@ -29,6 +30,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
     from stretto.local_engine.drafting.heads.drafter import HeadDrafter  # noqa: PLC0415 - torch
     from stretto.local_engine.drafting.heads.group import Group  # noqa: PLC0415 - torch
     from stretto.local_engine.drafting.heads.load import load_head  # noqa: PLC0415 - torch
+    from stretto.local_engine.drafting.heads.warm_up import layer_part  # noqa: PLC0415 - numba
     from stretto.local_engine.kernels.compiler import are_ready, have_compiled  # noqa: PLC0415 - where a head is read
 
     model, kept = equipment.model, equipment.kept
@@ -41,9 +43,15 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
                 raise SettingsError(f"{model.name} has no head beside its weights.{_REMEDY}")
             rounded = model.device.type == "cpu" and model.compiled is not False
             if rounded:
-                have_compiled([product(BLOCKS)], wanted=model.compiled)
+                compiled = getattr(getattr(model.forward, "plain", model.forward), "compiled", None)
+                whole = [] if compiled is None else [layer_part(compiled.embedding)]
+                have_compiled([product(BLOCKS), *whole], wanted=model.compiled)
                 rounded = are_ready([product(BLOCKS)])
-            kept["head"] = load_head(folder, model, rounded=rounded), (Account(), Account()), Group()
+            kept["head"] = (
+                load_head(folder, model, rounded=rounded),
+                (Account(), Account()),
+                Group(step_clock(model.device)),
+            )
     head, accounts, group = kept["head"]
     options = HeadOptions(**equipment.options.get("head", {}))
     paths = options.paths or (1 if model.device.type == "cpu" else 4)

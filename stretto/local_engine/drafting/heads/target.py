@@ -17,6 +17,7 @@ from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.rows import Rows
 
 if TYPE_CHECKING:
+    from stretto.local_engine.kernels.embedding import Embedding
     from stretto.local_engine.model.load import LoadedModel
 
 __all__ = ["Target"]
@@ -35,6 +36,7 @@ class Target:
         dtype: in which a head computes: float32 on a CPU.
         embed: input vectors of tokens # [...] -> [..., hidden]
         read_out: logits of normalised final states # [..., hidden] -> [..., vocabulary]
+        embedding: where compiled code finds the input vectors, as long as the model is alive; ``None`` where none runs.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Target:
     dtype: torch.dtype
     embed: Callable[[Tensor], Tensor]
     read_out: Callable[[Tensor], Tensor]
+    embedding: Embedding | None = None
 
     @classmethod
     def of(cls, model: LoadedModel) -> Target:
@@ -55,15 +58,18 @@ class Target:
             vocabulary, hidden, layers = forward.sizes
             embed: Any = forward.read_in
             read_out: Any = forward.read_out
+            compiled = forward.compiled
         else:
             inner: Any = getattr(forward, "model", None)
+            compiled = None
             embed = None if inner is None else inner.get_input_embeddings()
             read_out = None if inner is None else inner.get_output_embeddings()
             if embed is None or read_out is None:
                 raise SettingsError(f"No head can draft for {model.name}: its input vectors cannot be looked up here.")
             config = inner.config.get_text_config(decoder=True)
             vocabulary, hidden, layers = config.vocab_size, config.hidden_size, config.num_hidden_layers
-        found = cls(model.name, hidden, layers, vocabulary, model.device, dtype, embed, read_out)
+        embedding = None if compiled is None else compiled.embedding
+        found = cls(model.name, hidden, layers, vocabulary, model.device, dtype, embed, read_out, embedding)
         found._try(forward)
         return found
 
