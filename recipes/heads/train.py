@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import sys
 import time
 from dataclasses import replace
@@ -26,11 +25,11 @@ from recipes.heads.eagle import Eagle
 from recipes.heads.evaluate import measure
 from recipes.heads.network import Head, Sizes
 from recipes.heads.on_disk import write_head
-from recipes.heads.questions import Turns, asked, held_out
+from recipes.heads.questions import asked, held_out
 from recipes.heads.target import Target
 from recipes.heads.texts import Texts, frequent
 from recipes.heads.trainer import Plan, Trainer
-from recipes.heads.writing import Writing, answers, keep, kept, own_questions
+from recipes.heads.writing import Writing, answers, keep, kept
 from recipes.pocket.batches import Encoded
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
 from stretto.errors import SettingsError, StrettoError
@@ -61,8 +60,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--depth", type=int, help="tokens that a head guesses (default 5 of eagle3, 4 of others)")
     parser.add_argument("--tokens", type=int, help="of the texts of a step (default 2048, on a GPU 16384)")
     parser.add_argument("--together", type=int, help="answers written in a batch (default 16, on a GPU 1024)")
-    parser.add_argument("--further", type=int, default=0, help="questions that the model writes itself (default none)")
-    parser.add_argument("--writing", type=float, default=_WRITING, help="share of the time for that (%(default)s)")
     parser.add_argument("--longest", type=int, default=256, help="tokens of an answer at most (default 256)")
     parser.add_argument("--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -82,7 +79,7 @@ def _train(chosen: argparse.Namespace) -> None:
     model = prepare(source.name, read.to(chosen.device), tokenizer, packed=False, compiled=False, cuda_graphs=False)
     base, target = _hash_of(source), Target(read)
     announce(console, chosen.device, dtype, chosen.threads)
-    texts, unseen = _write(chosen, model, base, began + 60 * chosen.minutes * chosen.writing, console)
+    texts, unseen = _write(chosen, model, base, began + 60 * chosen.minutes * _WRITING, console)
     if on_gpu:
         torch.cuda.empty_cache()  # what held the keys and values of the answers
     words = frequent(texts, chosen.words, model.end_ids, len(target.output))
@@ -124,8 +121,7 @@ def _write(
     """Have the model answer, or read what it answered when the run began; also its answers to held-out questions."""
     began, pocket = time.monotonic(), model.name == "local:pocket"
     writing = Writing(chosen.together or (1024 if chosen.device != "cpu" else 16), chosen.longest, seed=chosen.seed)
-    name = f"own-{base[:12]}-{writing.together}-{writing.longest}-{writing.seed}"
-    folder = chosen.folder / (f"{name}-{chosen.further}" if chosen.further else name)
+    folder = chosen.folder / f"own-{base[:12]}-{writing.together}-{writing.longest}-{writing.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     unseen = folder / "held-out.safetensors"
     if not unseen.is_file():
@@ -136,7 +132,7 @@ def _write(
         shown = bar.add_task("writing", total=1.0)
         texts = writing.write(
             model,
-            [*asked(pocket=pocket), *_further(chosen, model, folder, writing.together)],
+            asked(pocket=pocket),
             folder,
             go_on=lambda: time.monotonic() < until,
             advance=lambda share: bar.update(shown, completed=share),
@@ -144,17 +140,6 @@ def _write(
     count = sum(len(text.tokens) - text.learned for text in texts)
     console.print(f"{len(texts)} answers, {count} tokens, {time.monotonic() - began:.0f} s", highlight=False)
     return texts, kept(unseen)
-
-
-def _further(chosen: argparse.Namespace, model: LoadedModel, folder: Path, together: int) -> list[Turns]:
-    """Questions that the model writes, or wrote when the run began; none that is held out."""
-    if not chosen.further:
-        return []
-    file, left = folder / f"questions-{chosen.further}.json", set(held_out(pocket=False))
-    if not file.is_file():
-        file.write_text(json.dumps(own_questions(model, chosen.further, together, seed=chosen.seed)), encoding="utf-8")
-    found = [tuple((role, text) for role, text in turns) for turns in json.loads(file.read_text(encoding="utf-8"))]
-    return [turns for turns in found if turns not in left]
 
 
 def _hash_of(source: Source) -> str:

@@ -13,18 +13,15 @@ from torch import Tensor
 
 from recipes.heads.questions import Turns
 from recipes.pocket.batches import Encoded
-from stretto.errors import SettingsError
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["HEATS", "Writing", "answers", "keep", "kept", "own_questions"]
+__all__ = ["HEATS", "Writing", "answers", "keep", "kept"]
 
 HEATS = (0.0, 0.4, 0.7, 1.0)
 """Temperatures at which each question is answered: most answers are near to the greedy one, and no two are alike."""
 
-_MARK = "<<question>>"
-_QUESTION, _SHORTEST = 80, 12  # tokens of a question at most, and characters at least
 _LOOK = 16  # steps between two looks at which answers have ended
 _THINNED = 0.75  # of a batch; where fewer go on, the others leave the cache
 
@@ -91,30 +88,6 @@ class Writing:
             if len(ids) <= self.prompt:
                 found.append(tuple(ids))
         return found
-
-
-def own_questions(model: LoadedModel, count: int, together: int, *, seed: int = 1) -> list[Turns]:
-    """Questions that the model writes where its chat template begins a user's message: Xu et al., arXiv:2406.08464.
-
-    Raises `SettingsError` for a model without a chat template.
-
-    Args:
-        model: writes.
-        count: of the questions at most; what has no end, or is there already, does not count.
-        together: written in a batch.
-        seed: of sampling.
-    """
-    if getattr(model.tokenizer, "chat_template", None) is None:
-        raise SettingsError(f"{model.name} writes no questions: it has no chat template. Leave --further out.")
-    turn = [{"role": "user", "content": _MARK}]
-    begin = model.tokenizer.apply_chat_template(turn, tokenize=False).partition(_MARK)[0]
-    prompt = model.tokenizer(begin, add_special_tokens=False).input_ids
-    found: dict[str, None] = {}
-    for batch in range(-(-count // together)):
-        for text in answers(model, [prompt] * together, [1.0] * together, _QUESTION, seed=seed + batch):
-            if text.tokens[-1] in model.end_ids:
-                found[model.decode(text.tokens[text.learned :]).strip()] = None
-    return [(("user", text),) for text in [*found][:count] if len(text) >= _SHORTEST]
 
 
 @torch.inference_mode()
