@@ -113,18 +113,35 @@ async def test_what_stands_before_a_fork_stands_above_its_points_and_no_title_tw
         assert bars == 2
 
 
-async def test_the_headline_says_how_much_faster_it_was_and_how_that_is_known(chatting):
+async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting):
     words = Reply(chunks=[f"word{number} " for number in range(40)], chunk_delay_s=0.02)
     async with chatting(ScriptedBackend(POINTS | {"": words})) as page:
         await ask(page)
-        await page.wait_for_selector(".lead >> text=times as fast")
-        assert "in one piece about" in await page.inner_text(".beside")
+        await page.wait_for_selector(".lead >> text=/^Written in [\\d.]+ s$/")
+        assert "in one piece, estimated" in await page.inner_text(".beside")
+        assert await page.locator(".both .estimated").count() == 1
         assert "Estimated" in await page.get_attribute(".pulse summary", "title")
         await page.click(".pulse summary")
         assert "Estimated" in await page.inner_text(".pulse .inside")
         assert "In one piece (estimated)" in await page.text_content(".timeline")
         assert await page.locator(".legend li").count() == 4
         await no_violations(page)
+
+
+# An answer of two parts that took two seconds each, with what is known of how fast the model writes alone.
+ESTIMATED = """async (route) => {
+    const { gainOf } = await import("/web/answer/gain.js");
+    const branch = (first) => ({ kind: "point", started: 0, first, ended: first + 2, tokens: 100 });
+    const routed = { stepMs: null, tokenSeconds: null, ...route };
+    return gainOf({ branches: [branch(0.1), branch(0.2)], seconds: 2.2, first: 0.1, route: routed })?.onePiece ?? null;
+}"""
+
+
+async def test_the_estimate_of_one_piece_promises_no_more_than_is_known(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        seen = [await page.evaluate(ESTIMATED, route) for route in ({}, {"tokenSeconds": 0.015}, {"stepMs": 12})]
+        assert seen == [pytest.approx(4.1), pytest.approx(3.1), pytest.approx(2.5)]
+        assert await page.evaluate(ESTIMATED, {"tokenSeconds": 0.001}) is None  # not worth a word
 
 
 async def test_samples_stand_side_by_side_and_fold_away_behind_the_answer(chatting):

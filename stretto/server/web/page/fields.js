@@ -19,8 +19,11 @@ export const routeOf = (route) => ({
   model: route.backend,
   reason: route.reason ?? "",
   onePiece: route.forecast?.direct?.seconds ?? null, // seconds, as forecast
+  tokenSeconds: secondsPerToken(route.forecast?.direct), // of one piece, as forecast
   stepMs: route.decoding_forecast?.step_ms ?? null,
 });
+
+const secondsPerToken = (forecast) => (forecast?.written ? forecast.seconds / forecast.written : null);
 
 export const branchOf = (branch) => ({
   id: branch.id,

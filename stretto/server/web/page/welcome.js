@@ -15,7 +15,7 @@ export function welcome(model, { ask, race, greets = false }) {
   const heading = greets ? "Hello. What would you like to know?" : "Answers that are written in several places at once";
   const what = isDemonstration(model)
     ? "This is the demonstration model. It knows 100 everyday topics and 200 short facts by heart, and answers other questions badly. Ask one of these, or something like them."
-    : "A question with several points gets all of them at the same time, and the whole answer in a part of the time.";
+    : "A question with several points gets all of them at the same time, and the whole answer in a fraction of the time.";
   return element("div", { class: "welcome" }, picture(),
     element("h2", {}, heading),
     element("p", {}, what),

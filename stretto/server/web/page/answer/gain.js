@@ -1,8 +1,7 @@
-// How much time writing in parallel saved: an estimate, from the times that this answer's own parts took.
+// What an answer in parallel would have taken in one piece: an estimate, which promises no more than a comparison measures.
 
 const PARTS = new Set(["point", "item", "piece"]);
 const WORTH_SAYING = 1.05; // times as fast
-const HEADLINE = 1.3; // from here on it is what is said first
 
 export const isPart = (branch) => PARTS.has(branch.kind);
 
@@ -12,8 +11,9 @@ export function loadingOf(answer) {
   return first?.loaded != null ? Math.max(0, first.loaded - first.started) : 0;
 }
 
-// One piece would write the same parts one after another, behind the wait for its first text. Where the time of a local
-// model's step is measured, its tokens at that pace count instead, if that is less: parts that run together slow each other.
+// One piece would write the same parts one after another, behind the wait for its first text. Parts that run together slow
+// each other, so the times that they took say too much. Where it is known how fast the model writes alone, by the measured
+// time of its steps or by the router's forecast of one piece, their tokens at that pace count instead, if that is less.
 export function gainOf(answer) {
   const parts = answer.branches.filter((branch) => isPart(branch) && branch.first != null && !branch.failed);
   if (parts.length < 2) return null;
@@ -21,13 +21,13 @@ export function gainOf(answer) {
   const own = answer.seconds - loading;
   const first = Math.max(0, (answer.first ?? loading) - loading);
   const writing = parts.reduce((sum, branch) => sum + branch.ended - branch.first, 0);
-  const { stepMs } = answer.route;
-  const measured = stepMs == null ? Infinity : (stepMs / 1000) * parts.reduce((sum, branch) => sum + branch.tokens, 0);
-  const onePiece = first + Math.min(writing, measured);
-  const times = onePiece / own;
-  if (!(times > WORTH_SAYING)) return null;
-  const known = measured < writing
-    ? "Estimated: the words of its parts, at the measured pace of this model when it writes alone. Compare measures it."
-    : "Estimated: the times that its parts took to be written, added up. Parts that run together slow each other, so this may flatter. Compare measures it.";
-  return { times, seconds: own, onePiece, known, first: times >= HEADLINE };
+  const { stepMs, tokenSeconds } = answer.route;
+  const pace = Math.min(stepMs == null ? Infinity : stepMs / 1000, tokenSeconds ?? Infinity); // seconds a token, written alone
+  const alone = pace * parts.reduce((sum, branch) => sum + branch.tokens, 0);
+  const onePiece = first + Math.min(writing, alone);
+  if (!(onePiece / own > WORTH_SAYING)) return null;
+  const known = alone < writing
+    ? "Estimated: the words of its parts, at the pace of this model when it writes alone. Compare measures it."
+    : "Estimated: the times that its parts took to be written, added up. Parts that run together slow each other, so one piece may take less. Compare measures it.";
+  return { seconds: own, onePiece, known };
 }

@@ -24,11 +24,10 @@ export class Headline {
     this.root.addEventListener("toggle", () => this.drawWhole());
   }
 
-  // kind: "gain" where time was saved, "bad" where something failed. known: how the figure is known.
+  // kind: "bad" where something failed. known: how the figure is known.
   say(lead, beside = "", { kind = "", known = "" } = {}) {
     if (this.lead.textContent !== lead) this.lead.textContent = lead;
     if (this.beside.textContent !== beside) this.beside.textContent = beside;
-    this.root.classList.toggle("gain", kind === "gain");
     this.root.classList.toggle("bad", kind === "bad");
     this.known.textContent = known;
     this.known.hidden = !known;

@@ -54,7 +54,7 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
   }
   if (onePiece != null) {
     label("In one piece (estimated)", y);
-    svg.append(shape("rect", { class: "one", x: at(0), y: y + (narrow ? 19 : 5), height: 12, rx: 2, width: at(onePiece) - at(0) }));
+    svg.append(shape("rect", { class: "estimated", x: at(0) + 0.5, y: y + (narrow ? 19.5 : 5.5), height: 11, rx: 2, width: Math.max(1, at(onePiece) - at(0) - 1) }));
     figure(onePiece, y);
   }
   return svg;
@@ -75,14 +75,14 @@ export function lanes(rows, now) {
     }));
 }
 
-// The time of an answer above that of one piece. The words beside it say the same.
+// The time of an answer above the one that is estimated for one piece. The words beside it say the same.
 export function both(seconds, onePiece) {
   const { width, height, names, row } = BOTH;
   const most = Math.max(seconds, onePiece, 0.001);
   const svg = shape("svg", { class: "both", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  [["In parallel", "parallel", seconds], ["In one piece", "one", onePiece]].forEach(([name, kind, time], at) => {
+  [["In parallel", "parallel", seconds], ["In one piece", "estimated", onePiece]].forEach(([name, kind, time], at) => {
     svg.append(shape("text", { x: names - 8, y: at * row + 16, "text-anchor": "end" }, name));
-    svg.append(shape("rect", { class: kind, x: names, y: at * row + 8, width: Math.max(3, (time / most) * (width - names)), height: 8, rx: 3 }));
+    svg.append(shape("rect", { class: kind, x: names + 0.5, y: at * row + 8, width: Math.max(3, (time / most) * (width - names - 1)), height: 8, rx: 3 }));
   });
   return svg;
 }
