@@ -22,8 +22,8 @@ async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatti
         await ask(page)
         await page.wait_for_selector(".card:nth-child(3)")
         assert await page.locator(".card h3").all_inner_texts() == ["Tyres", "Chain", "Brakes"]
-        assert await page.inner_text(".lead") == "3 points are being written now"
-        assert await page.locator("svg.lanes rect").count() >= 3
+        assert await page.inner_text(".lead") == "Writing 3 points at once"
+        assert await page.locator("svg.lane-bar rect").count() >= 3
         await no_violations(page)
         event.set()
         await page.wait_for_selector(ENDED)

@@ -95,7 +95,7 @@ FORKING = """async () => {
     }
     view.see({ type: "text", text });
     view.draw();
-    const bars = view.root.querySelectorAll(".lanes > g").length;
+    const bars = view.root.querySelectorAll(".lane-bar > g").length;
     const shown = view.root.innerText;
     view.end({ stopped: "Stopped." });
     return [shown, bars];

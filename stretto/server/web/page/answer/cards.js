@@ -1,15 +1,16 @@
 // The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width.
 // The first that is not complete is seen whole and grows, as do those before it: what is read has nothing above it that
-// grows. Of the others some lines are seen: those that are being written now, and how it begins once it is complete. No
-// part takes more room than its text does, so nothing closes at the end.
+// grows. Of the others the first lines are seen, whole, and behind them an ellipsis on a line of its own. No part takes
+// more room than its text does, so nothing closes at the end. Below each title grows its bar, on one axis with the others.
 
 import { element } from "../element.js";
 import { rendered } from "../markdown.js";
 import { asSentence, stateOf } from "../words.js";
+import { lane } from "./timeline.js";
 import { behindName } from "./unwritten.js";
 
-const FEWEST_ROWS = 2, MOST_ROWS = 6; // of the text of a part that is not read yet
-const AROUND = 60; // pixels of a part beside its text: its title, and the gap to the next
+const FEWEST_ROWS = 1, MOST_ROWS = 5; // of the text of a part that is not read yet, before its ellipsis
+const AROUND = 48; // pixels of a part beside its text: its title, and the gap to the next
 
 export class Cards {
   // `room` is what scrolls: the parts share out what can be seen of it, however it is turned. `others`: they are several
@@ -22,8 +23,10 @@ export class Cards {
   }
 
   // parts: all of them, in reading order; isNew: whether something of one has changed.
-  show(parts, isNew = () => true) {
+  // now: seconds since the question was sent, while they are written.
+  show(parts, isNew = () => true, now = null) {
     parts.forEach((part, index) => isNew(part) && this.write(part, this.made.get(part.id) ?? this.make(part, index)));
+    if (now != null) parts.forEach((part) => this.made.get(part.id).bar.replaceChildren(lane(part, now)));
     if (!this.others) this.open(parts);
   }
 
@@ -49,15 +52,11 @@ export class Cards {
     parts.forEach((part, index) => {
       const { root, text } = this.made.get(part.id);
       const isOpen = reading < 0 || index <= reading;
-      const whole = Math.max(heights[index], this.row);
-      const own = isOpen ? whole : Math.min(whole, this.least);
-      if (text.dataset.height !== String(own)) {
-        text.style.height = `${own}px`;
-        text.dataset.height = String(own);
-      }
-      const isMore = !isOpen && heights[index] > this.least + 2;
+      const isMore = !isOpen && heights[index] > this.least + this.row + 2; // one line more takes the room of the ellipsis
+      const height = isMore ? `${this.least}px` : "";
+      if (text.style.height !== height) text.style.height = height;
+      text.classList.toggle("closed", !isOpen);
       root.classList.toggle("more", isMore);
-      text.scrollTop = isMore && part.state === "writing" ? heights[index] : 0;
     });
   }
 
@@ -66,10 +65,11 @@ export class Cards {
     const title = element("h3", { dir: "auto" }, name);
     const text = element("div", { class: "text", tabindex: "0", role: "group", "aria-label": `Text of ${name}` });
     const said = element("span", { class: "said" });
+    const bar = element("div", { class: "lane-of" });
     const root = element("div", { role: "group", "aria-label": name },
-      element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, text,
+      element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, bar, text,
       element("p", { class: "state" }, said));
-    const card = { root, name, title, text, said, shown: null };
+    const card = { root, name, title, bar, text, said, shown: null };
     this.made.set(part.id, card);
     this.root.append(root);
     this.root.hidden = false;
@@ -84,7 +84,7 @@ export class Cards {
     this.row = parseFloat(getComputedStyle(this.root).lineHeight);
     const top = this.root.getBoundingClientRect().top - this.room.getBoundingClientRect().top;
     const free = this.room.clientHeight - Math.max(0, Math.min(top, this.room.clientHeight / 2));
-    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor((free / Math.max(3, this.made.size) - AROUND) / this.row)));
+    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor((free / Math.max(3, this.made.size) - AROUND) / this.row) - 1));
     this.least = rows * this.row;
   }
 

@@ -1,9 +1,9 @@
-// The headline of an answer: two lines of one height from the first moment to the last, and beside them a picture: while it
-// is written, a bar for each part; then, what one piece would have taken. It opens into the timeline, why the answer was
-// written in this way, and what it took.
+// The headline of an answer: two lines of one height from the first moment to the last, and at the end beside them a
+// picture of what one piece would have taken. It opens into the timeline, why the answer was written in this way, and what
+// it took.
 
 import { element } from "../element.js";
-import { both, lanes, timeline } from "./timeline.js";
+import { both, timeline } from "./timeline.js";
 
 const LEGEND = [["writing", "being written"], ["silent", "waiting for the first word"], ["waiting", "next in line"], ["failed", "failed"]];
 
@@ -32,15 +32,6 @@ export class Headline {
     this.known.textContent = known;
     this.known.hidden = !known;
     if (known) this.summary.title = known;
-  }
-
-  // A bar for each part, from when it began.
-  show(parts, now) {
-    this.small.replaceChildren(lanes(parts, now));
-  }
-
-  leave() {
-    this.small.replaceChildren();
   }
 
   draw(rows, now, scale) {

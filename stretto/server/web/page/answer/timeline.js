@@ -6,7 +6,7 @@ const WIDEST = 980, NARROWEST = 240, FIGURES = 56, TOP = 22;
 const NARROW = 560; // pixels, below which a name stands above its bar
 const LETTER = 7; // about the width of one
 const MOST_ROWS = 60;
-const LANES = { width: 240, height: 48, most: 16, highest: 8, gap: 3 };
+const LANE = { width: 240, height: 4 };
 const BOTH = { width: 240, height: 48, names: 96, row: 24 };
 
 // The end of the axis: it stays for as long as what happens fits, so that bars grow and do not shrink.
@@ -60,19 +60,13 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
   return svg;
 }
 
-// The parts of an answer while they are written, a thin bar each. The words beside it say how many there are.
-export function lanes(rows, now) {
-  const { width, height, most, highest, gap } = LANES;
+// A part of an answer while it is written: a thin bar, on the same axis as those of the others.
+export function lane(row, now) {
+  const { width, height } = LANE;
   const axis = axisEnd(now);
-  const shown = rows.slice(0, most);
-  const step = Math.min(highest, height / shown.length);
   const at = (seconds) => (Math.min(seconds, axis) / axis) * width;
-  const top = (height - step * shown.length + gap) / 2;
-  return shape("svg", { class: "lanes", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-    ...shown.map((row, index) => {
-      const place = { y: top + index * step, height: Math.max(1, step - gap) };
-      return shape("g", {}, shape("rect", { class: "ground", x: 0, width, rx: 1, ...place }), bars(row, now, at, place));
-    }));
+  return shape("svg", { class: "lane-bar", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    shape("rect", { class: "ground", x: 0, width, y: 0, height }), bars(row, now, at, { y: 0, height }));
 }
 
 // The time of an answer above the one that is estimated for one piece. The words beside it say the same.

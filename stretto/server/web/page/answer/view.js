@@ -163,16 +163,13 @@ export class AnswerView {
     this.axis = axisEnd(now, this.axis);
     if (parts.length) {
       this.showLead();
-      this.cards.show(parts, (part) => this.dirty.has(part.id));
-      this.headline.show(parts, now);
+      this.cards.show(parts, (part) => this.dirty.has(part.id), now);
     } else if (this.text) {
       if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
       else this.others.leave();
-      this.headline.leave();
       if (this.dirty.has("text")) this.body.replaceChildren(rendered(this.text));
     } else if (candidates.length) {
-      this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), (each) => this.dirty.has(each.id));
-      this.headline.show(candidates, now);
+      this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), (each) => this.dirty.has(each.id), now);
     }
     this.plot();
     this.headline.say(...this.doing(parts, candidates));
@@ -202,7 +199,7 @@ export class AnswerView {
     const done = all.filter((each) => each.ended != null).length;
     const beside = done ? `${done} done · ${now}` : now;
     if (!written) return [done < all.length ? `${counted(all.length, noun)} begin` : afterwards, beside];
-    return [`${counted(written, noun)} ${written === 1 ? "is" : "are"} being written now`, beside];
+    return [written === 1 ? `Writing 1 ${noun}` : `Writing ${counted(written, noun)} at once`, beside];
   }
 
   // Above its parts, where it will stand.
@@ -280,7 +277,6 @@ export class AnswerView {
   settle(parts) {
     clearInterval(this.timer);
     const places = this.cards.leave();
-    this.headline.leave();
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
     this.lead?.remove();
