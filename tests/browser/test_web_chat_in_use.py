@@ -364,6 +364,9 @@ async def test_a_part_stays_where_it_begins_however_long_it_grows(chatting):
         assert abs(await page.evaluate(top) - before) <= 8
         hidden = "(all) => all.map((each) => each.scrollHeight > each.clientHeight + 2)"
         assert await page.locator(".card > .text").evaluate_all(hidden) == [False, False, True]  # the second is next
+        third = page.locator(".card:nth-child(3) > .text")
+        lines = "(each) => [each.scrollTop, each.clientHeight % parseFloat(getComputedStyle(each).lineHeight)]"
+        assert await third.evaluate(lines) == [0, 0]  # the first lines, whole
 
 
 # Hostile and unusual

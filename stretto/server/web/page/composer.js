@@ -4,9 +4,11 @@ import { announce } from "./notices.js";
 import { element } from "./element.js";
 
 const $ = (id) => document.getElementById(id);
+const ROOMY = matchMedia("(pointer: fine) and (min-width: 600px)");
 const LONG_PASTE = 6_000; // characters, from which a paste is a document
 
 export const queue = []; // {question, documents}
+let invited = false; // to ask more
 
 export function showQueue() {
   $("queue").replaceChildren(...queue.map((each) => element("li", { dir: "auto" }, `Next: ${each.question.slice(0, 80)}`,
@@ -33,6 +35,13 @@ function grow() {
   $("question").style.height = `${$("question").scrollHeight}px`;
 }
 
+// What is written in the field while it is empty. `followUp`: there is an answer.
+export function invite(followUp) {
+  invited = followUp;
+  const first = ROOMY.matches ? "Ask a question. Shift+Enter begins a new line." : "Ask a question";
+  $("question").placeholder = followUp ? "Ask a follow-up" : first;
+}
+
 // `attached` takes what is too long for a question.
 export function compose(attached) {
   $("question").addEventListener("input", grow);
@@ -48,8 +57,5 @@ export function compose(attached) {
     event.preventDefault();
     $("composer").requestSubmit();
   });
-  const roomy = matchMedia("(pointer: fine) and (min-width: 600px)");
-  const say = () => ($("question").placeholder = roomy.matches ? "Ask a question. Shift+Enter begins a new line." : "Ask a question");
-  roomy.addEventListener("change", say);
-  say();
+  ROOMY.addEventListener("change", () => invite(invited));
 }

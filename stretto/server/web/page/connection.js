@@ -47,7 +47,7 @@ export function failed(error) {
   else if (!$("model").options.length) waitForServer(); // it is there, and not ready yet
 }
 
-export const said = (error) => (error instanceof Refused ? error.message : "The server cannot be reached. Retry asks again when it is back.");
+export const said = (error) => (error instanceof Refused ? error.message : "The server cannot be reached.");
 
 function showKeyForm() {
   if (hasKey()) tell("The server does not know this key.");

@@ -1,6 +1,6 @@
 // The page: questions in, answers out, and what is kept of them.
 
-import { compose, enqueue, queue, showQueue } from "./composer.js";
+import { compose, enqueue, invite, queue, showQueue } from "./composer.js";
 import { failed, loadModels, model, said, takesPictures } from "./connection.js";
 import { Attached } from "./documents.js";
 import { element } from "./element.js";
@@ -33,6 +33,8 @@ const chosen = (id) => $(id).value;
 const attached = new Attached($("documents"), checkPictures);
 const shownTurns = new Map();
 const acts = { edit, retry, toVersion, toAnswer, isBusy };
+
+const isAnswered = () => conversation.turns.some((turn) => turn.answers.some((each) => each.text));
 
 // Whether an answer is being written, which is said: what was asked for has to wait.
 function isBusy() {
@@ -83,7 +85,7 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
   shown.clear();
   toTop(shown);
   const messages = messagesBefore(conversation, asked);
-  if (race && way === "direct") tell("There is nothing to compare: the answer is written in one piece. Choose another way.");
+  if (race && way === "direct") tell("There is nothing to compare: the answer is written in one piece. Choose another answer mode.");
   else if (race) shown.beginRace(way);
   keep(asked); // while the server is asked: one time of keeping waits for the one before it
   try {
@@ -92,7 +94,7 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
     delete asked.shown;
     if (shown.race && first.route && routeOf(first.route).way === "direct") {
       shown.endRace();
-      tell("There is nothing to compare: the answer was written in one piece. Choose another way.");
+      tell("There is nothing to compare: the answer was written in one piece. Choose another answer mode.");
     } else if (shown.race && first.stopped) {
       shown.race.stop();
     } else if (shown.race) {
@@ -157,7 +159,7 @@ async function answered(shown, messages, way, lane) {
         keepUnfinished(turn, view.record());
       }
     }
-    if (!view.answer) view.end({ stopped: "The connection was lost.", problem: "The answer broke off. Ask again with Retry." });
+    if (!view.answer) view.end({ stopped: "The connection was lost.", problem: "The connection was lost before the answer was complete." });
     else race?.ended(lane, view.answer);
   } catch (error) {
     if (left) view.end({ stopped: LEFT });
@@ -172,6 +174,7 @@ async function answered(shown, messages, way, lane) {
 }
 
 function busy(is) {
+  invite(isAnswered());
   const lost = [document.body, $("stop"), $("send")].includes(document.activeElement); // it was on a button that goes
   $("send").disabled = is;
   $("send").hidden = is;
@@ -197,6 +200,7 @@ const toTop = (shown) => shown.root.scrollIntoView({ block: "start" });
 function show(from = Math.max(0, conversation.turns.length - SHOWN_TURNS)) {
   shownTurns.clear();
   $("conversation").replaceChildren();
+  invite(isAnswered());
   if (!conversation.turns.length) return showWelcome();
   if (from > 0) {
     const earlier = element("button", { type: "button", onclick: () => showEarlier(from) }, `Show ${from} earlier questions`);

@@ -140,7 +140,7 @@ export class TurnView {
   addActions() {
     const { turn, acts } = this;
     const actions = this.answers.querySelector(".actions");
-    actions.append(element("button", { type: "button", class: "quiet", onclick: () => acts.retry(turn) }, sign("retry"), "Retry"));
+    actions.append(element("button", { type: "button", class: "quiet retry", onclick: () => acts.retry(turn) }, sign("retry"), "Retry"));
     if (!shownAnswer(turn)?.stopped) actions.append(element("button", { type: "button", class: "quiet", onclick: () => saveAnswer(turn) }, sign("save"), "Save as a page"));
     if (turn.answers.length > 1) actions.append(pages("answer", shownIndex(turn), turn.answers.length, (at) => acts.toAnswer(turn, at)));
   }

@@ -4,7 +4,7 @@ import { element } from "../element.js";
 import { answerOf, eventOf, routeOf } from "../fields.js";
 import { copyButton, rendered } from "../markdown.js";
 import { sign } from "../signs.js";
-import { counted, endOf, nameOf, rowOf, seconds } from "../words.js";
+import { asSentence, counted, endOf, nameOf, rowOf, seconds } from "../words.js";
 import { Cards } from "./cards.js";
 import { cited } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
@@ -271,7 +271,10 @@ export class AnswerView {
     this.stopped = stopped;
     const [lead, beside = ""] = stopped.split(/(?<=^Stopped) /);
     this.headline.say(lead, beside.replace(/\.$/, ""), { kind: problem ? "bad" : "" });
-    if (problem) this.notes.append(element("p", { class: "problem", role: "alert" }, problem));
+    if (!problem) return;
+    this.headline.root.hidden = !this.text; // one sentence says it all
+    const kept = this.text ? "What was written stays." : "Nothing was written.";
+    this.notes.append(element("p", { class: "problem", role: "alert" }, `${asSentence(problem).replace(/(?<![.!?])$/, ".")} ${kept}`));
   }
 
   settle(parts) {
