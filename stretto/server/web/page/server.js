@@ -56,7 +56,8 @@ export const pageOf = async (question, answer) =>
 // Ask, and give every event of the answer: those of its branches, and {type: "text"} for its text.
 export async function* ask(request, signal) {
   const body = { ...request, stream: true, stretto: { events: true, ...request.stretto } };
-  const response = await call("v1/chat/completions", { method: "POST", body: JSON.stringify(body), signal });
+  const bytes = new Blob([JSON.stringify(body)]); // a string would be copied while the page waits
+  const response = await call("v1/chat/completions", { method: "POST", body: bytes, signal });
   for await (const { name, data } of events(response)) {
     if (data === "[DONE]") return;
     const said = JSON.parse(data);
