@@ -77,8 +77,8 @@ INNER = {
         *("carried_out", "handed_over", "take_call", "hand_over"),
     ),
     "Runner": (
-        *("users", "ledger", "ends_as", "wrote", "strategy", "overran", "sent", "failure", "announce", "choices"),
-        *("leaks", "screen", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
+        *("ledger", "ends_as", "wrote", "strategy", "overran", "sent", "failure", "announce", "choices"),
+        *("leaks", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
     ),
 }  # fmt: skip
 """Members of public classes that the package uses itself and nobody else should."""

@@ -57,7 +57,8 @@ async def test_what_a_key_allows_in_a_minute_is_for_both_servers_together(redis,
         for live in (first, second):
             with pytest.raises(openai.RateLimitError) as refused:
                 await ask(live)
-            assert 1 <= int(refused.value.response.headers["retry-after"]) <= 60
+            # Tokens of the first answer are owed, and a prompt that asks for more than a minute has needs all of it.
+            assert 1 <= int(refused.value.response.headers["retry-after"]) <= (60 if "requests" in limit else 120)
 
 
 async def test_the_answers_of_a_key_at_a_time_are_those_of_both_servers(redis, tmp_path):

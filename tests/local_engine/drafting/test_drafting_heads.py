@@ -383,6 +383,7 @@ def last_of(mtp, states, tokens):
     return mtp.forward_layer(0, states[None], positions, cache, input_ids=tokens)[0, -1:]
 
 
+@pytest.mark.thorough  # it compiles two functions
 @pytest.mark.parametrize("quantize", ["none", "int4"])
 def test_the_compiled_layer_foresees_what_torch_does_with_the_same_weights(quantize, tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(head_folders, "INNER", 96)  # whole groups of 32
