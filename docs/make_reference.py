@@ -77,7 +77,7 @@ INNER = {
         *("carried_out", "handed_over", "take_call", "hand_over"),
     ),
     "Runner": (
-        *("ledger", "ends_as", "wrote", "strategy", "overran", "sent", "failure", "announce", "choices"),
+        *("ledger", "ends_as", "wrote", "strategy", "overran", "failure", "announce", "choices"),
         *("leaks", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
     ),
 }  # fmt: skip
