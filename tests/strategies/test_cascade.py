@@ -12,6 +12,7 @@ from scored_backend import ScoredBackend
 from stretto import AsyncStretto, InvalidRequestError
 from stretto.backends.base import Capabilities
 from stretto.errors import ServerFailedError, StreamBrokenError
+from stretto.local_engine.pocket import UNKNOWN
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
 from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
@@ -90,6 +91,13 @@ async def test_an_unsure_answer_is_not_shown_and_both_are_counted():
     assert answer.usage.discarded_tokens == answer.branches[0].usage.completion_tokens > 0
     assert "own:small was asked first, and the mean log-probability of its tokens is -2.00" in answer.route.reason
     assert answer.warnings == ()
+
+
+@pytest.mark.parametrize("refusal", ["I'm sorry, but I can't help with that.", UNKNOWN])
+async def test_a_refusal_does_not_stand_however_sure_the_model_is_of_it(refusal):
+    answer = await ask(scored(-0.01, refusal))
+    assert answer.text == "The main answer."
+    assert "own:small was asked first, and it refused" in answer.route.reason
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from typing import Literal
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import Backend, ModelRequest
+from stretto.language.echoes import refuses
+from stretto.local_engine.pocket import is_unknown
 from stretto.request import Request
 from stretto.strategies.bare_json import json_in, read_json
 from stretto.strategies.branch import RunningBranch
@@ -181,7 +183,7 @@ class Small:
         await running.ended()
         if running.exception is not None:
             return self._cannot(f"it failed: {str(running.exception).rstrip('.')}")
-        if running.finish_reason in REFUSALS:
+        if running.finish_reason in REFUSALS or refuses(running.text) or is_unknown(running.text):
             return self._cannot("it refused")
         if self._request.options.response_format is not None:
             found = fit(running.text, self._request.options)
