@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -238,6 +238,16 @@ def plot(found: list[Summary], model: str, file: Path) -> None:
     plots.plot(file, drawn)
 
 
+def draw(result: Mapping[str, Any]) -> None:
+    """Draw a kept result."""
+    plot([Summary(**each) for each in result["summaries"]], result["model"], IMAGES / name_of(result["model"]))
+
+
+def name_of(model: str) -> str:
+    """The name of the result and the plot of a model."""
+    return "quality-" + "".join(each if each.isalnum() else "-" for each in model.rpartition(":")[2])
+
+
 def main() -> None:
     """Measure, print, keep the result and draw it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -257,7 +267,7 @@ def main() -> None:
     console.print(f"{arguments.model}, greedy, at most {MOST_TOKENS} tokens; {machine()}")
     for table in tables(found, by_kind):
         console.print(table)
-    name = "quality-" + "".join(each if each.isalnum() else "-" for each in arguments.model.rpartition(":")[2])
+    name = name_of(arguments.model)
     file = save(
         name,
         {

@@ -14,6 +14,7 @@ import document_chart
 import hand_on
 import llamacpp
 import load
+import quality
 import server_report
 import several_devices
 import skeleton
@@ -44,6 +45,7 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
         lambda result: draw_long_context(result["passkey"], result["times"], result["perplexity"]),
         ["long-context"],
     ),
+    "quality-smollm2": (quality.draw, ["quality-smollm2"]),
     "router": (
         lambda result: plot_router([Latency(**row) for row in result["latencies"]], result["machine"]),
         ["router-latency"],
