@@ -4,7 +4,7 @@ import { element } from "../element.js";
 import { answerOf, eventOf, routeOf } from "../fields.js";
 import { copyButton, rendered } from "../markdown.js";
 import { sign } from "../signs.js";
-import { asSentence, counted, endOf, nameOf, rowOf, seconds } from "../words.js";
+import { asSentence, counted, endOf, nameOf, rowOf, seconds, times } from "../words.js";
 import { Cards } from "./cards.js";
 import { cited } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
@@ -258,7 +258,10 @@ export class AnswerView {
     const took = seconds(answer.seconds - loading);
     const parts = answer.branches.filter(isPart);
     if (answer.passages.length) this.headline.say(this.strip.words, `${took}${waits}`);
-    else if (gain) this.headline.say(`Written in ${took}`, `about ${seconds(gain.onePiece)} in one piece, estimated${waits}`, { known: gain.known });
+    else if (gain) {
+      const faster = `about ${times(gain.onePiece / gain.seconds)} times as fast: ${seconds(gain.onePiece)} in one piece, estimated`;
+      this.headline.say(`Written in ${took}`, `${faster}${waits}`, { known: gain.known });
+    }
     else if (parts.length > 1) this.headline.say(`Written in ${took}`, `${parts.length} parts at once${waits}`);
     else if (this.fold) this.headline.say(nameOf(answer.way), `${took}${waits}`);
     else this.headline.say(`Written in ${took}`, `in one piece${waits}`);
