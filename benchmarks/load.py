@@ -278,7 +278,7 @@ def draw(levels: Sequence[dict[str, Any]]) -> None:
 
     def figure(plt: Any, colours: Palette) -> Any:
         made, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4))
-        for way in WAYS:
+        for way in dict.fromkeys(each["way"] for each in levels):
             own = [each for each in levels if each["way"] == way]
             loads = [each["load"] for each in own]
             left.plot(loads, [each["throughput"] for each in own], marker="o", label=way)
@@ -314,7 +314,7 @@ def main() -> None:
         levels = [level(way, load, options, progress) for load in options.loads for way in options.ways]
     console.print(machine())
     console.print(told(levels))
-    if options.ways == list(WAYS) and not options.shared:
+    if {"straight", "auto"} <= set(options.ways) and options.clock == "simulated" and not options.shared:
         kept = [asdict(each) for each in levels]
         setting = {name: getattr(options, name) for name in ("clock", "slots", "seconds", "warm", "episodes", "seed")}
         save("load", {"machine": machine(), "first_s": FIRST_S, "tokens_per_s": RATE, **setting, "levels": kept})
