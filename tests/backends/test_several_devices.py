@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,9 @@ from stretto.errors import BackendError, SettingsError
 from stretto.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
+divides = pytest.mark.skipif(
+    find_spec("accelerate") is None, reason="accelerate, which make test-real installs, is missing"
+)
 
 WAYS = {
     "tensor": {"tensor_parallel": 2},
@@ -77,6 +81,7 @@ async def answers(backend):
 
 
 @pytest.mark.thorough
+@divides
 @pytest.mark.parametrize("way", WAYS)
 async def test_answers_are_those_of_one_process(way, made):
     async with opened(made) as backend:
@@ -95,6 +100,7 @@ async def test_answers_are_those_of_one_process(way, made):
 
 
 @pytest.mark.thorough
+@divides
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_process_that_is_killed_ends_in_one_error_and_all_others_with_it(way, made):
     async with opened(made, **WAYS[way]) as backend:
@@ -126,6 +132,7 @@ with Stretto(backend) as stretto:
 
 
 @pytest.mark.thorough
+@divides
 @pytest.mark.parametrize("way", ["SIGKILL", "SIGINT"])
 async def test_no_process_stays_behind_a_program_that_crashes_or_is_interrupted(way, made):
     with subprocess.Popen(  # noqa: ASYNC220 - nothing else waits here
@@ -142,6 +149,7 @@ async def test_no_process_stays_behind_a_program_that_crashes_or_is_interrupted(
 
 
 @pytest.mark.thorough
+@divides
 async def test_what_a_process_says_while_it_loads_is_the_error(made, tmp_path):
     folder = save(tmp_path / "damaged")
     (folder / "model.safetensors").write_bytes(b"no weights")
