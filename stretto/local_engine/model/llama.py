@@ -262,8 +262,8 @@ class LlamaForward:
         """
         if self.adapter is not None and type(self.adapter) is not type(adapter):
             raise SettingsError(
-                "Lexical units and strided decoding cannot be used with the same loaded model: each has an adapter for "
-                "its own blank rows. Load the model again for the other one."
+                "Two decoding methods that each have an adapter for their own blank rows cannot be used with the same "
+                "loaded model. Load the model again for the other one."
             )
         self.adapter = adapter
         if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):

@@ -32,7 +32,7 @@ NAMED = {
     "lexical": r"(?i)lexical|\[PAD\]|pad_?adapter",
     "lookahead": r"\blookahead[./]|\bLookahead|[Jj]acobi",
     "recycling": r"\brecycling[./]|\bRecycling",
-    "strided": r"\bstrided[./]|\bStrided|MaskRows|I-DLM",
+    "strided": r"\bstrided[./]|\bStrided|MaskRows",
 }
 """What only the folder itself may hold."""
 
