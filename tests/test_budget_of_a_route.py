@@ -18,6 +18,8 @@ source = "a test"
 "scripted:model" = { input = 1.0, output = 10.0 }
 """
 
+LONG = "Some words about it. " * 99
+
 
 @pytest.fixture
 def priced(tmp_path):
@@ -26,8 +28,8 @@ def priced(tmp_path):
     return Settings(prices=file)
 
 
-def backend():
-    return ScriptedBackend({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": "Some words about it."})
+def backend(straight="Some words about it."):
+    return ScriptedBackend({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": straight})
 
 
 async def test_forecasts_say_what_each_way_would_cost(priced):
@@ -40,7 +42,7 @@ async def test_forecasts_say_what_each_way_would_cost(priced):
 
 
 async def test_a_way_that_is_over_the_budget_is_not_taken_and_the_route_says_so(priced):
-    async with AsyncStretto(backend(), settings=priced) as stretto:
+    async with AsyncStretto(backend(LONG), settings=priced) as stretto:
         free = await stretto.route(POINTS)
         between = (free.forecast["direct"].cost + free.forecast["skeleton"].cost) / 2
         for named in ("auto", "skeleton"):

@@ -1,7 +1,8 @@
-"""Runs a check: asks the questions, judges the answers, and measures the speed of one stream and of eight."""
+"""Runs a check: asks the questions, judges the answers, and measures speed and length of straight ones."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from datetime import date
 import anyio
 
 from stretto.abilities.kept import Abilities, Ability, key_of, prompts_version
-from stretto.abilities.questions import BY_FAMILY, NEEDED, Question, questions
+from stretto.abilities.questions import ADVICE, BY_FAMILY, NEEDED, Question, questions
 from stretto.answer import Usage
 from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import StrettoError
@@ -23,6 +24,7 @@ MOST_S = 120.0
 MOST_CALLS = 60
 STREAMS = 8
 PROBE_TOKENS = 16
+LONGEST_STRAIGHT = 400
 _TOGETHER = 4  # questions at a time
 _LONGEST_EXAMPLE = 200
 _PROBE = (Message(role="user", content="Write the numbers from 1 to 60, one on each line."),)
@@ -41,7 +43,7 @@ async def check(
     own = backend.capabilities.prompt_family
     known = {template.family for template in prompts} & {"general", "small"}
     families = tuple(dict.fromkeys((own, *sorted(known))))
-    asked = list(questions(prompts, families))[: MOST_CALLS - STREAMS - 1]
+    asked = list(questions(prompts, families))[: MOST_CALLS - STREAMS - 1 - len(ADVICE)]
     run = _Run(backend, len(asked), progress)
     with anyio.move_on_after(most_s):
         await run.ask(asked[0])  # loads a model, and raises what is wrong with the backend
@@ -51,6 +53,9 @@ async def check(
         async with anyio.create_task_group() as tasks:
             for question in asked[1:]:
                 tasks.start_soon(run.ask_within, question, limit)
+        async with anyio.create_task_group() as tasks:
+            for advice, _ in ADVICE:
+                tasks.start_soon(run.answer_within, advice, limit)
     if not run.results:
         raise StrettoError(
             f"{backend.name} did not answer the first question within {most_s:.0f} s, so nothing is kept."
@@ -65,6 +70,7 @@ class _Run:
     progress: Progress
     results: list[tuple[Question, bool, str]] = field(default_factory=list)
     speeds: dict[int, float] = field(default_factory=dict)
+    lengths: list[int] = field(default_factory=list)
 
     async def ask(self, question: Question) -> None:
         able = self.backend.capabilities
@@ -78,6 +84,18 @@ class _Run:
                 await self.ask(question)
             except StrettoError as error:
                 self._note(question, False, str(error))
+
+    async def answer_within(self, question: str, limit: anyio.CapacityLimiter) -> None:
+        """Ask for a straight answer, for its length alone."""
+        async with limit:
+            try:
+                _, tokens, _ = await _heard(
+                    self.backend, ModelRequest((Message(role="user", content=question),)), LONGEST_STRAIGHT
+                )
+            except StrettoError:  # the questions say what is wrong
+                return
+        if tokens:
+            self.lengths.append(tokens)
 
     def _note(self, question: Question, right: bool, text: str) -> None:
         self.results.append((question, right, text))
@@ -99,6 +117,7 @@ class _Run:
             families=scores,
             held=dict(_abilities(counted)),
             tokens_per_s=self.speeds,
+            straight_tokens=round(statistics.median(self.lengths)) if len(self.lengths) == len(ADVICE) else None,
         )
 
 

@@ -15,7 +15,7 @@ from stretto.abilities.kept import IN_LANGUAGE
 from stretto.prompts import SMALL, Catalogue
 from stretto.request import Message
 
-__all__ = ["BY_FAMILY", "NEEDED", "Question", "questions"]
+__all__ = ["ADVICE", "BY_FAMILY", "NEEDED", "Question", "questions"]
 
 BY_FAMILY = ("outline", "point")
 NEEDED: Mapping[str, int] = {
@@ -32,7 +32,7 @@ NEEDED: Mapping[str, int] = {
 }
 """Right answers from which a model holds an ability."""
 
-_ADVICE = (
+ADVICE = (
     ("How do I look after a bicycle?", "Oil the chain"),
     ("How can a beginner start running?", "Begin with short distances"),
     ("What are the advantages of working from home?", "Less time on the road"),
@@ -101,9 +101,9 @@ class Question:
 
 def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Question]:
     """All questions, what matters most first."""
-    for place in range(len(_ADVICE)):
+    for place in range(len(ADVICE)):
         for family in families:
-            question, title = _ADVICE[place]
+            question, title = ADVICE[place]
             outline = _filled(prompts, "skeleton", family, question=question, number="3 to 6 points")
             yield Question("outline", outline, judging.is_outline(_text(outline)), family, 80)
             values = {"outline": f"1. {title}\n2. Ask a friend for advice", "index": "1", "title": title, "words": "40"}

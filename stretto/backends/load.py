@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
-from weakref import ref
 
 from stretto.backends.base import Backend, Capabilities, Chunk, measured_by
+from stretto.backends.by_backend import ByBackend
 from stretto.request import Request
 
 FEWEST_TOKENS = 16
@@ -276,20 +276,12 @@ def _note(seen: dict[int, float], number: int, value: float) -> None:
     seen[number] = before + _NEW * (value - before)
 
 
-_meters: dict[int, tuple[ref[Backend], LoadMeter]] = {}
+_METERS = ByBackend(LoadMeter)
 
 
 def meter_of(backend: Backend) -> LoadMeter:
     """The meter of a backend, one for all clients that use it."""
-    key = id(backend)  # a backend of a caller may be no key itself
-    found = _meters.get(key)
-    if found is None or found[0]() is not backend:
-        try:
-            found = (ref(backend, lambda _: _meters.pop(key, None)), LoadMeter())
-        except TypeError:  # it takes no weak references
-            return LoadMeter()
-        _meters[key] = found
-    return found[1]
+    return _METERS.of(backend)
 
 
 @contextmanager
@@ -304,6 +296,8 @@ def answering(backend: Backend, planned: int) -> Iterator[Share]:
 def load_of(backend: Backend) -> Load:
     """The load of a backend now."""
     shown, measured = meter_of(backend).load(), measured_by(backend)
+    if backend.capabilities.told_calls:  # calls that are late there cost what their times say, and there is room
+        shown = replace(shown, holds=None)
     if measured is not None:
         shown = replace(shown, step_ms=measured.step_ms)
     # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.

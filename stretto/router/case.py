@@ -18,6 +18,7 @@ from stretto.router.demands import may_be_list
 from stretto.router.excerpt import excerpt
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, direct_forecast, speed_of
 from stretto.router.lazy import lazy
+from stretto.router.lengths import lengths_of
 from stretto.router.parse import Parse
 from stretto.router.reason import deciding
 from stretto.router.shape import Judgement
@@ -123,8 +124,12 @@ class Case:
 
     @lazy
     def answer_tokens(self) -> int:
-        """Estimated tokens of the answer: typical of its shape, or as the question asks."""
-        return answer_tokens(self.judgement.shape, words=self.parse.words, max_tokens=self.request.options.max_tokens)
+        """Estimated tokens of the answer: as the question asks, as this model's last ones, or typical of its shape."""
+        shape, words = self.judgement.shape, self.parse.words
+        seen = lengths_of(self.backend).typical(shape)
+        if seen is None and self.abilities is not None and shape == "points":
+            seen = self.abilities.straight_tokens
+        return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)
 
     @lazy
     def measured(self) -> Measured | None:

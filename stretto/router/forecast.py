@@ -146,12 +146,15 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
     )
 
 
-def answer_tokens(shape: Shape, *, words: int | None = None, max_tokens: int | None = None) -> int:
+def answer_tokens(
+    shape: Shape, *, words: int | None = None, max_tokens: int | None = None, seen: int | None = None
+) -> int:
     """Expected tokens of an answer.
 
-    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit.
+    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, ``seen`` what straight answers
+    of this model to such questions had.
     """
-    tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else TOKENS_BY_SHAPE[shape]
+    tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else seen or TOKENS_BY_SHAPE[shape]
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
-from weakref import ref
 
 from stretto.backends.base import Backend
+from stretto.backends.by_backend import ByBackend
 
 LAST = 5
 TOO_MANY = 2
@@ -58,7 +58,7 @@ class Standing:
         return f"{wrong}; `stretto check` measures what it holds"
 
 
-_standings: dict[int, tuple[ref[Backend], dict[tuple[Kind, str], Standing]]] = {}
+_STANDINGS: ByBackend[dict[tuple[Kind, str], Standing]] = ByBackend(dict)
 
 
 def standing_of(backend: Backend, kind: Kind, language: str) -> Standing:
@@ -66,12 +66,4 @@ def standing_of(backend: Backend, kind: Kind, language: str) -> Standing:
 
     A weak model that holds outlines in English may hardly speak German: one says nothing about the other.
     """
-    key = id(backend)  # a backend of a caller may be no key itself
-    found = _standings.get(key)
-    if found is None or found[0]() is not backend:
-        try:
-            found = (ref(backend, lambda _: _standings.pop(key, None)), {})
-        except TypeError:  # it takes no weak references
-            return Standing(kind)
-        _standings[key] = found
-    return found[1].setdefault((kind, language), Standing(kind))
+    return _STANDINGS.of(backend).setdefault((kind, language), Standing(kind))

@@ -143,9 +143,18 @@ async def _answer(
         if unread:
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await runner.complete(strategy.run(request, route, runner))
+        if route.shape is not None and _length_is_free(request, route):
+            runner.note_length(route.shape)
         result = _assemble(request, route, runner, backend, total_s=time.perf_counter() - began, prices=prices)
     await emit(AnswerFinished(answer=result))
     return result
+
+
+def _length_is_free(request: Request, route: Route) -> bool:
+    """Whether a straight answer was as long as the model makes it: nothing in the request says how long."""
+    options, parse = request.options, route.parse
+    formed = options.stop or options.response_format is not None
+    return request.n == 1 and not formed and parse is not None and parse.words is None
 
 
 def _unread_pages(title: str, pages: tuple[int, ...]) -> str:

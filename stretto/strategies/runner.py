@@ -36,6 +36,9 @@ from stretto.foundation.surrogates import mend
 from stretto.local_engine.drafting.step_cost import CostTable
 from stretto.prompts import POCKET, Catalogue, Template
 from stretto.request import Request
+from stretto.route import Shape
+from stretto.router.forecast import TOKENS_BY_SHAPE
+from stretto.router.lengths import lengths_of
 from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
@@ -230,6 +233,16 @@ class Runner:
         """
         if held or request.strategy == "auto":
             standing_of(self._backend, kind, self.language).note(held=held)
+
+    def note_length(self, shape: Shape) -> None:
+        """Note how long a straight answer to a question of this shape turned out, unless something cut it short."""
+        told = [running.branch for running in self.branches if running.branch is not None and running.in_answer]
+        if len(told) != 1 or told[0].kind != "direct" or told[0].tool_calls or told[0].writers:
+            return
+        branch, tokens = told[0], told[0].usage.completion_tokens - told[0].usage.discarded_tokens
+        cut_late = branch.finish_reason == "length" and tokens >= TOKENS_BY_SHAPE[shape]
+        if tokens > 0 and (branch.finish_reason == "stop" or cut_late):
+            lengths_of(self._backend).note(shape, tokens)
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from stretto.router.standing import Kind, standing_of
 
 PRIORITY = 10
 POINTS = USUAL_POINTS
-OUTLINE_TOKENS = 70
+TITLE_TOKENS = 12  # of an outline, with its number
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
 MOST_TOGETHER = 4  # points in one call
 SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
@@ -107,13 +107,14 @@ def skeleton_forecast(
     what it has read, each of these calls reads the prompt anew.
     """
     points = SMALL_POINTS if small else points
+    outline = TITLE_TOKENS * points
     written = min(answer * LENGTH, SMALL_TEXT * points) if small else answer * LENGTH
     slowest = written / points * (SLOWEST_PART + together - 1)  # of points in one call, not all are slow
     calls = math.ceil(points / together)
     side_by_side = min(calls, speed.concurrent_calls)
-    total_s = seconds(speed, OUTLINE_TOKENS / speed.alone)
+    total_s = seconds(speed, outline / speed.alone)
     total_s += math.ceil(calls / speed.concurrent_calls) * seconds(speed, slowest, calls=side_by_side)
     total_s += (calls + 1) * prompt_tokens / speed.read_per_s
-    read = (calls + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + calls * OUTLINE_TOKENS
-    written += OUTLINE_TOKENS
+    read = (calls + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + calls * outline
+    written += outline
     return Forecast(seconds=round(total_s, 2), tokens=round(read + written), calls=calls + 1, written=round(written))

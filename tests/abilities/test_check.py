@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 
 import pytest
 
@@ -9,7 +10,7 @@ from stretto import AsyncStretto, Document, Stretto
 from stretto.abilities import Abilities, Ability, abilities_of, judging, keep
 from stretto.abilities.checking import MOST_CALLS, check
 from stretto.abilities.kept import file_of, prompts_version
-from stretto.abilities.questions import _COUNTRIES, _REVIEWS, PASSAGE, questions
+from stretto.abilities.questions import _COUNTRIES, _REVIEWS, ADVICE, PASSAGE, questions
 from stretto.backends.base import Capabilities
 from stretto.errors import BackendError, StrettoError
 from stretto.prompts import Catalogue
@@ -112,7 +113,7 @@ async def test_a_weak_model_is_asked_for_points_in_the_languages_of_its_prompts(
         "de": True,
         **dict.fromkeys(("fr", "es", "it", "pt"), False),
     }
-    keep(found.model_copy(update={"tokens_per_s": {}}))  # a script is so fast that points do not pay
+    keep(found.model_copy(update={"tokens_per_s": {}, "straight_tokens": None}))  # points of a script do not pay
     async with AsyncStretto(backend) as stretto:
         german, french = [await stretto.route(asked) for asked in ("Wie pflege ich ein Fahrrad?", FRENCH)]
     assert german.strategy == "skeleton"
@@ -149,7 +150,7 @@ async def test_a_check_makes_sixty_calls_at_most_and_tells_its_progress():
 
 async def test_the_limit_of_calls_does_not_leave_out_a_question():
     families = ("general", "small")
-    assert len(list(questions(Catalogue(), families))) + 9 <= MOST_CALLS
+    assert len(list(questions(Catalogue(), families))) + 9 + len(ADVICE) <= MOST_CALLS
 
 
 async def test_without_time_the_rest_is_left_out_and_without_an_answer_nothing_is_kept():
@@ -278,6 +279,17 @@ async def test_streams_that_slow_each_other_make_points_too_slow():
         route = await stretto.route(BICYCLE)
     assert route.strategy == "direct"
     assert "too little gained" in route.reason
+
+
+async def test_a_check_measures_how_long_straight_answers_are_and_short_ones_make_points_too_dear():
+    backend = scripted(good)
+    found = await check(backend, Catalogue())
+    assert found.straight_tokens == math.ceil(len(TOLD[""]) / 4)
+    keep(found_of(backend, held={}, straight_tokens=found.straight_tokens))
+    async with AsyncStretto(backend) as stretto:
+        route = await stretto.route(BICYCLE)
+    assert route.strategy == "direct"
+    assert route.forecast["direct"].written == found.straight_tokens
 
 
 def test_questions_can_be_asked_in_every_family_of_prompts():

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from stretto import AsyncStretto, Settings
-from stretto.backends.load import Load, LoadMeter, Share, load_of, with_calls_bounded
+from stretto.backends.load import Load, LoadMeter, Share, load_of, meter_of, with_calls_bounded
 from stretto.extending import Capabilities
 from stretto.request import Request
 from stretto.testing import ScriptedBackend
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.anyio
 
 POINTS = "What are the main benefits of regular exercise? Give me six tips."
 TITLES = ("Heart", "Sleep", "Mood", "Bones", "Weight", "Memory")
+STRAIGHT = "Moving each day helps heart, mood and sleep. " * 40
 OUTLINE = "\n".join(f"{number}. {title}" for number, title in enumerate(TITLES, 1))
 SCRIPT = {"Write only the outline": OUTLINE} | {
     f"text of point {number},": f"Words {number} about {title}, all of its own{number}."
@@ -76,6 +77,18 @@ def test_prompts_that_are_read_one_after_the_other_are_no_bound():
     assert meter.load().holds == 6
 
 
+def test_late_calls_are_no_bound_where_the_server_told_how_many_it_takes():
+    for told, holds in ((False, 1), (True, None)):
+        backend = ScriptedBackend("any")
+        backend.capabilities = Capabilities(concurrent_calls=8, told_calls=told)
+        meter = meter_of(backend)
+        meter.first(1, 0.2)
+        for _ in range(3):  # five points, each begun after the one before had ended: their prompts took that long
+            meter.first(5, 2.0)
+            meter.ended(meter.begun(), 100)
+        assert load_of(backend).holds == holds
+
+
 def test_a_capacity_that_shrinks_is_found_out_and_one_that_grows_is_after_a_minute():
     clock = Clock()
     meter = LoadMeter(clock)
@@ -118,7 +131,7 @@ def test_an_answer_counts_with_what_it_plans_until_its_parts_have_begun():
 
 
 async def test_of_requests_that_come_at_the_same_moment_only_the_first_fans_out():
-    backend = ScriptedBackend(SCRIPT | {"": "A straight answer."}, capabilities=Capabilities(concurrent_calls=8))
+    backend = ScriptedBackend(SCRIPT | {"": STRAIGHT}, capabilities=Capabilities(concurrent_calls=8))
     answers = []
     async with AsyncStretto(backend) as stretto:
 

@@ -156,7 +156,7 @@ async def test_words_of_a_prompt_stand_in_no_answer_but_those_of_the_user_do():
 
 
 async def test_after_two_wrong_outlines_no_more_are_offered_and_the_cause_says_so():
-    backend = ScriptedBackend({OUTLINE: "1. Title of the first point\n2. Point 2", "": "A straight answer."})
+    backend = ScriptedBackend({OUTLINE: "1. Title of the first point\n2. Point 2", "": "A long straight answer. " * 99})
     async with AsyncStretto(backend) as stretto:
         chosen = [(await stretto.ask(QUESTION)).route for _ in range(4)]
         other = await stretto.route(GERMAN)

@@ -81,6 +81,7 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
         known,
         context_window=facts.context_window or known.context_window,
         concurrent_calls=facts.concurrent_calls or known.concurrent_calls,
+        told_calls=bool(facts.concurrent_calls),
         speculation=facts.speculation,
         prefix_caching=facts.prefix_caching,
         refused_media=facts.refused_media,

@@ -1,0 +1,71 @@
+"""What the straight answers of a model show of their length, and what the router makes of it."""
+
+import pytest
+
+from stretto import AsyncStretto
+from stretto.backends.base import Capabilities
+from stretto.router.forecast import TOKENS_BY_SHAPE
+from stretto.router.lengths import ENOUGH, lengths_of
+from stretto.testing import ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+ASKED = "What are the main benefits of regular exercise?"
+SHORT, LONG = "It keeps heart and mind well. " * 4, "It keeps heart and mind well, day after day. " * 60
+
+
+def backend_of(text):
+    backend = ScriptedBackend({"": text})
+    backend.capabilities = Capabilities(context_window=8000, concurrent_calls=8)
+    return backend
+
+
+async def routed_after(text, **options):
+    """The route of a question for points, after straight answers of this text."""
+    backend = backend_of(text)
+    async with AsyncStretto(backend) as stretto:
+        for _ in range(ENOUGH):
+            await stretto.ask(ASKED, **({"strategy": "direct"} | options))
+        return await stretto.route(ASKED)
+
+
+async def test_a_model_whose_straight_answers_are_short_is_asked_for_no_points():
+    route = await routed_after(SHORT)
+    assert route.strategy == "direct"
+    assert "too little gained" in route.reason
+    assert route.forecast["direct"].written < 60
+
+
+async def test_one_whose_straight_answers_are_long_is():
+    route = await routed_after(LONG)
+    assert route.strategy == "skeleton"
+    assert route.forecast["direct"].written > TOKENS_BY_SHAPE["points"] / 2
+
+
+@pytest.mark.parametrize("options", [{"max_tokens": 20}, {"stop": ["mind"]}, {"n": 2}], ids=str)
+async def test_answers_that_did_not_end_by_themselves_tell_nothing(options):
+    assert (await routed_after(SHORT, **options)).strategy == "skeleton"
+
+
+async def test_a_length_that_is_asked_for_is_none_of_the_model():
+    backend = backend_of(SHORT)
+    async with AsyncStretto(backend) as stretto:
+        for _ in range(ENOUGH):
+            await stretto.ask(f"{ASKED} Answer in 20 words.", strategy="direct")
+    assert lengths_of(backend).typical("points") is None
+
+
+async def test_one_answer_is_not_enough_and_another_model_another_matter():
+    first, second = backend_of(SHORT), backend_of(LONG)
+    lengths_of(first).note("points", 30)
+    assert lengths_of(first).typical("points") is None
+    lengths_of(first).note("points", 50)
+    assert lengths_of(first).typical("points") == 40
+    assert lengths_of(second).typical("points") is None
+
+
+def test_the_length_of_a_list_follows_from_the_list():
+    backend = backend_of(SHORT)
+    for _ in range(ENOUGH):
+        lengths_of(backend).note("items", 30)
+    assert lengths_of(backend).typical("items") is None
