@@ -56,6 +56,8 @@ LOOPS = [
     ("Title of the tenth point: " * 5, "Title of the tenth point: "),
     ("The cat sat. The dog sat. The cat ran away and the dog ran.", None),
     ("one two three. one two three. one two four.", None),
+    ("It is 1" + "0" * 2_000, "It is 1" + "0" * 287),
+    ("It is 1" + "0" * 200, None),
 ]
 HEADINGS = [
     ("Oil it.\n\nPoint 2: Tyres\nPump them.", "Oil it."),

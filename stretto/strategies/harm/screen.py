@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from stretto.language.folding import UNSPACED
-from stretto.strategies.harm.words import ENDS
+from stretto.strategies.harm.words import ENDS, LONGEST
 
 SENTENCE, LINE = 1, 2
 """What a word begins; 0: nothing."""
@@ -70,6 +70,10 @@ class Screen:
                 self._complete(out)
             else:
                 self._word += token["word"]
+                while len(self._word) > LONGEST and not self.ended:
+                    self._word, rest = self._word[:LONGEST], self._word[LONGEST:]
+                    self._complete(out)
+                    self._word = rest
         if self._word and not self.ended and not self._may_hold():
             out.append(self._lead + self._word[self._shown :])
             self._lead, self._shown = "", len(self._word)

@@ -9,7 +9,10 @@ from stretto.language.folding import UNSPACED
 ENDS = frozenset(".!?:;…\n。！？：；")
 """Characters that end a sentence, where they stand behind a word."""
 
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+LONGEST = 32
+"""Characters of a word. A longer one counts as several, so that a loop without blanks is seen while it comes."""
+
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]{{1,{LONGEST}}}")
 
 
 def words_of(text: str) -> list[str]:
