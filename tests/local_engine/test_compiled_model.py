@@ -360,7 +360,7 @@ def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(
     ready = prepare("local:tiny", family_member("llama with biases").to(dtype), tokenizer)
     assert ready.dtype == dtype
     assert ready.is_exact
-    weights = [weight for layer in ready.forward._layers for weight in layer.products.values()]
+    weights = [weight for layer in ready.forward.layers for weight in layer.products.values()]
     assert {weight.held.dtype for weight in weights} == {dtype}
     cache = read(ready.forward, TEXTS)
     sizes = family_member("llama").config
@@ -370,7 +370,7 @@ def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(
 def test_a_large_model_in_bfloat16_is_left_to_torch_where_the_processor_multiplies_matrices(tokenizer, monkeypatch):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
     small = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
-    monkeypatch.setattr("stretto.local_engine.model.llama._SMALL", 1)
+    monkeypatch.setattr("stretto.local_engine.model.llama_weights._SMALL", 1)
     large = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
     assert [small.is_exact, large.is_exact] == [True, False]
     assert [small.forward.dtype, large.forward.dtype] == [torch.float32, torch.bfloat16]

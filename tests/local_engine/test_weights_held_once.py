@@ -61,9 +61,9 @@ def test_a_tied_embedding_is_read_from_the_panels_of_the_last_product(published)
     model = tied(published).float()
     expected = said(model)
     forward = packed(model)
-    assert forward._embedding is forward._vocabulary
-    assert isinstance(forward._vocabulary, Panels)
-    assert forward._vocabulary.held.dtype == published
+    assert forward.weights.embedding is forward.vocabulary
+    assert isinstance(forward.vocabulary, Panels)
+    assert forward.vocabulary.held.dtype == published
     assert forward.is_exact  # the compiled forward runs it
     assert (logits(forward) - expected).abs().max() < 1e-4 * expected.std()
     tokens = torch.tensor([3, 399])
@@ -75,7 +75,7 @@ def test_a_tied_embedding_in_half_precision_too(dtype):
     model = tied(dtype)
     exact = said(tied(dtype).float())
     forward = packed(model)
-    assert forward._embedding is forward._vocabulary
+    assert forward.weights.embedding is forward.vocabulary
     assert (logits(forward) - exact).abs().max() < 0.05 * exact.std()
 
 

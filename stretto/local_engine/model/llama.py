@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,19 +19,17 @@ from torch import Tensor
 from torch.nn.functional import embedding, rms_norm, silu
 
 from stretto.errors import SettingsError
-from stretto.foundation.late_executor import LateExecutor
 from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.compiler import are_ready
-from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
+from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.parts import Part
-from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.changes import Places, RowChanges, apply
 from stretto.local_engine.model.layer_states import LAST
-from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, own, take, take_back
-from stretto.local_engine.model.memory import Freed
-from stretto.local_engine.model.products import Weight, layout_for, packed, product, unpacked
+from stretto.local_engine.model.llama_layer import Layer, Norm
+from stretto.local_engine.model.llama_weights import LlamaWeights
+from stretto.local_engine.model.products import Weight, product
 from stretto.local_engine.model.row_adapter import RowAdapter
 from stretto.local_engine.model.rows import Rows
 
@@ -43,8 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["LlamaForward", "is_llama_like"]
 
 _FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
-_IN_PANELS = (torch.float32, torch.bfloat16, torch.float16)
-_SMALL = 2**26  # weights up to which a step on a CPU is spent between its products
 _PRODUCTS = ("_proj", "lm_head")
 _FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
 
@@ -87,52 +82,26 @@ class LlamaForward:
 
     def __init__(self, model: Any, quantisation: Quantisation | None = None) -> None:
         config, inner = model.config, model.model
-        self.quantisation = quantisation
         self._heads = config.num_attention_heads
         self._stored = config.num_key_value_heads
         self._width = inner.layers[0].self_attn.head_dim
         self.epsilon: float = config.rms_norm_eps
-        own((inner.embed_tokens.weight, inner.norm.weight, model.lm_head.weight))
-        embedding: Tensor = inner.embed_tokens.weight.data
-        self._weights_dtype, self._device = embedding.dtype, embedding.device
-        self._sizes = (*embedding.shape, len(inner.layers))
-        self._is_tied = model.lm_head.weight is inner.embed_tokens.weight
-        self._embedding: Weight = embedding
-        self._norm = Norm(inner.norm.weight.data, self.epsilon)
-        self._vocabulary: Weight = model.lm_head.weight.data
+        self._sizes = (*inner.embed_tokens.weight.shape, len(inner.layers))
         self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
         self._amplitude: float = inner.rotary_emb.attention_scaling
-        kinds = getattr(config, "layer_types", None)
-        window = getattr(config, "sliding_window", None)
-        self._layers: list[Layer] = []
-        freed = Freed()
-        for number, layer in enumerate(inner.layers):
-            slides = kinds is None or kinds[number] == "sliding_attention"
-            self._layers.append(take(layer, window if slides else None, self.heads, self.epsilon))
-            freed.add(self._layers[-1].nbytes)
-        windows = {layer.window for layer in self._layers}
+        self.weights = LlamaWeights(model, quantisation)
+        windows = {layer.window for layer in self.weights.layers}
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
-        self.is_packed, self._in_panels = False, False
+        self.is_packed = False
         self.adapter: RowAdapter | None = None
         self._changes = RowChanges({}, self._sizes[1:])
         self._changes_compiled = False  # whether compiled code can run rows with adapters
         self._packing = threading.Lock()
         self._compiled: CompiledModel | None = None
-        self._held: torch.dtype | None = None  # see `held_as`
-        self._kind, self._runs_whole = "", False  # see `kind_of`, and whether compiled code will run all of it
 
     def parts(self) -> tuple[Part, ...]:
         """What `pack` needs compiled; nothing where torch's kernels are faster."""
-        if self.quantisation is not None:
-            self._kind, self._runs_whole = parts.BLOCKS, True
-            return parts.product(self._kind), parts.forward(self._kind)
-        weights = self._dense()
-        if not self._better_in_panels(weights):
-            return ()
-        self._held = held_as(weights)
-        self._kind = kind_of(weights, self._held)
-        self._runs_whole = self._fill_panels(weights[1:])
-        return parts.product(self._kind), *((parts.forward(self._kind),) if self._runs_whole else ())
+        return self.weights.parts()
 
     def pack(self, model: Any = None) -> None:
         """Lay the weights out as the processor reads them, where it can (see `stretto.local_engine.model.products`).
@@ -144,116 +113,18 @@ class LlamaForward:
                 packed, and cannot run any more unless `unpack` follows. Without it, they stay where they are.
         """
         with self._packing:
-            if self.quantisation is not None and model is not None:
-                self._pack_blocks(model, self.quantisation)
-            else:
-                self._pack(model)
-
-    def _pack(self, model: Any) -> None:
-        weights = self._dense()
-        self._in_panels, fill = self._better_in_panels(weights), self._fill_panels(weights[1:])
-        layout = None
-        if self._in_panels:
-            layout = layout_for(weights, dtype=self._held)
-            self._kind = kind_of(weights, layout.dtype)
-            self._norm = self._norm.as_type(torch.float32)
-        del weights
-
-        def pack_layer(number: int) -> None:
-            layer = self._layers[number] if layout is None else self._layers[number].as_type(torch.float32)
-            self._layers[number] = layer.packed(layout)
-            if model is not None:
-                let_go(model.model.layers[number])
-                freed.add(layer.nbytes)
-
-        freed = Freed()
-        with LateExecutor(torch.get_num_threads()) as pool:  # torch lays a weight out with one thread
-            for _ in pool.map(pack_layer, range(len(self._layers))):
-                pass
-        self._vocabulary = packed(self._vocabulary, layout)
-        if self._is_tied and isinstance(self._vocabulary, Panels):
-            self._embedding = self._vocabulary
-        if model is not None:
-            for module in (model.lm_head, model.model.embed_tokens):
-                freed.add(module.weight.nbytes)
-                module.weight.data = module.weight.data.new_empty(0)
-        self._end_packing(whole=self._in_panels and fill)
-
-    def _pack_blocks(self, model: Any, quantisation: Quantisation) -> None:
-        """Hold the weights in few bits, a layer at a time, and let the model go of them."""
-        from stretto.local_engine.model.quantised.quantisation import (  # noqa: PLC0415 - only where it is wanted
-            arena_for,
-            blocks_of,
-            blocks_of_layer,
-        )
-
-        arena = arena_for(quantisation, model)
-        self._in_panels, self._norm, freed = True, self._norm.as_type(torch.float32), Freed()
-
-        def pack_layer(number: int) -> None:
-            layer, of_model = self._layers[number].as_type(torch.float32), model.model.layers[number]
-            blocks: dict[str, Any] = {**blocks_of_layer(quantisation, of_model, arena)}
-            self._layers[number] = replace(layer, **blocks)
-            let_go(of_model)
-            freed.add(layer.nbytes)
-
-        with LateExecutor(torch.get_num_threads()) as pool:  # each is laid out by one thread
-            for _ in pool.map(pack_layer, range(len(self._layers))):
-                pass
-        last, first = model.lm_head, model.model.embed_tokens
-        self._vocabulary = self._embedding = blocks_of(quantisation, [last], arena, vectors=True)
-        if not self._is_tied:
-            self._embedding = blocks_of(quantisation, [first], arena, vectors=True)
-        for module in (last, first):
-            module.weight.data = module.weight.data.new_empty(0)
-        self._end_packing(whole=True)
-
-    def _end_packing(self, *, whole: bool) -> None:
-        self._compiled = self._compile() if whole else None
-        self.is_packed = True
-        if self.adapter is not None:
-            self.attach(self.adapter)
-        self.look_for_code()
+            whole = self.weights.pack(model)
+            self._compiled = self._compile() if whole else None
+            self.is_packed = True
+            if self.adapter is not None:
+                self.attach(self.adapter)
+            self.look_for_code()
 
     def unpack(self, model: Any) -> None:
         """Undo `pack`, and let the transformers model have its weights again."""
         with self._packing:
-            self._unpack(model)
-
-    def _unpack(self, model: Any) -> None:
-        dtype = self._weights_dtype
-        self._compiled, self.is_packed, self._in_panels = None, False, False
-        for number, layer in enumerate(self._layers):
-            self._layers[number] = layer.unpacked(dtype).as_type(dtype)
-            take_back(model.model.layers[number], self._layers[number])
-        self._norm = self._norm.as_type(dtype)
-        self._vocabulary = unpacked(self._vocabulary, dtype)
-        self._embedding = self._vocabulary if self._is_tied else unpacked(self._embedding, dtype).to(dtype)
-        model.lm_head.weight.data, model.model.embed_tokens.weight.data = self._vocabulary, self._embedding
-
-    def _dense(self) -> list[Tensor]:
-        """The weights of all products as they are before they are packed, that of the vocabulary first."""
-        every = [self._vocabulary, *(weight for layer in self._layers for weight in layer.products.values())]
-        return [weight for weight in every if isinstance(weight, Tensor)]
-
-    def _fill_panels(self, weights: Sequence[Tensor]) -> bool:
-        """Whether compiled code can run the whole forward: nothing of its layers is wider than the model is."""
-        return self._width % PANEL == 0 and not any(weight.shape[0] % PANEL for weight in weights)
-
-    def _better_in_panels(self, weights: Sequence[Tensor]) -> bool:
-        """Whether compiled code, which reads panels, is faster than torch's kernels.
-
-        In half precision it has to run the whole model. Where the processor multiplies matrices of bfloat16 (AMX),
-        torch's kernels read prompts of a large model much faster.
-        """
-        if self._device.type != "cpu" or self._weights_dtype not in _IN_PANELS:
-            return False
-        if self._weights_dtype == torch.float32:
-            return True
-        if self._width % PANEL or any(weight.shape[0] % PANEL for weight in weights):
-            return False
-        large = sum(weight.numel() for weight in weights) > _SMALL
-        return not (large and self._weights_dtype == torch.bfloat16 and torch.cpu._is_amx_tile_supported())
+            self._compiled, self.is_packed = None, False
+            self.weights.unpack(model)
 
     def attach(self, adapter: RowAdapter) -> None:
         """Take an adapter for blank rows, laid out as the model's own weights are.
@@ -266,8 +137,8 @@ class LlamaForward:
                 "loaded model. Load the model again for the other one."
             )
         self.adapter = adapter
-        if self.is_packed and (not self._in_panels or are_ready(self.parts_for(adapter))):
-            self.adapter = adapter.packed(panels=self._in_panels)
+        if self.is_packed and (not self.weights.in_panels or are_ready(self.parts_for(adapter))):
+            self.adapter = adapter.packed(panels=self.weights.in_panels)
 
     def keep_beside(self, name: str, places: Places) -> None:
         """Keep an adapter beside the weights, for sequences that name it. From any thread."""
@@ -279,7 +150,7 @@ class LlamaForward:
     @property
     def parts_beside(self) -> tuple[Part, ...]:
         """What has to be compiled for adapters beside the weights; nothing where compiled code is not to run them."""
-        return (parts.changed_forward(self._kind),) if self._runs_whole else ()
+        return (parts.changed_forward(self.weights.kind),) if self.weights.runs_whole else ()
 
     def look_for_code(self) -> None:
         """Run rows with adapters in compiled code from now on, where that is ready. No such row may be running."""
@@ -287,15 +158,15 @@ class LlamaForward:
 
     def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
         """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
-        return adapter.parts(self._kind) if self._kind else ()
+        return adapter.parts(self.weights.kind) if self.weights.kind else ()
 
     def _compile(self) -> CompiledModel | None:
         """Hand the weights to compiled code."""
         from stretto.local_engine.model.compiled import CompiledModel  # noqa: PLC0415 - it imports numba
         from stretto.local_engine.model.compiled import Layer as CompiledLayer  # noqa: PLC0415
 
-        vocabulary, layers = self._vocabulary, []
-        for layer in self._layers:
+        vocabulary, layers = self.weights.vocabulary, []
+        for layer in self.weights.layers:
             panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
             layers.append(
                 CompiledLayer(
@@ -312,8 +183,8 @@ class LlamaForward:
             return None
         return CompiledModel(
             layers,
-            embedding=self._embedding,
-            norm=self._norm.weight,
+            embedding=self.weights.embedding,
+            norm=self.weights.norm.weight,
             vocabulary=vocabulary,
             heads=self.heads,
             frequencies=self._frequencies,
@@ -324,7 +195,7 @@ class LlamaForward:
     @property
     def dtype(self) -> torch.dtype:
         """The type of keys and values, and of everything between the products."""
-        return torch.float32 if self._in_panels else self._weights_dtype
+        return torch.float32 if self.weights.in_panels else self.weights.dtype
 
     @property
     def is_exact(self) -> bool:
@@ -334,12 +205,12 @@ class LlamaForward:
     @property
     def layers(self) -> Sequence[Layer]:
         """The layers, for code that runs them with another attention: `stretto.local_engine.long_context.decoder`."""
-        return self._layers
+        return self.weights.layers
 
     @property
     def vocabulary(self) -> Weight:
         """The weight of the last product # [vocabulary, hidden]."""
-        return self._vocabulary
+        return self.weights.vocabulary
 
     @property
     def compiled(self) -> CompiledModel | None:
@@ -349,7 +220,7 @@ class LlamaForward:
     @property
     def norm(self) -> Norm:
         """The norm behind the last layer."""
-        return self._norm
+        return self.weights.norm
 
     @property
     def head_width(self) -> int:
@@ -392,17 +263,17 @@ class LlamaForward:
             return takes, self._changes.compiled(rows) if takes else None
         if rows.blank is None:
             return True, None
-        adapter = None if self.adapter is None else self.adapter.compiled(rows, len(self._layers))
+        adapter = None if self.adapter is None else self.adapter.compiled(rows, len(self.weights.layers))
         return adapter is not None, adapter
 
     def read_in(self, tokens: Tensor) -> Tensor:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
-        table = self._embedding
+        table = self.weights.embedding
         return table.rows(tokens) if isinstance(table, Panels) else embedding(tokens, table)
 
     def read_out(self, states: Tensor) -> Tensor:
         """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
-        return product(states, self._vocabulary)
+        return product(states, self.weights.vocabulary)
 
     def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
@@ -421,14 +292,14 @@ class LlamaForward:
         plan, changes = self._attention.plan(rows, state.dtype), self._changes.of(rows)
 
         def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
-            weight: Weight = getattr(self._layers[number], name)
+            weight: Weight = getattr(self.weights.layers[number], name)
             made = product(read, weight, None if changes else bias)
             if changes:
                 made = apply(changes, (number, name), read, made)
                 made = made if bias is None else made + bias
             return made if adapter is None else adapter.behind_product(number, name, read, made, rows)
 
-        for number, layer in enumerate(self._layers):
+        for number, layer in enumerate(self.weights.layers):
             _hand_out(rows, number, state)
             normed = layer.norm(state)
             projected = multiplied(number, "query_key_value", normed, layer.query_key_value_bias)
@@ -446,12 +317,12 @@ class LlamaForward:
             if adapter is not None:
                 state = adapter.behind_layer(number, state, normed, rows)
         if rows.states is not None and LAST in rows.states.layers:
-            _hand_out(rows, LAST, self._norm(state))
+            _hand_out(rows, LAST, self.weights.norm(state))
         if adapter is not None:
-            return adapter.behind_norm(self._norm(state), rows).index_select(1, keep)
+            return adapter.behind_norm(self.weights.norm(state), rows).index_select(1, keep)
         if real is None and tokens.shape[1] > 1:
             state = state.index_select(1, keep)
-        return self._norm(state)
+        return self.weights.norm(state)
 
     def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""
