@@ -32,7 +32,7 @@ WAYS = {"probability": "log-probability of the tokens", "agreement": "agreement 
 
 async def measured(by: Any, keep: Path | None) -> Calibration:
     """Ask all questions of both models; what is learned here is not kept for anybody."""
-    async with AsyncStretto(MAIN, small=SMALL) as client:
+    async with AsyncStretto(MAIN, roles={"small": SMALL}) as client:
         return await calibrate_async(
             questions_in(QUESTIONS, LabelledQuestion),
             client,

@@ -77,7 +77,7 @@ async def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
             main = LocalBackend(MAIN, dtype="float32", remember_answers=0, prefix_cache_bytes=0)
             small = LocalBackend(name.split()[0], remember_answers=0)
             pairs: list[tuple[Written, Written]] = []
-            async with AsyncStretto(main, small=small) as stretto:
+            async with AsyncStretto(main, roles={"small": small}) as stretto:
                 await written(stretto, "Why?", hand_on=True)
                 for question in QUESTIONS[: given.questions]:
                     found = {}

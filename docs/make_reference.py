@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from griffe import (
+    Alias,
+    AliasResolutionError,
     Class,
     Docstring,
     DocstringAttribute,
@@ -41,17 +43,21 @@ Every public name, made from the docstrings by `make docs`. Start with the guide
 parameters, its constructor takes them in that order; pass all but the first by name.
 """
 SECTIONS = {
-    "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "SyncAnswerStream", "AnswerStream"),
-    "Requests": ("RequestOptions", "Request", "GenerationOptions", "Message", "Document", "Budget", "Tool"),
-    "Answers": (
-        "Answer", "Branch", "Writer", "Choice", "ToolCall", "Usage", "Cost", "Timeline", "Span", "DecodingStats",
-        "TokenLogprob",
+    "Clients": ("Stretto", "AsyncStretto", "ClientOptions", "ModelLike", "SyncAnswerStream", "AnswerStream"),
+    "Requests": (
+        "RequestOptions", "PromptLike", "Request", "GenerationOptions", "Message", "Document", "Heading", "Budget",
+        "Tool",
     ),
-    "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "Abilities", "Ability"),
+    "Answers": (
+        "Answer", "FinishReason", "Branch", "Writer", "Choice", "ToolCall", "Usage", "Cost", "Timeline",
+        "TimelinePlot", "Span", "DecodingStats", "TokenLogprob", "Citation", "Evidence", "PassageRecord", "Agreement",
+    ),
+    "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "SecondOpinion", "Abilities", "Ability"),
     "Events": (
         "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "FallbackStarted", "BranchDelta",
         "BranchFinished", "BranchFailed", "TextDelta", "ToolCallDelta", "ToolCallFragment", "ToolStarted",
-        "ToolFinished", "ChoiceDelta", "ThoughtFinished", "RefusalStarted", "AnswerFinished",
+        "ToolFinished", "ChoiceDelta", "VoteCounted", "PassageRead", "ThoughtFinished", "RefusalStarted",
+        "AnswerFinished",
     ),
 }  # fmt: skip
 BESIDE = {
@@ -71,10 +77,23 @@ BESIDE = {
 }  # fmt: skip
 """Public names outside ``stretto`` itself, which the guides import."""
 INNER = {
+    "AsyncStretto": ("store",),
+    "BranchSpec": ("ledger",),
+    "Calibration": ("answered", "trials"),
+    "Case": ("decoding", "judgement", "parse", "prices", "speed"),
+    "Endpoints": (
+        *("circuits", "limits", "store", "circuit", "rate_limits", "shared_health", "shared_limits"),
+    ),
+    "Learned": ("bound",),
+    "Route": ("parse", "with_parse"),
+    "Router": ("model",),
+    "RouterCalibration": ("correction",),
+    "Template": ("parts",),
     "RunningBranch": (
         *("calls", "others", "unheld", "stages", "extra", "logprobs_sent", "cut_at", "unreported", "replaced"),
         *("partial", "reported", "dropped", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
         *("carried_out", "handed_over", "take_call", "hand_over"),
+        *("writers", "wrote", "write", "end", "withhold"),
     ),
     "Runner": (
         *("ledger", "ends_as", "wrote", "strategy", "overran", "failure", "announce", "choices"),
@@ -96,6 +115,15 @@ PROPERTY = re.compile(
     re.MULTILINE,
 )
 METHOD = re.compile(r"^#### `(?P<owner>\w+)\.\w+`\n\n```python\n(?P<called>.*?)\n```\n", re.MULTILINE | re.DOTALL)
+MADE_BY_CLIENTS = re.compile(r"### `(?:Sync)?AnswerStream`")
+NAME = re.compile(r"### `(\w+)`$", re.MULTILINE)
+CODE = re.compile(r"<code>.*?</code>|^\*\*`.*`\*\*$", re.MULTILINE)
+TYPE_NAME = re.compile(r"\b[A-Z]\w*[a-z]\w*\b(?!\]?\()")
+PUBLIC = {
+    name
+    for module in (stretto, stretto.extending, stretto.local, stretto.comparing, stretto.calibrating, stretto.testing)
+    for name in module.__all__
+}
 CONFIGURATION: Any = {
     "docstring_section_style": "table",
     "filters": ["!^_", "^__call__$", "!^model_config$"],
@@ -116,11 +144,13 @@ def render() -> str:
     loader.load("stretto")
     loader.resolve_aliases(external=False)
     package: Any = loader.modules_collection["stretto"]
-    parts = [INTRODUCTION]
+    parts, found = [INTRODUCTION], {}
     for title, names in _sections():
         parts.append(f"## {title}\n")
         parts += [_object(package, name) for name in names]
-    return _compact(_linked("\n".join(parts))).rstrip() + "\n"
+        found |= {name.rpartition(".")[2]: package[name] for name in names}
+    sections = re.split(r"(?=^###? )", _linked("\n".join(parts)), flags=re.MULTILINE)
+    return "\n".join(_compact(section, found).rstrip() + "\n" for section in sections)
 
 
 def _sections() -> Iterator[tuple[str, list[str]]]:
@@ -138,9 +168,10 @@ def _object(package: Any, name: str) -> str:
     found = package[name]
     known: Object = found.final_target if found.is_alias else found
     if isinstance(known, Class):
-        for inner in INNER.get(name.rpartition(".")[2], ()):
-            del known.members[inner]
-        _gather_fields(known)
+        inner = INNER.get(name.rpartition(".")[2], ())
+        for each in inner:
+            known.members.pop(each, None)
+        _gather_fields(known, inner)
     return _without_constructor(HEADING.sub(r"\1 `\2`", _rendered(known)))
 
 
@@ -150,14 +181,34 @@ def _rendered(known: Object) -> str:
 
 
 def _without_constructor(text: str) -> str:
-    """Leave out the constructor of a class that lists what it takes."""
-    return CONSTRUCTOR.sub(r"\1", text) if FIELDS.search(text.partition("\n#### ")[0]) else text
+    """Leave out the constructor of a class that lists what it takes, or that only a client makes."""
+    lists = FIELDS.search(text.partition("\n#### ")[0])
+    return CONSTRUCTOR.sub(r"\1", text) if lists or MADE_BY_CLIENTS.match(text) else text
 
 
-def _compact(page: str) -> str:
+def _compact(section: str, found: Mapping[str, Any]) -> str:
     """Lists instead of tables, one entry for a property, one line for a method."""
-    parts = re.split(r"(?=^### )", ROW.sub(_row, HEAD.sub("", page)), flags=re.MULTILINE)
-    return re.sub(r"\n{3,}", "\n\n", METHOD.sub(_method, "".join(map(_properties_first, parts))))
+    listed = _properties_first(ROW.sub(_row, HEAD.sub("", section)))
+    text = re.sub(r"\n{3,}", "\n\n", METHOD.sub(_method, listed))
+    heading = NAME.match(text)
+    return _spelled_out(text, found[heading[1]]) if heading else text
+
+
+def _spelled_out(text: str, found: Object | Alias) -> str:
+    """Write types that have a name in their module only, such as `OnMissing`, as what they stand for."""
+    names = (found.final_target if found.is_alias else found).module.members
+
+    def spelled(name: re.Match[str]) -> str:
+        known = names.get(name[0])
+        try:
+            value = getattr(known.final_target if known.is_alias else known, "value", None) if known else None
+        except AliasResolutionError:  # of another package
+            return name[0]
+        return name[0] if value is None or name[0] in PUBLIC else str(value).replace("\n", "").replace("  ", "")
+
+    for _ in range(2):  # what one stands for may name another
+        text = CODE.sub(lambda code: TYPE_NAME.sub(spelled, code[0]), text)
+    return text
 
 
 def _properties_first(section: str) -> str:
@@ -165,7 +216,7 @@ def _properties_first(section: str) -> str:
     entries = "".join(_property(found) for found in PROPERTY.finditer(section))
     head, method, rest = PROPERTY.sub("", section).partition("\n#### ")
     lists = head.rstrip() + ("\n" if entries and head.rstrip().rpartition("\n")[2].startswith("- ") else "\n\n")
-    return f"{lists}{entries}{method}{rest}" if entries else section
+    return f"{lists}{entries}\n{method.lstrip()}{rest}" if entries else section
 
 
 def _method(found: re.Match[str]) -> str:
@@ -192,7 +243,7 @@ def _property(found: re.Match[str]) -> str:
     return f"- `{found['name']}` <code>{found['kind'].replace(' | ', '|')}</code>: {' '.join(found['said'].split())}\n"
 
 
-def _gather_fields(known: Class) -> None:
+def _gather_fields(known: Class, inner: Sequence[str]) -> None:
     """Turn the fields of a class into one table, with what its docstring says of them."""
     known.docstring = known.docstring or Docstring("", parent=known)
     sections = known.docstring.parsed
@@ -200,7 +251,7 @@ def _gather_fields(known: Class) -> None:
     if table is None:
         table = DocstringSectionAttributes([])
         sections.append(table)
-    told = {each.name: each.description for each in table.value}
+    told = {each.name: each.description for each in table.value if each.name not in inner}
     table.value.clear()
     for name, field in [(name, each) for name, each in known.members.items() if each.is_attribute]:
         if name.startswith("_") or name == "model_config" or "property" in field.labels:
@@ -230,7 +281,8 @@ def _linked(page: str) -> str:
     }
 
     def link(found: re.Match[str]) -> str:
-        target = anchors.get(found["target"].rpartition(".")[2])
+        own = found["target"].startswith("stretto.")  # others have classes of the same names
+        target = anchors.get(found["target"].rpartition(".")[2]) if own else None
         return f"[{found['text']}](#{target})" if target else found["text"]
 
     return re.sub(r"\n{3,}", "\n\n", LINK.sub(link, page))

@@ -7,10 +7,12 @@ from stretto.foundation.lazy import lazily as _lazily
 if typing.TYPE_CHECKING:
     from stretto.abilities.kept import Abilities, Ability
     from stretto.agreement import Agreement
-    from stretto.answer import Answer, Branch, Choice, Cost, Span, Timeline, Usage, Writer
+    from stretto.answer import Answer, Branch, Choice, Cost, FinishReason, Span, Timeline, Usage, Writer
+    from stretto.budget import Budget
     from stretto.citation import Citation, Evidence, PassageRecord
     from stretto.client import AsyncStretto
-    from stretto.client_options import ClientOptions
+    from stretto.client_options import ClientOptions, ModelLike
+    from stretto.display.plot import TimelinePlot
     from stretto.document import Document, Heading
     from stretto.errors import (
         AllModelsFailedError,
@@ -58,8 +60,8 @@ if typing.TYPE_CHECKING:
         VoteCounted,
     )
     from stretto.hooks import CallEnded, Hooks, RetryPlanned
-    from stretto.prompts import Catalogue
-    from stretto.request import Budget, GenerationOptions, Message, Request, RequestOptions
+    from stretto.prompts import Catalogue, Template
+    from stretto.request import GenerationOptions, Message, PromptLike, Request, RequestOptions
     from stretto.route import DecodingForecast, Forecast, Route
     from stretto.router import Router, SecondOpinion
     from stretto.settings import Settings
@@ -108,6 +110,7 @@ __all__ = [
     "Event",
     "Evidence",
     "FallbackStarted",
+    "FinishReason",
     "Forecast",
     "GenerationOptions",
     "Heading",
@@ -116,10 +119,12 @@ __all__ = [
     "InvalidRequestError",
     "Message",
     "MissingDependencyError",
+    "ModelLike",
     "ModelNotFoundError",
     "OutlinePointReady",
     "PassageRead",
     "PassageRecord",
+    "PromptLike",
     "RateLimitedError",
     "RefusalStarted",
     "Request",
@@ -139,9 +144,11 @@ __all__ = [
     "Stretto",
     "StrettoError",
     "SyncAnswerStream",
+    "Template",
     "TextDelta",
     "ThoughtFinished",
     "Timeline",
+    "TimelinePlot",
     "TokenLogprob",
     "Tool",
     "ToolCall",
@@ -168,15 +175,18 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Branch",
         "Choice",
         "Cost",
+        "FinishReason",
         "Span",
         "Timeline",
         "Usage",
         "Writer",
     ),
+    "budget": ("Budget",),
     "citation": ("Citation", "Evidence", "PassageRecord"),
     "client": ("AsyncStretto",),
-    "client_options": ("ClientOptions",),
+    "client_options": ("ClientOptions", "ModelLike"),
     "document": ("Document", "Heading"),
+    "display.plot": ("TimelinePlot",),
     "errors": (
         "AllModelsFailedError",
         "AuthenticationError",
@@ -227,11 +237,11 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "Hooks",
         "RetryPlanned",
     ),
-    "prompts": ("Catalogue",),
+    "prompts": ("Catalogue", "Template"),
     "request": (
-        "Budget",
         "GenerationOptions",
         "Message",
+        "PromptLike",
         "Request",
         "RequestOptions",
     ),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.agreement import Agreement
 from stretto.citation import Citation, PassageRecord
+from stretto.foundation.notebook_forms import ShownInNotebooks
 from stretto.route import Route
 from stretto.token_records import DecodingStats, TokenLogprob
 from stretto.tool_calls import ToolCall, turn_of
-
-if TYPE_CHECKING:
-    from stretto.display.timeline import TimelinePlot
 
 FinishReason = Literal[
     "stop",
@@ -29,6 +27,8 @@ FinishReason = Literal[
     "incomplete",  # most of the documents could not be read
     "nothing_found",  # the documents were read and hold nothing on the question
 ]
+"""How an answer, or a part of it, ended."""
+
 REFUSALS: frozenset[str] = frozenset({"refusal", "content_filter"})  # by the model, or by its server
 
 
@@ -232,24 +232,9 @@ class Timeline(BaseModel):
     first_text_s: float | None = None
     total_s: float = 0.0
     critical_path_s: float = 0.0
-    _branches: tuple[Branch, ...] = PrivateAttr(default=())  # of the answer that it belongs to
-
-    def plot(self) -> TimelinePlot:
-        """A drawing with one row a branch: waiting, silent, writing. Notebooks show it; ``save`` writes a file."""
-        from stretto.display.timeline import TimelinePlot  # noqa: PLC0415 - values know no pictures until one is asked for
-
-        return TimelinePlot(self, self._branches)
-
-    def _repr_html_(self) -> str:
-        return self.plot().svg
-
-    def _repr_markdown_(self) -> str:
-        from stretto.display.notebook import timeline_markdown  # noqa: PLC0415 - as in `plot`
-
-        return timeline_markdown(self, self._branches)
 
 
-class Answer(BaseModel):
+class Answer(ShownInNotebooks, BaseModel):
     """The whole answer. ``str(answer)`` is its text.
 
     Attributes:
@@ -304,13 +289,6 @@ class Answer(BaseModel):
     choices: tuple[Choice, ...] = ()
     agreement: Agreement | None = None
 
-    @model_validator(mode="after")
-    def _timeline_of_these_branches(self) -> Self:
-        timeline = self.timeline.model_copy()
-        timeline._branches = self.branches
-        self.__dict__["timeline"] = timeline  # frozen for its users
-        return self
-
     @property
     def turn(self) -> dict[str, Any]:
         """The answer as a turn of the conversation, for the next request: text and tool calls with their thoughts."""
@@ -323,14 +301,6 @@ class Answer(BaseModel):
 
     def __str__(self) -> str:
         return self.text
-
-    def _repr_html_(self) -> str:
-        from stretto.display.notebook import answer_html  # noqa: PLC0415 - as in `Timeline.plot`
-
-        return answer_html(self)
-
-    def _repr_markdown_(self) -> str:
-        return self.text  # what shows Markdown in a notebook sanitises it
 
     def __repr__(self) -> str:
         start = self.text if len(self.text) <= 60 else self.text[:57] + "..."

@@ -26,13 +26,13 @@ from stretto.client_options import (
 )
 from stretto.errors import StrettoError
 from stretto.first_imports import made_ready
-from stretto.foundation.arguments import spelled_out
+from stretto.foundation.arguments import shown, spelled_out
 from stretto.foundation.bounds import is_long
 from stretto.foundation.fork import Fork
 from stretto.hooks import Watchers
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
-from stretto.request import Prompting, Request, RequestOptions
+from stretto.request import PromptLike, Request, RequestOptions
 from stretto.route import Route
 from stretto.settings import Settings
 from stretto.streams import AnswerStream, StreamContext
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from stretto.abilities import Abilities
     from stretto.abilities.checking import Progress
     from stretto.backends.resilience.shared import Store
-    from stretto.client_options import Model
+    from stretto.client_options import ModelLike
     from stretto.documents.limits import Allowance
     from stretto.strategies.base import Strategy
 
@@ -79,7 +79,7 @@ class AsyncStretto:
     """
 
     @spelled_out(ClientOptions)
-    def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, model: ModelLike | None = None, **options: Unpack[ClientOptions]) -> None:
         self.backends: dict[str, Backend] = {}
         check_options(options)
         base_url, api_key, templates = options.get("base_url"), options.get("api_key"), options.get("templates")
@@ -99,15 +99,15 @@ class AsyncStretto:
         self._writings: set[Writing] = set()
         self._fork = Fork()
 
-        def opened(argument: str, given: Model) -> Backend:
+        def opened(argument: str, given: ModelLike) -> Backend:
             same = provider_of(given) == provider_of(chosen)
             return self._client_backends.backend(given, argument, *((base_url, api_key) if same else ()))
 
         self.backends["main"] = opened("model", chosen)
         by_role = models_by_role(options)
-        for role, (argument, given) in by_role.items():
-            self.backends[role] = opened(argument, given)
-        named = {given: self.backends[role] for role, (_, given) in by_role.items() if isinstance(given, str)}
+        for role, given in by_role.items():
+            self.backends[role] = opened(f"roles[{shown(role)}]", given)
+        named = {given: self.backends[role] for role, given in by_role.items() if isinstance(given, str)}
         self.fallback = tuple(
             named[given] if isinstance(given, str) and given in named else opened("fallback", given)
             for given in fallback_models(options, self.settings, chosen)
@@ -158,36 +158,41 @@ class AsyncStretto:
                 self._library_strategies = {}
 
     @spelled_out(RequestOptions)
-    async def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
+    async def ask(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Answer:
         """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         async with self.stream(prompt, **request) as events:
             return await events.rest()
 
     @spelled_out(RequestOptions)
-    async def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
+    async def route(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Route:
         """Return how the request would be generated, and why. Loads no model, opens no connection."""
         self._check_usable()
         _check_loop()
-        await made_ready()
+        await self._made_ready()
         return await self._decide(await self._request_read(prompt, request))
 
     @spelled_out(RequestOptions)
     def stream(
-        self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
+        self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]
     ) -> AbstractAsyncContextManager[AnswerStream]:
         """Stream the events of one answer. Leaving the context cancels the rest."""
         return StreamContext(partial(self._begin, prompt, request))
 
-    async def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> Writing:
+    async def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> Writing:
         began = time.perf_counter()
         self._check_usable()
         _check_loop()
-        await made_ready(self._deadline_of(prompt, options))
+        await self._made_ready(self._deadline_of(prompt, options))
         writing = self._writing(await self._request_read(prompt, options), began)
         await writing.start(self._writings)
         return writing
 
-    def _deadline_of(self, prompt: Prompting | Request, options: RequestOptions) -> float | None:
+    async def _made_ready(self, deadline_s: float | None = None) -> None:
+        asked = (*self.backends.values(), *self.fallback)
+        listed = (each for each in asked if not each.name.startswith("local:"))
+        await made_ready(deadline_s, prices=any(getattr(each, "at_provider", True) for each in listed))
+
+    def _deadline_of(self, prompt: PromptLike | Request, options: RequestOptions) -> float | None:
         """The deadline as given, before anything is imported that could validate it."""
         own = prompt.deadline_s if isinstance(prompt, Request) else self.settings.deadline_s
         given = options.get("deadline_s")
@@ -214,7 +219,7 @@ class AsyncStretto:
 
         self._check_usable()
         _check_loop()
-        await made_ready()
+        await self._made_ready()
         await ask_servers(self.backends.values())
         found = await check(self.backends["main"], self.templates, progress or (lambda *_: None))
         await anyio.to_thread.run_sync(keep, found)
@@ -263,7 +268,7 @@ class AsyncStretto:
             raise StrettoError("This AsyncStretto is closed. Make a new one.")
 
     def _request(
-        self, prompt: Prompting | Request, options: RequestOptions, allowance: Allowance | None = None
+        self, prompt: PromptLike | Request, options: RequestOptions, allowance: Allowance | None = None
     ) -> Request:
         from stretto.strategies.assembly import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.strategies.strategy_options import check_strategy_options  # noqa: PLC0415 - likewise
@@ -287,7 +292,7 @@ class AsyncStretto:
             check_strategy_options(request, request.own_strategy or self._strategies().get(request.strategy))
         return request
 
-    async def _request_read(self, prompt: Prompting | Request, options: RequestOptions) -> Request:
+    async def _request_read(self, prompt: PromptLike | Request, options: RequestOptions) -> Request:
         """The same, in a thread where there is much to read. Reading files ends with this task."""
         if options.get("documents") is None:
             if is_long(prompt, options.get("tools"), options.get("stop")):
@@ -301,7 +306,7 @@ class AsyncStretto:
             allowance.cancel()
         raise allowance.passed()
 
-    def _allowance(self, prompt: Prompting | Request, options: RequestOptions) -> Allowance:
+    def _allowance(self, prompt: PromptLike | Request, options: RequestOptions) -> Allowance:
         from stretto.documents.limits import Allowance, ReadingLimits  # noqa: PLC0415 - keeps `import stretto` light
 
         settings = self.settings

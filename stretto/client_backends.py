@@ -12,7 +12,7 @@ from stretto.settings import Settings, with_source
 if TYPE_CHECKING:
     from stretto.backends.resilience.resilient import Endpoints
     from stretto.backends.resilience.shared import Store
-    from stretto.client_options import Model
+    from stretto.client_options import ModelLike
 
 
 class ClientBackends:
@@ -42,7 +42,9 @@ class ClientBackends:
             api_key = self._settings.api_key.get_secret_value()
         return base_url, api_key
 
-    def backend(self, given: Model, argument: str, base_url: str | None = None, api_key: str | None = None) -> Backend:
+    def backend(
+        self, given: ModelLike, argument: str, base_url: str | None = None, api_key: str | None = None
+    ) -> Backend:
         """A backend for a name or a LangChain model; a backend itself is used unchanged. Raises `StrettoError`."""
         if isinstance(given, Backend):
             return given

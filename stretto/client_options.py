@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from stretto.backends.base import Backend
 from stretto.errors import SettingsError
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from stretto.router import Router
     from stretto.strategies.base import Strategy
 
-    Model = str | Backend | BaseChatModel
+ModelLike: TypeAlias = "str | Backend | BaseChatModel"
+"""What a client takes as a model: its name, a backend, or a chat model of LangChain."""
 
 
 class ClientOptions(TypedDict, total=False):
@@ -28,11 +29,11 @@ class ClientOptions(TypedDict, total=False):
     Attributes:
         base_url: address of a server that speaks OpenAI's or Anthropic's protocol.
         api_key: the key for it. Both apply to all models of the main model's provider.
-        small: a smaller, faster model, for second opinions and for ``preference="fastest"``.
-        local: a model in this process, for ``preference="fastest"``.
         fallback: one or several models that go on, in this order, where the model fails: with the whole answer, with a
             part of it, or with the rest of a text that broke off. See docs/errors.md.
-        roles: further models by names of your own, which a router of yours may choose.
+        roles: further models by their roles: "small" is a smaller, faster one, for second opinions, the strategy
+            "cascade" and ``preference="fastest"``; "local" one in this process, for "fastest"; names of your own are
+            for strategies that ask several models, and for a router of yours.
         strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.
         settings: for all requests; by default read from the environment and the settings file.
@@ -43,10 +44,8 @@ class ClientOptions(TypedDict, total=False):
 
     base_url: str | None
     api_key: str | None
-    small: Model | None
-    local: Model | None
-    fallback: Model | Sequence[Model] | None
-    roles: Mapping[str, Model] | None
+    fallback: ModelLike | Sequence[ModelLike] | None
+    roles: Mapping[str, ModelLike] | None
     strategies: Sequence[Strategy] | None
     hooks: Hooks | None
     settings: Settings | None
@@ -58,7 +57,7 @@ class ClientOptions(TypedDict, total=False):
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "base_url": ((str,), "an address as a string, for instance http://localhost:8000/v1"),
     "api_key": ((str,), "the key as a string"),
-    "roles": ((Mapping,), 'models by role, for instance roles={"judge": "openai:gpt-5.4-nano"}'),
+    "roles": ((Mapping,), 'models by role, for instance roles={"small": "openai:gpt-5.4-nano"}'),
     "hooks": ((Hooks,), "Hooks(...)"),
     "settings": ((Settings,), "Settings.load(...) or Settings(...)"),
     "prompt_family": ((str,), 'the name of a family of prompts, for instance "small"'),
@@ -89,27 +88,22 @@ def check_options(options: ClientOptions) -> None:
         raise SettingsError(f"router= takes a Router, or an object with its route(), not {_type_of(router)}.")
 
 
-def provider_of(given: Model) -> str | None:
+def provider_of(given: ModelLike) -> str | None:
     """The provider that a model's name begins with; ``None`` for what is not a name."""
     return given.partition(":")[0] if isinstance(given, str) else None
 
 
-def models_by_role(options: ClientOptions) -> dict[str, tuple[str, Model]]:
-    """The models beside the main one by role, each with the argument that it came as. Raises `SettingsError`."""
+def models_by_role(options: ClientOptions) -> dict[str, ModelLike]:
+    """The models beside the main one by role. Raises `SettingsError`."""
     roles: Mapping[Any, Any] = options.get("roles") or {}
     if not all(isinstance(role, str) for role in roles):
         raise SettingsError(f"roles= takes {_KINDS['roles'][1]}: the names of roles are strings.")
-    found = {role: (f"roles[{shown(role)}]", given) for role, given in roles.items() if given is not None}
-    if "main" in found:
+    if roles.get("main") is not None:
         raise SettingsError('roles= cannot hold "main": the main model is the first argument, model=.')
-    named = {"small": options.get("small"), "local": options.get("local")}
-    if wrong := found.keys() & named.keys():
-        role = min(wrong)
-        raise SettingsError(f"roles= cannot hold {role!r}: this model is an argument of its own, {role}=.")
-    return found | {role: (role, given) for role, given in named.items() if given is not None}
+    return {role: given for role, given in roles.items() if given is not None}
 
 
-def fallback_models(options: ClientOptions, settings: Settings, main: Model) -> tuple[Model, ...]:
+def fallback_models(options: ClientOptions, settings: Settings, main: ModelLike) -> tuple[ModelLike, ...]:
     """The models that go on where the main one fails, in their order. Raises `SettingsError`."""
     given: Any = options.get("fallback")
     if given is None:
@@ -123,11 +117,11 @@ def fallback_models(options: ClientOptions, settings: Settings, main: Model) -> 
     return models
 
 
-def _same(one: Model, other: Model) -> bool:
+def _same(one: ModelLike, other: ModelLike) -> bool:
     return one == other if isinstance(one, str) and isinstance(other, str) else one is other
 
 
-def _called(model: Model) -> str:
+def _called(model: ModelLike) -> str:
     return shown(model) if isinstance(model, str) else f"a {type(model).__name__}"
 
 

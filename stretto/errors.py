@@ -75,14 +75,14 @@ class BackendError(StrettoError):
         transient: whether the same call may succeed later; only such errors are retried.
         retry_after_s: how long the server asked to wait, in seconds.
         headers: response headers (rate limits, request id); never the request's.
-        said: what the server said, without keys and bounded; empty where it said nothing.
+        server_message: what the server said, without keys and bounded; empty where it said nothing.
         usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
         attempts: how often the call was sent.
         remarks: sentences that follow the message: how often it was tried, and why not again.
     """
 
     transient = False
-    said = ""
+    server_message = ""
     attempts = 1
     remarks: tuple[str, ...] = ()
     usage: Any = None  # a Usage; this module knows no other

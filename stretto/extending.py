@@ -30,7 +30,7 @@ if typing.TYPE_CHECKING:
     from stretto.strategies.base import Strategy
     from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
     from stretto.strategies.direct import Direct
-    from stretto.strategies.merge import Merge
+    from stretto.strategies.merge import Merge, TextFilter, TextSource
     from stretto.strategies.runner import Runner
 
 __all__ = [
@@ -60,6 +60,8 @@ __all__ = [
     "RunningBranch",
     "Stages",
     "Strategy",
+    "TextFilter",
+    "TextSource",
     "TextWatch",
     "resilient",
 ]
@@ -86,7 +88,7 @@ _HOMES = {
     "stretto.strategies.base": ("Strategy",),
     "stretto.strategies.branch": ("BranchSpec", "RunningBranch", "TextWatch"),
     "stretto.strategies.direct": ("Direct",),
-    "stretto.strategies.merge": ("Merge",),
+    "stretto.strategies.merge": ("Merge", "TextFilter", "TextSource"),
     "stretto.strategies.runner": ("Runner",),
 }
 

@@ -1,4 +1,4 @@
-"""What a caller asks for: messages, documents, options, preference, budget."""
+"""What a caller asks for: messages, documents, options, preference."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from stretto.budget import Budget
 from stretto.content import mended, read_tool, read_tool_choice
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
-from stretto.foundation.arguments import looks_like_key, reason, shown, spelled_out, unknown_names
+from stretto.foundation.arguments import shown, spelled_out, unknown_names
 from stretto.foundation.bounds import check_numbers
+from stretto.foundation.validation import explained
 from stretto.generation_options import GenerationOptions, not_bool
 from stretto.messages import Message, Role, documents_of, messages_of
 from stretto.tools import Tool, tool_of
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
 
 Preference = Literal["fastest", "balanced", "careful"]
-Prompting = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
+PromptLike = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any] | str]
+"""What a request is made from: a question, one turn, or the turns of a conversation."""
+
 OnMissing = Literal["note", "omit", "raise"]
 OnLoop = Literal["tell", "cut"]
 
@@ -62,38 +66,6 @@ _THINKING = ("enable_thinking", "thinking")
 _CALLED = {"image_url": "an image", "input_audio": "sound", "file": "a file", "video_url": "a video"}
 
 
-class Budget(BaseModel):
-    """The most an answer may cost.
-
-    Attributes:
-        max_calls: calls to backends, retries and hedges included.
-        max_tokens_total: prompt and completion tokens together.
-        max_tool_calls: calls of the functions in ``tools``; by default 64.
-        max_tool_rounds: how often the model may ask for such calls before it has to answer; by default 8.
-        max_cost: US dollars, by the prices of the models. A way that is forecast to cost more is not taken; where even
-            the straight answer is, `BudgetExceededError` is raised before a call. Once it is spent, no further call is
-            made; those under way then are finished.
-        deadline_s: seconds, as ``deadline_s`` of a request; and a way that is forecast to take longer is not taken, as
-            with ``max_cost``.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    max_calls: int | None = Field(default=None, ge=1)
-    max_tokens_total: int | None = Field(default=None, ge=1)
-    max_tool_calls: int | None = Field(default=None, ge=1)
-    max_tool_rounds: int | None = Field(default=None, ge=1)
-    max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-
-    @field_validator(
-        *("max_calls", "max_tokens_total", "max_tool_calls", "max_tool_rounds", "max_cost", "deadline_s"), mode="before"
-    )
-    @classmethod
-    def _a_number(cls, value: Any) -> Any:
-        return not_bool(value)
-
-
 class RequestOptions(TypedDict, total=False):
     """The keyword arguments of `Request.of` and of a client's ``ask``, ``stream`` and ``route``.
 
@@ -111,8 +83,8 @@ class RequestOptions(TypedDict, total=False):
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
         on_loop: what becomes of a straight answer that repeats itself: "tell" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
-        budget: the most the answer may cost: a `Budget`, or a mapping with some of its names. A way that is forecast to
-            be over its ``max_cost`` or ``deadline_s`` is not taken.
+        budget: the most the answer may cost. A way that is forecast to be over its ``max_cost`` or ``deadline_s`` is
+            not taken.
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
@@ -146,7 +118,7 @@ class RequestOptions(TypedDict, total=False):
     race: bool | None
     on_missing: OnMissing | None
     on_loop: OnLoop | None
-    budget: Budget | Mapping[str, float | None] | None
+    budget: Budget | None
     max_tokens: int | None
     part_tokens: int | None
     concurrent_points: int | None
@@ -212,7 +184,7 @@ class Request(BaseModel):
 
     @classmethod
     @spelled_out(RequestOptions)
-    def of(cls, prompt: Prompting | Request, **options: Unpack[RequestOptions]) -> Request:
+    def of(cls, prompt: PromptLike | Request, **options: Unpack[RequestOptions]) -> Request:
         """Make a request from what a caller has at hand.
 
         ``prompt`` is a string (one user message), a message, a mapping with ``role`` and ``content``, a list of
@@ -221,7 +193,7 @@ class Request(BaseModel):
         return cls._of(prompt, options)
 
     @classmethod
-    def _of(cls, prompt: Prompting | Request, options: RequestOptions, allowance: Allowance | None = None) -> Request:
+    def _of(cls, prompt: PromptLike | Request, options: RequestOptions, allowance: Allowance | None = None) -> Request:
         """The same, with documents read within an allowance."""
         if wrong := unknown_names(options, RequestOptions.__annotations__, "A request", _INSTEAD):
             raise InvalidRequestError(wrong)
@@ -239,6 +211,11 @@ class Request(BaseModel):
             if system is not None and not isinstance(system, str):
                 raise InvalidRequestError(f"system={shown(system)} cannot be used: it takes a string.")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
+            budget = given.get("budget", Budget())
+            if not isinstance(budget, Budget):
+                raise InvalidRequestError(
+                    f"budget={shown(budget)} cannot be used: it takes a Budget, such as Budget(max_calls=10)."
+                )
             if documents := given.get("documents"):
                 changes["documents"], changes["unread"] = documents_of(documents, allowance, changes.get("deadline_s"))
             changes |= _passed_on(given, changes.get("extra") or {})
@@ -254,7 +231,7 @@ class Request(BaseModel):
                 ends_s = min(ends_s, request.deadline_s or ends_s)
                 request = request.model_copy(update={"deadline_s": ends_s})
         except ValidationError as error:
-            raise InvalidRequestError(_explain(error)) from None
+            raise InvalidRequestError(explained(error)) from None
         _check(request)
         if isinstance(prompt, str) and not prompt.strip():  # turns may be empty: some models go on from them
             raise InvalidRequestError(f"The prompt is empty ({prompt!r}). Ask a question.")
@@ -392,23 +369,12 @@ def _what_is_whole(request: Request) -> Iterator[str]:
         yield "the user's last turn is empty"
 
 
-def _explain(error: ValidationError) -> str:
-    """One line for a person out of the first thing pydantic found."""
-    first = error.errors()[0]
-    if isinstance(cause := first.get("ctx", {}).get("error"), InvalidRequestError):
-        return str(cause)
-    parts = (str(part) for part in first["loc"])
-    name = ".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request"
-    return f"{name}={shown(first.get('input'))} cannot be used: {reason(first)}."
-
-
 __all__ = [
-    "Budget",
     "Document",
     "GenerationOptions",
     "Message",
     "Preference",
-    "Prompting",
+    "PromptLike",
     "Request",
     "RequestOptions",
     "Role",

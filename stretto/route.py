@@ -7,6 +7,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from stretto.foundation.notebook_forms import ShownInNotebooks
+
 Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform"]
 
 
@@ -40,7 +42,7 @@ class DecodingForecast(BaseModel):
         measured_steps: forwards that these two were seen in; the last ones count most.
         ms_per_token: milliseconds of forwards a token; ``None`` while something of it is unknown.
         speed_up: how many times as fast as one token a step that is.
-        said: the same as one sentence for a person.
+        summary: the same as one sentence for a person.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,10 +53,10 @@ class DecodingForecast(BaseModel):
     measured_steps: int = 0
     ms_per_token: float | None = None
     speed_up: float | None = None
-    said: str = ""
+    summary: str = ""
 
 
-class Route(BaseModel):
+class Route(ShownInNotebooks, BaseModel):
     """How a request will be generated. Frozen, JSON-serialisable, part of every answer.
 
     Attributes:
@@ -101,13 +103,3 @@ class Route(BaseModel):
         route = self.model_copy()
         route._parse = parse
         return route
-
-    def _repr_html_(self) -> str:
-        from stretto.display.notebook import route_html  # noqa: PLC0415 - values know no pictures until one is asked for
-
-        return route_html(self)
-
-    def _repr_markdown_(self) -> str:
-        from stretto.display.notebook import route_markdown  # noqa: PLC0415 - as above
-
-        return route_markdown(self)

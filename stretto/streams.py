@@ -9,10 +9,13 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, supp
 from typing import TYPE_CHECKING, NoReturn
 
 from stretto.answer import Answer
+from stretto.display import show_in_notebooks
 from stretto.errors import StrettoError
 from stretto.events import AnswerFinished, Event, TextDelta
 from stretto.foundation.background import BackgroundLoop
 from stretto.writing import Writing
+
+show_in_notebooks()  # from here on there are answers to show
 
 
 class AnswerStream(AsyncIterator[Event]):

@@ -13,10 +13,9 @@ from stretto.answer import Answer
 from stretto.backends.base import Backend
 from stretto.client import FORKED, AsyncStretto, named
 from stretto.client_options import ClientOptions
-from stretto.first_imports import made_ready
 from stretto.foundation.arguments import spelled_out
 from stretto.foundation.background import BackgroundLoop
-from stretto.request import Prompting, Request, RequestOptions
+from stretto.request import PromptLike, Request, RequestOptions
 from stretto.route import Route
 from stretto.streams import Start, SyncAnswerStream, SyncStreamContext
 from stretto.writing import Writing
@@ -24,7 +23,7 @@ from stretto.writing import Writing
 if TYPE_CHECKING:
     from stretto.abilities import Abilities
     from stretto.abilities.checking import Progress
-    from stretto.client_options import Model
+    from stretto.client_options import ModelLike
 
 __all__ = ["Stretto"]
 
@@ -36,7 +35,7 @@ class Stretto:
     """
 
     @spelled_out(ClientOptions)
-    def __init__(self, model: Model | None = None, **options: Unpack[ClientOptions]) -> None:
+    def __init__(self, model: ModelLike | None = None, **options: Unpack[ClientOptions]) -> None:
         self._stretto = AsyncStretto(model, **options)
         self._loop = BackgroundLoop(self._stretto.aclose, FORKED)
         self._finalizer = weakref.finalize(self, self._loop.close)
@@ -76,18 +75,18 @@ class Stretto:
         self._loop.close()
 
     @spelled_out(RequestOptions)
-    def ask(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Answer:
+    def ask(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Answer:
         """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         return self._loop.call(partial(self._stretto.ask, prompt, **request))
 
     @spelled_out(RequestOptions)
-    def route(self, prompt: Prompting | Request, **request: Unpack[RequestOptions]) -> Route:
+    def route(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Route:
         """Return how the request would be generated, and why. Loads no model, opens no connection."""
         return self._loop.call(partial(self._stretto.route, prompt, **request))
 
     @spelled_out(RequestOptions)
     def stream(
-        self, prompt: Prompting | Request, **request: Unpack[RequestOptions]
+        self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]
     ) -> AbstractContextManager[SyncAnswerStream]:
         """Stream the events of one answer. Leaving the context cancels the rest."""
         return SyncStreamContext(partial(self._begin, prompt, request), self._loop)
@@ -96,8 +95,8 @@ class Stretto:
         """Measure what the main model holds, and keep it; see `AsyncStretto.check`."""
         return self._loop.call(partial(self._stretto.check, progress))
 
-    def _begin(self, prompt: Prompting | Request, options: RequestOptions) -> tuple[Writing, Start]:
+    def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> tuple[Writing, Start]:
         began = time.perf_counter()
-        self._loop.call(partial(made_ready, self._stretto._deadline_of(prompt, options)))
+        self._loop.call(partial(self._stretto._made_ready, self._stretto._deadline_of(prompt, options)))
         writing = self._stretto._writing(self._stretto._request(prompt, options), began)
         return writing, partial(writing.start, self._stretto._writings)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from patience import patience
 
-from stretto import AsyncStretto, StrettoError
+from stretto import AsyncStretto, Budget, StrettoError
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.errors import (
@@ -270,7 +270,7 @@ async def test_at_the_deadline_what_is_there_is_kept(provider):
 
 async def test_a_budget_that_is_used_up_names_what_was_not_written(provider):
     async with serving(provider) as (stretto, server):
-        answer = await ask(stretto, budget={"max_calls": 3})
+        answer = await ask(stretto, budget=Budget(max_calls=3))
         assert len(server.requests) == 3
     assert answer.finish_reason == "budget"
     assert "3. **Brakes**: [could not be written]" in answer.text
@@ -280,14 +280,14 @@ async def test_a_retry_beyond_the_budget_of_calls_is_not_made_and_the_failure_sa
     script = Script({"": [FOR_EVER, Fault("status", status=500)]})
     async with serving(provider, script) as (stretto, server):
         with pytest.raises(ServerFailedError, match=r"Not tried again: the budget of max_calls=2 is used up"):
-            await ask(stretto, strategy="direct", budget={"max_calls": 2})
+            await ask(stretto, strategy="direct", budget=Budget(max_calls=2))
         assert len(server.requests) == 2
 
 
 async def test_retries_of_one_point_leave_no_calls_for_the_others(provider):
     script = Script({SECOND: [Fault("status", status=500)] * 2})
     async with serving(provider, script) as (stretto, server):
-        answer = await ask(stretto, budget={"max_calls": 5})
+        answer = await ask(stretto, budget=Budget(max_calls=5))
         assert len(server.requests) == 5
     assert answer.usage.calls == 5
     assert "max_calls=5" in answer.warnings[0]
@@ -295,11 +295,11 @@ async def test_retries_of_one_point_leave_no_calls_for_the_others(provider):
 
 async def test_a_call_without_a_refused_parameter_is_a_call_of_the_budget(provider):
     async with serving(provider, rejects=("temperature",)) as (stretto, server):
-        answer = await ask(stretto, strategy="direct", temperature=0.5, budget={"max_calls": 2})
+        answer = await ask(stretto, strategy="direct", temperature=0.5, budget=Budget(max_calls=2))
         assert (answer.text, answer.usage.calls) == ("A straight answer.", 2)
     async with serving(provider, rejects=("temperature",)) as (stretto, server):
         with pytest.raises(RequestRejectedError, match=r"Not sent again without it: the budget of max_calls=1"):
-            await ask(stretto, strategy="direct", temperature=0.5, budget={"max_calls": 1})
+            await ask(stretto, strategy="direct", temperature=0.5, budget=Budget(max_calls=1))
         assert len(server.requests) == 1
 
 

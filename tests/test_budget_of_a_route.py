@@ -50,14 +50,14 @@ async def test_a_way_that_is_over_the_budget_is_not_taken_and_the_route_says_so(
             assert answer.strategy == "direct"
             assert f"it would cost about {free.forecast['skeleton'].cost:.3g} US dollars" in answer.route.reason
             assert f"max_cost={between:g}" in answer.route.reason
-        assert (await stretto.route(POINTS, budget={"max_cost": 1})).strategy == "skeleton"
+        assert (await stretto.route(POINTS, budget=Budget(max_cost=1))).strategy == "skeleton"
 
 
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        ({"max_cost": 0.0001}, "it would cost about 0.00552 US dollars, and the budget has max_cost=0.0001"),
-        ({"deadline_s": 2}, "it would take about 8.5 s, and the budget has deadline_s=2"),
+        (Budget(max_cost=0.0001), "it would cost about 0.00552 US dollars, and the budget has max_cost=0.0001"),
+        (Budget(deadline_s=2), "it would take about 8.5 s, and the budget has deadline_s=2"),
     ],
 )
 async def test_if_even_the_straight_answer_is_over_it_one_error_comes_before_a_call(priced, budget, says):
@@ -70,8 +70,9 @@ async def test_if_even_the_straight_answer_is_over_it_one_error_comes_before_a_c
 
 
 async def test_with_fastest_a_quicker_model_is_taken_where_the_main_one_is_over_the_budget(priced):
-    async with AsyncStretto(backend(), small=ScriptedBackend({"": "Short."}, name="local:any"), settings=priced) as two:
-        route = await two.route("Tell me a story.", budget={"max_cost": 0.0001}, preference="fastest")
+    small = ScriptedBackend({"": "Short."}, name="local:any")
+    async with AsyncStretto(backend(), roles={"small": small}, settings=priced) as two:
+        route = await two.route("Tell me a story.", budget=Budget(max_cost=0.0001), preference="fastest")
     assert route.role == "small"
 
 
@@ -79,7 +80,7 @@ async def test_documents_that_only_fit_in_passages_are_not_sent_straight_for_the
     long = ScriptedBackend({"": "x"}, capabilities=Capabilities(context_window=2_000))
     async with AsyncStretto(long, settings=priced) as stretto:
         with pytest.raises(BudgetExceededError, match="a straight answer has no room for the prompt: it would cost"):
-            await stretto.ask("Who signed?", documents="Some words. " * 5_000, budget={"max_cost": 0.01})
+            await stretto.ask("Who signed?", documents="Some words. " * 5_000, budget=Budget(max_cost=0.01))
     assert long.calls == []
 
 
@@ -87,14 +88,14 @@ async def test_money_without_a_known_price_is_refused_before_a_call():
     asked = backend()
     async with AsyncStretto(asked) as stretto:
         with pytest.raises(BudgetExceededError, match="the price of scripted:model is unknown"):
-            await stretto.ask(POINTS, budget={"max_cost": 1})
+            await stretto.ask(POINTS, budget=Budget(max_cost=1))
     assert asked.calls == []
 
 
 async def test_no_model_of_unknown_price_is_called_where_money_counts(priced):
     main, small = backend(), ScriptedBackend({"": "Short."}, name="own:small")
-    budget = {"max_cost": 1}
-    async with AsyncStretto(main, small=small, fallback=[small], settings=priced) as two:
+    budget = Budget(max_cost=1)
+    async with AsyncStretto(main, roles={"small": small}, fallback=[small], settings=priced) as two:
         cascade = await two.ask("Why is it?", strategy="cascade", budget=budget)
         together = await two.ask("Why is it?", strategy="collaborate", budget=budget)
     assert small.calls == []
@@ -107,12 +108,12 @@ async def test_a_forecast_of_several_models_adds_their_prices(tmp_path):
     file = tmp_path / "prices.toml"
     file.write_text(MINE + '"own:small" = { input = 0.1, output = 1.0 }\n')
     small = ScriptedBackend({"": "Short."}, name="own:small")
-    async with AsyncStretto(backend(), small=small, settings=Settings(prices=file)) as two:
+    async with AsyncStretto(backend(), roles={"small": small}, settings=Settings(prices=file)) as two:
         told = {
             name: (await two.route(POINTS, strategy=name)).forecast[name].cost
             for name in ("direct", "cascade", "collaborate")
         }
-        between = {"max_cost": told["direct"] * 1.1}
+        between = Budget(max_cost=told["direct"] * 1.1)
         cascade = await two.route(POINTS, strategy="cascade", budget=between)
     assert told["cascade"] == pytest.approx(1.2 * told["direct"], rel=0.01)  # two calls at a tenth of the price
     assert told["collaborate"] > 2 * told["direct"]
@@ -122,7 +123,7 @@ async def test_a_forecast_of_several_models_adds_their_prices(tmp_path):
 
 async def test_local_models_cost_nothing():
     async with AsyncStretto(ScriptedBackend({"": "Yes."}, name="local:any")) as stretto:
-        answer = await stretto.ask("Is water wet?", budget={"max_cost": 0.01})
+        answer = await stretto.ask("Is water wet?", budget=Budget(max_cost=0.01))
     assert answer.text == "Yes."
 
 
@@ -137,7 +138,7 @@ async def test_once_the_money_is_spent_no_further_call_is_made(priced):
 
     dear = Dear({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": "Some words about it."})
     async with AsyncStretto(dear, settings=priced) as stretto:
-        answer = await stretto.ask(POINTS, budget={"max_cost": 0.05}, strategy="skeleton", concurrent_points=1)
+        answer = await stretto.ask(POINTS, budget=Budget(max_cost=0.05), strategy="skeleton", concurrent_points=1)
     assert len(dear.calls) == 3
     assert answer.finish_reason == "budget"
     assert any("max_cost=0.05 US dollars is used up: 0.06 are spent" in warning for warning in answer.warnings)
@@ -145,16 +146,24 @@ async def test_once_the_money_is_spent_no_further_call_is_made(priced):
 
 async def test_the_deadline_of_a_budget_ends_the_answer_too():
     async with AsyncStretto(backend()) as stretto:
-        request = stretto._request("Why?", {"budget": {"deadline_s": 20}})
+        request = stretto._request("Why?", {"budget": Budget(deadline_s=20)})
         assert request.deadline_s == 20
-        assert stretto._request("Why?", {"budget": {"deadline_s": 20}, "deadline_s": 5}).deadline_s == 5
+        assert stretto._request("Why?", {"budget": Budget(deadline_s=20), "deadline_s": 5}).deadline_s == 5
 
 
-@pytest.mark.parametrize("given", [{"max_cost": 0}, {"max_cost": True}, {"deadline_s": -1}, {"max_cost": float("nan")}])
-async def test_budgets_are_numbers_above_zero(given):
-    async with AsyncStretto(backend()) as stretto:
-        with pytest.raises(InvalidRequestError, match="budget"):
-            await stretto.route("Why?", budget=given)
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"max_cost": 0}, r"^budget\.max_cost=0 cannot be used: input should be greater than 0\.$"),
+        ({"max_cost": True}, r"^budget\.max_cost=True cannot be used: input should be a number\.$"),
+        ({"deadline_s": -1}, r"^budget\.deadline_s=-1 cannot be used"),
+        ({"max_cost": float("nan")}, r"^budget\.max_cost=nan cannot be used"),
+        ({"calls": 3}, r"^budget\.calls=3 cannot be used"),
+    ],
+)
+def test_budgets_are_numbers_above_zero(given, says):
+    with pytest.raises(InvalidRequestError, match=says):
+        Budget(**given)
 
 
 @pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "anthropic:claude-haiku-4-5"])

@@ -10,6 +10,7 @@ from patience import patience
 from stretto import (
     AnswerFinished,
     AsyncStretto,
+    Budget,
     GenerationOptions,
     Message,
     Request,
@@ -161,7 +162,7 @@ async def test_a_deadline_before_the_first_word_is_an_error_that_says_so():
 
 async def test_a_budget_of_calls_leaves_the_last_points_unwritten_but_named():
     async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
-        answer = await stretto.ask("Why?", strategy="skeleton", budget={"max_calls": 3})
+        answer = await stretto.ask("Why?", strategy="skeleton", budget=Budget(max_calls=3))
     assert answer.usage.calls == 3
     assert "3. **Brakes**: [could not be written]" in answer.text
     assert any("The budget of max_calls=3 is used up" in warning for warning in answer.warnings)
@@ -172,14 +173,14 @@ async def test_a_budget_of_tokens_too_small_for_the_prompt_is_an_error_that_says
     async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto:
         with pytest.raises(BudgetExceededError, match="max_tokens_total=10"):
             await stretto.ask(
-                "A question that by itself has more tokens than that " * 3, budget={"max_tokens_total": 10}
+                "A question that by itself has more tokens than that " * 3, budget=Budget(max_tokens_total=10)
             )
 
 
 async def test_a_budget_of_tokens_limits_what_a_call_may_write():
     backend = ScriptedBackend({"": " ".join(map(str, range(500)))})
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("Why?", strategy="direct", budget={"max_tokens_total": 101})
+        answer = await stretto.ask("Why?", strategy="direct", budget=Budget(max_tokens_total=101))
     assert answer.usage.total_tokens <= 101
     assert answer.finish_reason == "budget"
     assert answer.warnings == ("The answer was cut by the budget of max_tokens_total=101. Allow more.",)
@@ -231,7 +232,7 @@ async def test_bad_input_is_one_clear_error_that_names_it(prompt, arguments, err
 
 async def test_a_backend_that_was_passed_in_belongs_to_the_caller_and_stays_open():
     main, local = ScriptedBackend(SKELETON), ScriptedBackend(SKELETON, name="local:scripted")
-    async with AsyncStretto(main, local=local) as stretto:
+    async with AsyncStretto(main, roles={"local": local}) as stretto:
         await stretto.ask("Why?")
     with Stretto(main) as stretto:
         stretto.ask("Why?")
@@ -242,7 +243,7 @@ async def test_a_backend_that_was_passed_in_belongs_to_the_caller_and_stays_open
 async def test_backends_that_a_client_opened_by_name_are_all_closed_with_it():
     async with ScriptedServer("Yes.") as server:
         names = {"main": "openai:one", "small": "openai:other"}
-        async with AsyncStretto(names["main"], small=names["small"], base_url=server.openai_url) as stretto:
+        async with AsyncStretto(names["main"], roles={"small": names["small"]}, base_url=server.openai_url) as stretto:
             backends = dict(stretto.backends)
         for role, backend in backends.items():
             with pytest.raises(BackendError, match=f"{names[role]} is closed"):
@@ -253,7 +254,10 @@ async def test_backends_that_a_client_opened_by_name_are_all_closed_with_it():
 @pytest.mark.parametrize("kind", [AsyncStretto, Stretto])
 def test_a_client_shows_its_models_and_no_key(kind):
     client = kind(
-        "openai:one", small="anthropic:two", base_url="http://me:secret@host/v1", api_key="sk-secret-key-123456"
+        "openai:one",
+        roles={"small": "anthropic:two"},
+        base_url="http://me:secret@host/v1",
+        api_key="sk-secret-key-123456",
     )
     assert repr(client) == f"<{kind.__name__} openai:one, small: anthropic:two>"
 

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from patience import patience
 
-from stretto import AsyncStretto, Request, Settings
+from stretto import AsyncStretto, Budget, Request, Settings
 from stretto.errors import IncompleteAnswerError, ServerFailedError, SettingsError, StreamBrokenError
 from stretto.language.telling import language_of, languages
 from stretto.testing import Reply, ScriptedBackend
@@ -58,7 +58,7 @@ async def test_a_direct_answer_cut_by_its_model_says_so():
 
 
 async def test_a_direct_answer_cut_by_the_budget_of_tokens_says_so():
-    answer = await ask({"": " ".join(map(str, range(90)))}, strategy="direct", budget={"max_tokens_total": 50})
+    answer = await ask({"": " ".join(map(str, range(90)))}, strategy="direct", budget=Budget(max_tokens_total=50))
     assert answer.finish_reason == "budget"
     assert answer.warnings == ("The answer was cut by the budget of max_tokens_total=50. Allow more.",)
 

@@ -2,12 +2,17 @@
 
 import html
 import re
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import pytest
 
-from stretto import Answer, Branch, Forecast, InvalidRequestError, Route, Span, Timeline, Usage
+from stretto import Answer, Branch, Forecast, InvalidRequestError, Route, Span, Timeline, TimelinePlot, Usage
+from stretto.display import show_in_notebooks
 from stretto.display.notebook import answer_page, markdown_html, route_markdown
+
+show_in_notebooks()
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -46,7 +51,7 @@ def test_words_of_others_are_text_in_markdown():
 
 
 def test_a_timeline_draws_when_each_branch_was_silent_and_when_it_wrote():
-    svg = TEA.timeline.plot().svg
+    svg = TimelinePlot(TEA).svg
     assert bars(svg, "silent") == [(0.12, 0.25), (0.12, 0.38)]
     assert bars(svg, "writing") == [(0.25, 0.75), (0.38, 1.0)]
     assert "1 Point 1" in svg
@@ -58,18 +63,21 @@ def test_a_timeline_draws_when_each_branch_was_silent_and_when_it_wrote():
 def test_an_answer_read_from_json_still_draws_its_timeline():
     again = Answer.model_validate_json(TEA.model_dump_json())
     assert again == TEA
-    assert again.timeline.plot().svg == TEA.timeline.plot().svg
+    assert TimelinePlot(again).svg == TimelinePlot(TEA).svg
 
 
-def test_two_answers_do_not_share_a_timeline():
-    one, other = (Answer(text="", route=Route(strategy="direct"), branches=(branch(n, (0, 0, 0, 1)),)) for n in (1, 2))
-    assert "Point 1" in one.timeline.plot().svg
-    assert "Point 1" not in other.timeline.plot().svg
+def test_an_answer_without_branches_draws_its_totals():
+    assert "total 4.00 s" in TimelinePlot(answer()).svg
 
 
-def test_a_timeline_without_an_answer_draws_its_totals():
-    assert "total 2.00 s" in Timeline(total_s=2.0).plot().svg
-    assert "<svg" in Timeline()._repr_html_()
+def test_a_program_that_makes_clients_has_answers_that_notebooks_show():
+    code = (
+        "import stretto; answer = stretto.Answer(text='**Hm**', route=stretto.Route(strategy='direct'));"
+        "before = answer._repr_html_(); stretto.AsyncStretto;"
+        "print(before, '<strong>Hm</strong>' in answer._repr_html_(), answer._repr_markdown_())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["None", "True", "**Hm**"]
 
 
 def passages(count):
@@ -80,13 +88,13 @@ def passages(count):
 
 
 def test_many_passages_get_a_row_where_they_begin_and_end_and_where_they_failed():
-    svg = answer(*passages(100)).timeline.plot().svg
+    svg = TimelinePlot(answer(*passages(100))).svg
     drawn = [int(number) for number in re.findall(r">(\d+) Point \d+</text>", svg)]
     assert drawn == [*range(1, 21), 50, *range(81, 101)]
     assert "59 more passages" in svg
 
 
-@pytest.mark.parametrize("show", [lambda it: it.timeline.plot().svg, Answer._repr_html_, answer_page])
+@pytest.mark.parametrize("show", [lambda it: TimelinePlot(it).svg, Answer._repr_html_, answer_page])
 def test_what_a_model_wrote_is_text_wherever_it_is_shown(show):
     hostile = answer(
         branch(1, (0, 0, 1, 2), title=HOSTILE, error=HOSTILE, status="failed"),
@@ -119,17 +127,17 @@ def test_a_route_shows_its_cause_and_what_each_way_would_cost():
 
 
 def test_a_timeline_is_a_table_where_there_are_no_pictures():
-    timeline = answer(branch(1, (0, 0.5, 1, 2), title=HOSTILE, status="failed")).timeline
-    totals, *table = timeline._repr_markdown_().splitlines()
+    plot = TimelinePlot(answer(branch(1, (0, 0.5, 1, 2), title=HOSTILE, status="failed")))
+    totals, *table = plot._repr_markdown_().splitlines()
     assert totals.startswith("first text ")
     assert table[-1].endswith(" (failed) | 0.00 s | 0.50 s | 1.00 s | 2.00 s |")
     assert "<script" not in markdown_html("\n".join(table))
     assert len(re.findall(r"(?<!\\)\|", table[-1])) == 6
-    assert "59 more passages" in answer(*passages(100)).timeline._repr_markdown_()
+    assert "59 more passages" in TimelinePlot(answer(*passages(100)))._repr_markdown_()
 
 
 def test_a_plot_is_saved_as_a_picture_or_a_page(tmp_path):
-    plot = TEA.timeline.plot()
+    plot = TimelinePlot(TEA)
     assert plot.save(tmp_path / "tea.svg").read_text() == plot.svg
     page = plot.save(str(tmp_path / "tea.html")).read_text()
     assert page.startswith("<!doctype html>")

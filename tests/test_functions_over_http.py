@@ -6,7 +6,7 @@ import anyio
 import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage
 
-from stretto import AsyncStretto, ToolCall
+from stretto import AsyncStretto, Budget, ToolCall
 from stretto.integrations.langchain import ChatStretto
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
@@ -75,7 +75,7 @@ async def test_an_error_is_a_result_and_the_last_round_calls_nothing(provider):
 
     async with serving(HttpReply(tool_calls=CALLS[:1]), "It cannot be done.") as server:
         async with client(server, provider) as stretto:
-            answer = await stretto.ask("Sums?", tools=[add], budget={"max_tool_rounds": 1})
+            answer = await stretto.ask("Sums?", tools=[add], budget=Budget(max_tool_rounds=1))
         second = server.requests[-1].body
     assert answer.text == "It cannot be done."
     assert "Error: ZeroDivisionError: 0 and 2" in str(second["messages"])

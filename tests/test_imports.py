@@ -52,10 +52,6 @@ ROOMS = (
 """From the ground up: a room imports only those before it. `docs/architecture.md` says what each holds."""
 
 EXCEPTIONS = {
-    # A registration would have to import `display` before anybody wants a picture.
-    ("stretto.answer", "stretto.display.notebook"): "notebooks look for `_repr_html_` on the value",
-    ("stretto.answer", "stretto.display.timeline"): "`Timeline.plot` makes the drawing when it is called",
-    ("stretto.route", "stretto.display.notebook"): "likewise",
     ("stretto.document", "stretto.documents"): "`Document.of` reads files when it is called",
     ("stretto.messages", "stretto.documents"): "files in a message are read when it is made",
     ("stretto.router.policy", "stretto.strategies"): "the router asks the strategies for their offers",

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from typer.main import get_command
 
-from stretto import AsyncStretto, InvalidRequestError, RequestOptions
+from stretto import AsyncStretto, Budget, InvalidRequestError, RequestOptions
 from stretto.cli.app import app
 from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
@@ -103,9 +103,11 @@ def test_langchain_has_every_option():
 
 def test_langchain_passes_every_option_on():
     given = {"part_tokens": 3, "concurrent_points": 2, "race": True, "budget": {"max_calls": 4}}
-    own = ChatStretto(model="local:pocket", timeout=5.0, **given)._own_options()
+    chat = ChatStretto(model="local:pocket", timeout=5.0, **given)
+    own = chat._own_options()
     assert OPTIONS - own.keys() == OTHERWISE_IN_LANGCHAIN.keys() - {"deadline_s"}
     assert {name: value for name, value in own.items() if value is not None} == {**given, "deadline_s": 5.0}
+    assert chat._request([], None, {})[2]["budget"] == Budget(max_calls=4)
 
 
 def test_the_reference_lists_every_option():

@@ -1,3 +1,4 @@
+import importlib.util
 import inspect
 import pydoc
 import subprocess
@@ -30,7 +31,8 @@ def test_a_name_that_is_not_exported_is_an_attribute_error():
 
 
 def test_everything_public_has_a_docstring():
-    undocumented = [name for name in stretto.__all__ if name != "Event" and not getattr(stretto, name).__doc__]
+    aliases = {"Event", "FinishReason", "ModelLike", "PromptLike"}
+    undocumented = [name for name in stretto.__all__ if name not in aliases and not getattr(stretto, name).__doc__]
     assert undocumented == []
 
 
@@ -87,7 +89,7 @@ def test_importing_and_making_a_client_load_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_route_loads_no_model_and_opens_no_connection():
+def test_a_route_loads_no_model_opens_no_connection_and_reads_list_prices_where_there_are_any():
     code = f"""
 import sys
 import anyio
@@ -99,10 +101,12 @@ sys.addaudithook(lambda event, arguments: seen.append(arguments) if event == "so
 async def route():
     for model in ("local:pocket", "openai:gpt-5.4-mini", "anthropic:claude-haiku-4-5"):
         async with AsyncStretto(model) as stretto:
-            print((await stretto.route("How do I look after a bicycle?")).strategy)
+            chosen = await stretto.route("How do I look after a bicycle?")
+            print(chosen.strategy, "genai_prices" in sys.modules)
 
 anyio.run(route)
 print(seen, [name for name in {HEAVY[:-1]} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == ["skeleton"] * 3 + ["[] []", ""]
+    priced = f"skeleton {importlib.util.find_spec('genai_prices') is not None}"
+    assert done.stdout.split("\n") == ["skeleton False", priced, priced, "[] []", ""]

@@ -99,7 +99,7 @@ ALIASES = {
     for module, name in (
         *(("collections.abc", each) for each in ("AsyncGenerator", "Awaitable", "Callable", "Generator", "Iterator")),
         ("stretto.abilities.checking", "Progress"),
-        ("stretto.request", "Prompting"),
+        ("stretto.request", "PromptLike"),
         ("stretto.documents.limits", "Allowance"),
     )
 }
@@ -133,6 +133,32 @@ def test_signatures_name_public_types_only(name):
     hints = typing.get_type_hints(function, localns={**public, **ALIASES})
     own = {each for hint in hints.values() for each in types_in(hint) if each.__module__.split(".")[0] == "stretto"}
     assert {each.__name__ for each in own if each not in public.values()} == set()
+
+
+STANDARD = {
+    *("Any", "None", "True", "False", "Self", "Literal", "Annotated", "Unpack", "Exception", "OSError", "Event"),
+    *("Callable", "Mapping", "Sequence", "Iterable", "Iterator", "AsyncIterator", "Awaitable", "Generator"),
+    *("AsyncGenerator", "AbstractContextManager", "AbstractAsyncContextManager", "Path", "TextIO", "Handler"),
+    *("BaseModel", "BaseChatModel", "SecretStr", "NDArray", "Starlette", "Tensor", "AfterValidator"),
+}
+ENGINE = {"Drafter", "DraftTree", "DraftContext", "DraftOutcome", "DraftEquipment"} | {
+    *("Engine", "Generation", "Handle", "Listener", "Piece", "Finished", "LoadedModel", "load_model", "find_source"),
+    "measure_step_cost",
+}
+"""What is provisional: it may name types of the engine."""
+
+
+def test_the_reference_names_public_types_only():
+    page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    public = set(re.findall(r"^### `(\w+)`$", page, re.MULTILINE))
+    private = set()
+    for heading, section in re.findall(r"^### `(\w+)`$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL):
+        types = re.findall(r"<code>(.*?)</code>", section) + re.findall(r"^\*\*`(.*)`\*\*$", section, re.MULTILINE)
+        named = {
+            name for each in types for name in re.findall(r"\b[A-Z]\w*[a-z]\w*", re.sub(r"\(#.*?\)|'.*?'", "", each))
+        }
+        private |= {(heading, name) for name in named - public - STANDARD if heading not in ENGINE}
+    assert private == set()
 
 
 def test_every_other_package_says_that_it_is_private():

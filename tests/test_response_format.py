@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, field_validator
 
-from stretto import Answer, AsyncStretto, Request, TextDelta
+from stretto import Answer, AsyncStretto, Budget, Request, TextDelta
 from stretto.backends.base import Capabilities, Chunk
 from stretto.errors import InvalidRequestError, RequestRejectedError, ServerFailedError
 from stretto.request import GenerationOptions
@@ -116,7 +116,7 @@ async def test_where_the_second_try_fails_the_first_answer_stays():
 
 async def test_without_a_call_left_in_the_budget_it_is_not_asked_for_again():
     backend = answering("no", '{"stars": 5}')
-    answer = await ask(backend, response_format=SCHEMA, budget={"max_calls": 1})
+    answer = await ask(backend, response_format=SCHEMA, budget=Budget(max_calls=1))
     assert (answer.text, len(backend.calls), answer.finish_reason) == ("no", 1, "stop")
     assert "does not fit" in answer.warnings[0]
 
@@ -210,7 +210,7 @@ async def test_what_a_grammar_does_not_hold_is_checked_and_asked_for_once_more_b
 
 async def test_what_a_grammar_does_not_hold_and_no_try_fits_is_told():
     able = Capabilities(json_schema=True, regex=True)
-    for budget, calls in (({}, 2), ({"max_calls": 1}, 1)):
+    for budget, calls in ((Budget(), 2), (Budget(max_calls=1), 1)):
         backend = Grammar({"": "[1, 1]"}, capabilities=able)
         answer = await ask(backend, response_format=UNIQUE, budget=budget)
         assert (answer.text, answer.parsed, len(backend.calls)) == ("[1, 1]", None, calls)

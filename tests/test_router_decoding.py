@@ -122,13 +122,13 @@ def test_a_draft_model_that_is_not_there_is_asked_for():
 def test_before_the_model_is_loaded_the_forecast_is_unknown_and_says_so():
     forecast = decided(CODE).decoding_forecast
     assert (forecast.ms_per_token, forecast.speed_up, forecast.tokens_per_step) == (None, None, None)
-    assert forecast.said == "The speed of auto is unknown: the model is not loaded yet."
+    assert forecast.summary == "The speed of auto is unknown: the model is not loaded yet."
 
 
 def test_a_method_that_decoded_nothing_yet_is_unknown_beside_a_known_step():
     forecast = decoding_forecast("auto", Measured(step_ms=STEPS))
     assert (forecast.step_ms, forecast.ms_per_token) == (4.0, None)
-    assert forecast.said.endswith("it has not been used here yet. A step of one row takes 4.00 ms.")
+    assert forecast.summary.endswith("it has not been used here yet. A step of one row takes 4.00 ms.")
 
 
 def test_the_forecast_is_the_measured_step_over_the_measured_tokens():
@@ -136,7 +136,7 @@ def test_the_forecast_is_the_measured_step_over_the_measured_tokens():
     assert (forecast.tokens_per_step, forecast.rows_per_step, forecast.measured_steps) == (3.0, 8.0, 100)
     assert forecast.ms_per_token == pytest.approx(5.0 / 3)
     assert forecast.speed_up == pytest.approx(2.4)
-    assert forecast.said == (
+    assert forecast.summary == (
         "About 1.67 ms a token, 2.40 times as fast as one token a step: "
         "3.00 tokens from 8.0 rows a step, seen in 100 steps; a step of one row takes 4.00 ms."
     )
@@ -145,7 +145,7 @@ def test_the_forecast_is_the_measured_step_over_the_measured_tokens():
 def test_acceptance_without_step_costs_gives_no_time():
     forecast = decoding_forecast("auto", Measured(decodings={"auto": SEEN}))
     assert (forecast.tokens_per_step, forecast.ms_per_token) == (3.0, None)
-    assert "not measured yet" in forecast.said
+    assert "not measured yet" in forecast.summary
 
 
 def test_without_drafts_a_token_takes_a_step():

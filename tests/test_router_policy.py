@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
+from stretto.budget import Budget
 from stretto.errors import InvalidRequestError
 from stretto.request import Request
 from stretto.route import Route
@@ -207,8 +208,8 @@ def test_a_question_that_stands_alone_is_read_without_the_turns_before():
     [
         ({"max_tokens": 100}, "max_tokens=100"),
         ({"stop": "\n"}, "stop strings"),
-        ({"budget": {"max_calls": 3}}, "budget of 3 calls"),
-        ({"budget": {"max_tokens_total": 900}}, "budget of 900 tokens"),
+        ({"budget": Budget(max_calls=3)}, "budget of 3 calls"),
+        ({"budget": Budget(max_tokens_total=900)}, "budget of 900 tokens"),
         ({"system": "Respond only with valid JSON."}, "demands a format"),
         ({"system": "Answer in one sentence."}, "asks for short answers"),
     ],
@@ -246,7 +247,7 @@ def test_a_prompt_that_fills_the_window_is_not_sent_many_times():
 
 
 def test_a_generous_budget_is_no_obstacle():
-    assert fixed(0.95, budget={"max_calls": 8, "max_tokens_total": 20_000}).strategy == "skeleton"
+    assert fixed(0.95, budget=Budget(max_calls=8, max_tokens_total=20_000)).strategy == "skeleton"
 
 
 def test_nothing_is_gained_where_the_answer_is_short():

@@ -2,6 +2,7 @@ import anyio
 import pytest
 
 from stretto.backends.base import Capabilities
+from stretto.budget import Budget
 from stretto.errors import ServerFailedError
 from stretto.request import Request
 from stretto.router import Judgement, Router, SecondOpinion
@@ -57,7 +58,7 @@ async def test_where_the_model_is_sure_nobody_is_asked(first):
     assert not small.calls
 
 
-@pytest.mark.parametrize("options", [{"strategy": "direct"}, {"max_tokens": 50}, {"budget": {"max_calls": 2}}])
+@pytest.mark.parametrize("options", [{"strategy": "direct"}, {"max_tokens": 50}, {"budget": Budget(max_calls=2)}])
 async def test_where_it_could_change_nothing_nobody_is_asked(options):
     _, small = await route("A", **options)
     assert not small.calls

@@ -130,7 +130,7 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
             wrong = next((text for right, text in found if not right), "")
             right_ones = sum(right for right, _ in found)
             example = " ".join(wrong.split())[:_LONGEST_EXAMPLE]
-            yield name, Ability(right=right_ones, of=len(found), needed=needed, example=example)
+            yield name, Ability(right=right_ones, total=len(found), needed=needed, example=example)
 
 
 async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:

@@ -22,7 +22,7 @@ class Ability(BaseModel):
 
     Attributes:
         right: answers that code found right.
-        of: answers.
+        total: answers in all.
         needed: right answers from which the model holds it.
         example: the beginning of a wrong answer.
     """
@@ -30,7 +30,7 @@ class Ability(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     right: int = Field(ge=0)
-    of: int = Field(ge=1)
+    total: int = Field(ge=1)
     needed: int = Field(ge=1)
     example: str = ""
 
@@ -73,7 +73,7 @@ class Abilities(BaseModel):
             ability = self.held.get(name)
             if ability is not None and not ability.held:
                 return (
-                    f"the model does not hold {SAID[name]} ({ability.right} of {ability.of} in the check of "
+                    f"the model does not hold {SAID[name]} ({ability.right} of {ability.total} in the check of "
                     f"{self.checked}; `stretto check` measures it again)"
                 )
         return None

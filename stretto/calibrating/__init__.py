@@ -11,10 +11,11 @@ from stretto.calibrating.questions import LabelledQuestion
 from stretto.calibrating.report import Calibration
 from stretto.calibrating.routing import RoutedQuestion, RouterCalibration, calibrate_router, routed_questions_in
 from stretto.calibrating.run import calibrate, calibrate_async
-from stretto.strategies.cascade.learned import Learned, Step
+from stretto.strategies.cascade.learned import Estimate, Learned, Step
 
 __all__ = [
     "Calibration",
+    "Estimate",
     "LabelledQuestion",
     "Learned",
     "Point",

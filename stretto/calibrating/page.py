@@ -55,7 +55,7 @@ def counts(found: Calibration) -> str:
         "judge": "by the judge",
         "none": "without a small answer",
     }
-    return f"{said}; compared {', '.join(f'{told[name]} {count}' for name, count in found.told.items())}."
+    return f"{said}; compared {', '.join(f'{told[name]} {count}' for name, count in found.judged_by.items())}."
 
 
 def rows(found: Calibration) -> list[tuple[str, Point]]:

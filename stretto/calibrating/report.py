@@ -109,8 +109,8 @@ class Calibration:
         return None if small is None else gap_recovered(self.curve, small.agreement.value)
 
     @property
-    def told(self) -> Mapping[str, int]:
-        """By what it was told whether an answer is as good, with how often."""
+    def judged_by(self) -> Mapping[str, int]:
+        """What decided whether an answer is as good ("answer", "format", "judge", ...), and how often."""
         return Counter(each.told for pair in self.answered for each in pair.goodness)
 
     @property
@@ -154,7 +154,7 @@ class Calibration:
             "asked": self.asked,
             "answered": len(self.answered),
             "failed": self.failed,
-            "told": self.told,
+            "judged_by": self.judged_by,
             "caution": self.caution,
             "learned": self.learned and self.learned.model_dump(mode="json"),
             "at_goal": self.at_goal and asdict(self.at_goal),

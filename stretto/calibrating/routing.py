@@ -64,7 +64,7 @@ class RouterCalibration:
     loss: Interval
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """The result as one or two sentences."""
         if self.questions < LEAST:
             return f"{self.questions} questions are too few to correct the router: {LEAST} are needed. Nothing is kept."

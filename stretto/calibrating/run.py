@@ -77,7 +77,7 @@ async def calibrate_async(
         raise InvalidRequestError(f"goal={goal!r} cannot be used: it is a share between 0 and 1, such as 0.95.")
     roles = [role for role in LADDER if role in client.backends]
     if not roles:
-        raise InvalidRequestError("There is no smaller model to calibrate. Give the client one as small=.")
+        raise InvalidRequestError("There is no smaller model to calibrate. Give the client one, roles={'small': ...}.")
     await ask_servers(client.backends.values())
     ways = {role: by or usual_way(client.backends[role]) for role in roles}
     for role, way in ways.items():
@@ -139,7 +139,7 @@ def calibrate(
 
     async def run() -> Calibration:
         async with AsyncExitStack() as clients:
-            client = await clients.enter_async_context(AsyncStretto(main, small=small, fallback=()))
+            client = await clients.enter_async_context(AsyncStretto(main, roles={"small": small}, fallback=()))
             judging = None if judge is None else await clients.enter_async_context(AsyncStretto(judge))
             return await calibrate_async(
                 questions,

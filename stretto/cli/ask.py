@@ -33,7 +33,6 @@ def ask(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
-    small: options.Small = None,
     role: options.Roles = None,
     fallback: options.Fallback = None,
     request: dict[str, Any],
@@ -77,7 +76,7 @@ def ask(
         base_url,
         key_variable,
         local_model,
-        models=models_of(role, small=small),
+        roles=models_of(role),
         prompt_family=prompt_family,
         fallback=fallback or None,
     )
@@ -144,13 +143,14 @@ def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: b
 
 def _write_trace(file: Path, question: str, answers: Sequence[Answer], screen: Screen) -> None:
     """Write what ran when to a file, a page for each answer."""
-    from stretto.display.notebook import answer_page  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.display.notebook import answer_page  # noqa: PLC0415 - these two keep `stretto --help` light
+    from stretto.display.plot import TimelinePlot  # noqa: PLC0415
 
     for number, answer in enumerate(answers):
         path = file if number == 0 else file.with_stem(f"{file.stem}-direct")
         try:
             if path.suffix.lower() == ".svg":
-                answer.timeline.plot().save(path)
+                TimelinePlot(answer).save(path)
             else:
                 path.write_text(answer_page(answer, question), encoding="utf-8")
         except OSError as error:

@@ -10,7 +10,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.command_client import key_in, opener_of
-from stretto.cli.comparison import spending_of, writable
+from stretto.cli.comparison import FirstSeed, MostSpent, Report, spending_of, writable
 from stretto.cli.exits import reporting
 from stretto.cli.plain import one_line, plain_json
 from stretto.errors import InvalidRequestError
@@ -84,21 +84,9 @@ def calibrate(
     ] = None,
     max_tokens: options.MaxTokens = None,
     temperature: options.Temperature = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the first question; the next has the next.")] = 0,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            "--budget", metavar="N|$N", help="The most to spend: tokens (200000), or US dollars with a sign ('$2.50')."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write a page (.html) or JSON (.json). What is done is kept beside it; the same command goes on.",
-        ),
-    ] = None,
+    seed: FirstSeed = 0,
+    budget: MostSpent = None,
+    out: Report = None,
     router: Annotated[
         bool,
         typer.Option(
@@ -177,11 +165,12 @@ async def _calibrated(
     from stretto.calibrating import calibrate_async  # noqa: PLC0415 - keeps `stretto --help` light
 
     small, big, judge, base_url, key_variable = models
-    by_role = dict(zip(ROLES[-len(small) :], small, strict=True))
-    roles = {"small": by_role.pop("small"), "roles": by_role or None, "fallback": ()}
+    roles = dict(zip(ROLES[-len(small) :], small, strict=True))
     open_ = opener_of(context)
     async with AsyncExitStack() as clients:
-        client = await clients.enter_async_context(open_(big, base_url=base_url, api_key=key_in(key_variable), **roles))
+        client = await clients.enter_async_context(
+            open_(big, base_url=base_url, api_key=key_in(key_variable), roles=roles, fallback=())
+        )
         judging = None if judge is None else await clients.enter_async_context(open_(judge))
         try:
             return await calibrate_async(client=client, judge=judging, progress=screen.bar(), **run)
@@ -197,7 +186,7 @@ def _correct(questions: Path | None) -> None:
     if questions is None:
         raise InvalidRequestError("There is no file of questions. For instance: stretto calibrate mine.jsonl --router")
     found = calibrate_router(routed_questions_in(questions))
-    typer.echo(found.said)
+    typer.echo(found.summary)
     if found.correction is not None:
         typer.echo(f"Kept in {keep_correction(found.correction)}; stretto route --explain shows it.")
 

@@ -34,7 +34,6 @@ def chat(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,
-    small: options.Small = None,
     role: options.Roles = None,
     fallback: options.Fallback = None,
     strategy: options.Strategy = None,
@@ -73,7 +72,7 @@ def chat(
     from stretto.cli.chat_state import ChatState  # noqa: PLC0415
 
     opener = local_opener(opener_of(context), local_model, prompt_family=prompt_family, fallback=fallback or None)
-    opener = partial(opener, **models_of(role, small=small))
+    opener = partial(opener, roles=models_of(role))
     if web:
         _refuse_with_web(context)
         from stretto.cli.web_chat import serve_chat  # noqa: PLC0415
@@ -142,7 +141,7 @@ def _line_by_line(state: ChatState, *, trace: bool, quiet: bool, plain: bool) ->
 
 
 _WITH_WEB = {
-    *("web", "port", "no_browser", "model", "base_url", "key_variable", "small", "role", "fallback"),
+    *("web", "port", "no_browser", "model", "base_url", "key_variable", "role", "fallback"),
     *OF_A_LOCAL_MODEL,
 }
 

@@ -77,7 +77,7 @@ def rendered(found: Abilities, width: int | None = None) -> list[Text]:
     rows = [
         (
             SAID[name],
-            f"{ability.right} of {ability.of}",
+            f"{ability.right} of {ability.total}",
             ("held", "green") if ability.held else ("not held", "red"),
             (one_line(ability.example)[:60] if not ability.held else "", "dim"),
         )

@@ -36,31 +36,27 @@ def open_client(
     key_variable: str | None,
     local: Mapping[str, Any] | None = None,
     *,
-    models: Mapping[str, Any] | None = None,
+    roles: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncStretto:
-    """Make the client of a command; ``local`` are settings of local models, ``models`` what `models_of` gives.
+    """Make the client of a command; ``local`` are settings of local models, ``roles`` what `models_of` gives.
 
     ``settings`` are for any model.
 
     Raises `StrettoError`.
     """
     opener = local_opener(opener_of(context), local, **settings)
-    return opener(model, base_url=base_url, api_key=key_in(key_variable), **(models or {}))
+    return opener(model, base_url=base_url, api_key=key_in(key_variable), roles=roles)
 
 
-def models_of(roles: Sequence[tuple[str, str]] | None, **named: str | None) -> dict[str, Any]:
-    """A client's arguments for the models beside the main one: those with a role, and those of an option of their own.
-
-    Raises `SettingsError` for a role that is given twice.
-    """
-    models: dict[str, str] = {name: model for name, model in named.items() if model is not None}
+def models_of(roles: Sequence[tuple[str, str]] | None) -> dict[str, str]:
+    """The models beside the main one by their roles. Raises `SettingsError` for a role that is given twice."""
+    models: dict[str, str] = {}
     for role, model in roles or ():
         if role in models:
             raise SettingsError(f"--role {role}={model}: this role has a model already, {models[role]}. Name one.")
         models[role] = model
-    own: dict[str, Any] = {name: models.pop(name) for name in ("small", "local") if name in models}
-    return {**own, **({"roles": models} if models else {})}
+    return models
 
 
 def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any) -> Opener:

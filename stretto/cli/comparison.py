@@ -22,6 +22,22 @@ if TYPE_CHECKING:
     from stretto.comparing import Comparison, Side, Spending
     from stretto.comparing.intervals import Interval
 
+FirstSeed = Annotated[int, typer.Option("--seed", metavar="N", help="Of the first question; the next has the next.")]
+MostSpent = Annotated[
+    str | None,
+    typer.Option(
+        "--budget", metavar="N|$N", help="The most to spend: tokens (200000), or US dollars with a sign ('$2.50')."
+    ),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Write a page (.html) or JSON (.json). What is done is kept beside it; the same command goes on.",
+    ),
+]
+
 
 @reporting
 def compare(
@@ -71,21 +87,9 @@ def compare(
     ] = None,
     max_tokens: options.MaxTokens = None,
     temperature: options.Temperature = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the first question; the next has the next.")] = 0,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            "--budget", metavar="N|$N", help="The most to spend: tokens (200000), or US dollars with a sign ('$2.50')."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write a page (.html) or JSON (.json). What is done is kept beside it; the same command goes on.",
-        ),
-    ] = None,
+    seed: FirstSeed = 0,
+    budget: MostSpent = None,
+    out: Report = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -37,6 +37,10 @@ def _not_compiled(value: bool | None) -> bool | None:
     return False if value else None
 
 
+def _processes(option: str, said: str) -> Any:
+    return Annotated[int | None, typer.Option(option, metavar="N", min=1, max=MOST_PROCESSES, help=said)]
+
+
 OF_A_LOCAL_MODEL: dict[str, Any] = {
     "dtype": Annotated[
         str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
@@ -59,36 +63,13 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
             "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
         ),
     ],
-    "tensor_parallel": Annotated[
-        int | None,
-        typer.Option(
-            "--tensor-parallel",
-            metavar="N",
-            min=1,
-            max=MOST_PROCESSES,
-            help="Processes that share every layer of a local model, each with a device of its own.",
-        ),
-    ],
-    "pipeline_parallel": Annotated[
-        int | None,
-        typer.Option(
-            "--pipeline-parallel",
-            metavar="N",
-            min=1,
-            max=MOST_PROCESSES,
-            help="Processes that each hold some layers of a local model.",
-        ),
-    ],
-    "context_parallel": Annotated[
-        int | None,
-        typer.Option(
-            "--context-parallel",
-            metavar="N",
-            min=1,
-            max=MOST_PROCESSES,
-            help="Processes that each hold a part of a local model's key-value cache, for long prompts.",
-        ),
-    ],
+    "tensor_parallel": _processes(
+        "--tensor-parallel", "Processes that share every layer of a local model, each with a device of its own."
+    ),
+    "pipeline_parallel": _processes("--pipeline-parallel", "Processes that each hold some layers of a local model."),
+    "context_parallel": _processes(
+        "--context-parallel", "Processes that each hold a part of a local model's key-value cache, for long prompts."
+    ),
     "compiled": Annotated[
         bool | None,
         typer.Option(

@@ -114,7 +114,7 @@ def _pair(text: str, form: str = "NAME=VALUE, such as samples=9") -> tuple[str, 
 
 def _role(text: str) -> tuple[str, str]:
     """A role and its model."""
-    form = "ROLE=PROVIDER:MODEL, such as judge=openai:gpt-5.4-nano"
+    form = "ROLE=PROVIDER:MODEL, such as small=openai:gpt-5.4-nano"
     role, model = _pair(text, form)
     if not model:
         raise typer.BadParameter(f"it is no {form}")
@@ -137,21 +137,13 @@ Model = Annotated[
         autocompletion=complete_model,
     ),
 ]
-Small = Annotated[
-    str | None,
-    typer.Option(
-        "--small",
-        metavar="PROVIDER:MODEL",
-        help="A quicker model, for 'fastest' and for the strategy cascade.",
-        autocompletion=complete_model,
-    ),
-]
 Roles = Annotated[
     list[Any] | None,
     typer.Option(
         "--role",
         metavar="ROLE=PROVIDER:MODEL",
-        help="A further model by the name of its role, for strategies that ask several. May be repeated.",
+        help="A further model by its role: small (a quicker one, for 'fastest' and cascade), local (in this process, "
+        "for 'fastest'), or a name that a strategy is told. May be repeated.",
         parser=_role,
     ),
 ]

@@ -29,7 +29,6 @@ def route(
     question: options.Question = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
-    small: options.Small = None,
     role: options.Roles = None,
     request: dict[str, Any],
     explain: Annotated[
@@ -46,7 +45,7 @@ def route(
     from stretto.cli.plain import plain_json  # noqa: PLC0415
 
     asked = question_of(question)
-    client = opener_of(context)(model, base_url=base_url, **models_of(role, small=small))
+    client = opener_of(context)(model, base_url=base_url, roles=models_of(role))
     chosen, overflow = asyncio.run(_route(client, asked, request))
     if json:
         typer.echo(plain_json(chosen.model_dump_json(indent=2)))
@@ -96,7 +95,7 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
     if route.decoding is not None:
         lines += [Text(), Text(one_line(route.decoding_reason))]
         if route.decoding_forecast is not None:
-            lines.append(Text(one_line(route.decoding_forecast.said), "dim"))
+            lines.append(Text(one_line(route.decoding_forecast.summary), "dim"))
     chances = sorted(route.probabilities.items(), key=lambda entry: -entry[1])
     shapes = [(name, chance) for name, chance in chances if name != "skeleton"]
     if shapes:

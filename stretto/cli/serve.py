@@ -33,9 +33,6 @@ Models = Annotated[
         autocompletion=options.complete_model,
     ),
 ]
-Local = Annotated[
-    str | None, typer.Option("--local", metavar="local:MODEL", help="A model in this process, for 'fastest'.")
-]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0: on all networks.")]
 Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: a free one.")]
 Keys = Annotated[
@@ -80,8 +77,6 @@ def serve(
     context: typer.Context,
     *,
     model: Models = None,
-    small: options.Small = None,
-    local: Local = None,
     role: options.Roles = None,
     fallback: options.Fallback = None,
     base_url: options.BaseUrl = None,
@@ -147,7 +142,7 @@ def serve(
         base_url=base_url,
         api_key=key_in(key_variable),
         settings=settings,
-        **models_of([*numbered, *(role or ())], small=small, local=local),
+        roles=models_of([*numbered, *(role or ())]),
     )
     check_local(client, local_model)
     if run(client, served, announce) == signal.SIGINT:

@@ -6,17 +6,21 @@ named. The result is a `Comparison`: tables, intervals, and a page in HTML with 
 
 from stretto.comparing.bookkeeping import Spending
 from stretto.comparing.figures import TextFigures, text_figures
+from stretto.comparing.intervals import Interval
 from stretto.comparing.judging import CRITERIA, Verdict
 from stretto.comparing.questions import Question, questions_in
-from stretto.comparing.report import Comparison, Pair
+from stretto.comparing.report import Comparison, Pair, Preferences, Row
 from stretto.comparing.run import compare, compare_async
 from stretto.comparing.sampling import Sample, Side
 
 __all__ = [
     "CRITERIA",
     "Comparison",
+    "Interval",
     "Pair",
+    "Preferences",
     "Question",
+    "Row",
     "Sample",
     "Side",
     "Spending",

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stretto.answer import Branch
-from stretto.display.page import page
 from stretto.display.palette import Scheme, palette
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
-from stretto.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from stretto.answer import Timeline
@@ -43,34 +40,6 @@ _STYLE = f"""
 {_colours("light")}
 @media (prefers-color-scheme:dark){{{_colours("dark")}}}
 """
-
-
-class TimelinePlot:
-    """A drawing of what ran when. Notebooks show it by themselves.
-
-    Attributes:
-        svg: the drawing, an image that needs nothing else.
-    """
-
-    def __init__(self, timeline: Timeline, branches: Sequence[Branch]) -> None:
-        self.svg = draw(timeline, branches)
-
-    def __repr__(self) -> str:
-        return f"<TimelinePlot: {len(self.svg):,} characters of SVG>"
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def _repr_html_(self) -> str:
-        return self.svg
-
-    def save(self, path: str | Path) -> Path:
-        """Write it to a file: ``.svg`` for the drawing, ``.html`` for a page with it. Raises `InvalidRequestError`."""
-        path = Path(path).expanduser()
-        if path.suffix.lower() not in (".svg", ".html"):
-            raise InvalidRequestError(f"{str(path)!r} cannot be written: a timeline is saved as .svg or .html.")
-        path.write_text(self.svg if path.suffix.lower() == ".svg" else page("Timeline", self.svg), encoding="utf-8")
-        return path
 
 
 def draw(timeline: Timeline, branches: Sequence[Branch]) -> str:

@@ -30,7 +30,16 @@ POCKET = "pocket"  # of the embedded model, which was trained on these texts as 
 
 @dataclass(frozen=True)
 class Template:
-    """One prompt template: its family, version, name, purpose and text."""
+    """One prompt template.
+
+    Attributes:
+        family: of models that it is written for.
+        version: of the prompts.
+        name: as strategies ask for it.
+        purpose: what the call is for, as one line.
+        text: the messages with their placeholders, as the file has them.
+        source: the file.
+    """
 
     family: str
     version: str

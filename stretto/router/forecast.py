@@ -120,7 +120,7 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
     number of tokens it commits. Without drafts, a step has one row and commits one token.
     """
     if measured is None:
-        return DecodingForecast(said=f"The speed of {method} is unknown: the model is not loaded yet.")
+        return DecodingForecast(summary=f"The speed of {method} is unknown: the model is not loaded yet.")
     table = measured.step_ms
     seen = measured.decodings.get(method)
     plain = method == "autoregressive"
@@ -128,21 +128,21 @@ def decoding_forecast(method: str, measured: Measured | None) -> DecodingForecas
         known = f" A step of one row takes {table[1]:.2f} ms." if table else ""
         return DecodingForecast(
             step_ms=table.get(1),
-            said=f"The speed of {method} is unknown: it has not been used here yet.{known}",
+            summary=f"The speed of {method} is unknown: it has not been used here yet.{known}",
         )
     steps = seen.steps if seen is not None else 0
     tokens, rows = (1.0, 1.0) if plain or seen is None else (seen.tokens_per_step, seen.rows_per_step)
     committed = "1 token a step" if plain else f"{tokens:.2f} tokens from {rows:.1f} rows a step, seen in {steps} steps"
     found = DecodingForecast(tokens_per_step=tokens, rows_per_step=rows, measured_steps=steps)
     if not table:
-        return found.model_copy(update={"said": f"{committed}; the time of a step is not measured yet."})
+        return found.model_copy(update={"summary": f"{committed}; the time of a step is not measured yet."})
     cost = StepCost(table)
     ms_per_token = cost(max(1, round(rows))) / tokens
     speed_up = cost(1) / ms_per_token
     gain = "" if plain else f", {speed_up:.2f} times as fast as one token a step"
     said = f"About {ms_per_token:.2f} ms a token{gain}: {committed}; a step of one row takes {cost(1):.2f} ms."
     return found.model_copy(
-        update={"step_ms": cost(1), "ms_per_token": ms_per_token, "speed_up": speed_up, "said": said}
+        update={"step_ms": cost(1), "ms_per_token": ms_per_token, "speed_up": speed_up, "summary": said}
     )
 
 

@@ -12,7 +12,7 @@ import anyio
 from stretto.errors import StrettoError
 from stretto.events import Event
 from stretto.foundation.queue import Queue
-from stretto.request import Prompting, RequestOptions
+from stretto.request import PromptLike, RequestOptions
 from stretto.server.gate import Gate
 from stretto.server.keys import Holder
 from stretto.server.models import Served
@@ -50,7 +50,7 @@ class Ask:
     """
 
     served: Served
-    prompt: Prompting
+    prompt: PromptLike
     options: RequestOptions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, create_model
@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from stretto.answer import Answer
 from stretto.document import Document
+from stretto.errors import InvalidRequestError
 from stretto.events import Event, TextDelta
 from stretto.foundation.arguments import unknown_names
 from stretto.generation_options import GenerationOptions
@@ -94,9 +95,9 @@ class Extension:
             read = _Fields(**given)
         except ValidationError as error:
             problem = of_validation(error)
-            problem.param = f"stretto.{problem.param}"
-            problem.message = f"stretto.{problem.message}"
-            raise problem from None
+            cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+            said = cause if isinstance(cause, InvalidRequestError) else problem.message  # of a `Budget`
+            raise replace(problem, param=f"stretto.{problem.param}", message=f"stretto.{said}") from None
         options: Any = {name: value for name, value in read if value is not None and name != "events"}
         if read.documents:
             options["documents"] = [

@@ -16,7 +16,7 @@ from stretto.events import (
     ThoughtFinished,
     ToolCallDelta,
 )
-from stretto.request import Prompting
+from stretto.request import PromptLike
 
 _CHARACTERS = 4  # of a token, roughly
 _FILES = frozenset({"data", "file_data"})  # fields of a body that hold them in letters
@@ -44,7 +44,7 @@ class Meter:
         ended = sum(tokens for (index, _), tokens in self._ended.items() if index not in self._answers)
         return self.passed_on + sum(self._answers.values()) + ended + unfinished / _CHARACTERS
 
-    def note(self, index: int, event: Event, prompt: Prompting) -> None:
+    def note(self, index: int, event: Event, prompt: PromptLike) -> None:
         """Take in an event of the answer with this index, and of this prompt."""
         match event:
             case BranchStarted():
@@ -67,7 +67,7 @@ class Meter:
         self._beside[index] = self._beside.get(index, 0) + characters
 
 
-def prompt_tokens(prompt: Prompting) -> float:
+def prompt_tokens(prompt: PromptLike) -> float:
     """About so many tokens are in a prompt, before anybody has counted them."""
     return _characters(prompt) / _CHARACTERS
 
@@ -86,7 +86,7 @@ def body_tokens(body: Mapping[str, Any]) -> float:
     return characters / _CHARACTERS
 
 
-def _characters(prompt: Prompting) -> int:
+def _characters(prompt: PromptLike) -> int:
     if isinstance(prompt, str):
         return len(prompt)
     turns = prompt if isinstance(prompt, Sequence) else (prompt,)

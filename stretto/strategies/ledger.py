@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from stretto.answer import Usage
 from stretto.backends.base import Backend
+from stretto.budget import Budget
 from stretto.errors import BudgetExceededError
-from stretto.request import Budget
 from stretto.router.affordable import price_needed
 
 LEAST_ANSWER = 16  # tokens; a call limited to fewer is not worth its prompt

@@ -12,7 +12,7 @@ from stretto.answer import Branch
 from stretto.foundation.queue import Queue
 
 
-class Source(Protocol):
+class TextSource(Protocol):
     """A branch as seen by the merge: pieces of text, and an end."""
 
     async def read(self) -> str:
@@ -24,7 +24,7 @@ class Source(Protocol):
         ...
 
 
-class Filter(Protocol):
+class TextFilter(Protocol):
     """Changes the text of one branch while it streams; the result does not depend on how the stream was chunked."""
 
     def feed(self, text: str) -> str:
@@ -54,7 +54,7 @@ class Merge:
         self,
         emit: Callable[[str], Awaitable[None]],
         now_s: Callable[[], float],
-        screen: Callable[[], Filter | None] = lambda: None,
+        screen: Callable[[], TextFilter | None] = lambda: None,
     ) -> None:
         self._emit = emit
         self._screen = screen
@@ -98,10 +98,10 @@ class Merge:
 
     def add_branch(
         self,
-        source: Source,
+        source: TextSource,
         *,
         lead: Callable[[], str] | None = None,
-        filter_: Filter | None = None,
+        filter_: TextFilter | None = None,
         ending: Ending | None = None,
     ) -> None:
         """Add a branch.

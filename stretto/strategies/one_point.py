@@ -9,7 +9,7 @@ from stretto.strategies.branch import RunningBranch
 from stretto.strategies.harm.openings import adds_nothing
 from stretto.strategies.harm.overlap import said_before
 from stretto.strategies.harm.watch import SpoiledError
-from stretto.strategies.merge import Filter
+from stretto.strategies.merge import TextFilter
 from stretto.strategies.outline import Point
 
 _END = re.compile(r"[.!?。！？][\"”»')\]]*(?=\s)|[。！？]|\n")
@@ -28,7 +28,7 @@ class OnePoint:
             that was cut at its limit.
     """
 
-    def __init__(self, running: RunningBranch, form: Filter, *, whole: bool = False) -> None:
+    def __init__(self, running: RunningBranch, form: TextFilter, *, whole: bool = False) -> None:
         self._running, self._form, self._whole = running, form, whole
         self._open = ""  # the sentence that is not complete yet
         self._any = False

@@ -19,6 +19,6 @@ def backend_for(runner: Runner, given: str | Backend, option: str) -> Backend:
         known = ", ".join(map(repr, runner.backends))
         raise InvalidRequestError(
             f"strategy_options= holds {option}={shown(given)}, and this client has no such role. It has {known}; "
-            "name more with small=, local= or roles= of the client."
+            "name more with roles= of the client."
         )
     return found

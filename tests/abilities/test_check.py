@@ -72,7 +72,7 @@ def scripted(said, **able):
 
 
 def found_of(backend, **changes):
-    held = {"outline": Ability(right=3, of=3, needed=2), "label": Ability(right=5, of=10, needed=8)}
+    held = {"outline": Ability(right=3, total=3, needed=2), "label": Ability(right=5, total=10, needed=8)}
     fields = {"model": backend.name, "checked": "2026-11-24", "prompts": prompts_version(), "held": held}
     return Abilities(**(fields | changes))
 
@@ -91,7 +91,7 @@ async def test_a_model_that_holds_everything_passes_every_question():
 async def test_a_model_that_echoes_prompts_and_says_one_label_to_all_holds_nothing():
     found = await check(scripted(echoing), Catalogue())
     assert not any(ability.held for ability in found.held.values())
-    assert (found.held["label"].right, found.held["label"].of) == (5, 10)
+    assert (found.held["label"].right, found.held["label"].total) == (5, 10)
     assert found.held["outline"].example.startswith("1. **Title of the first point**")
 
 
@@ -131,7 +131,7 @@ async def test_a_weak_model_that_was_not_checked_answers_straight_in_other_langu
 
 async def test_a_model_that_does_not_quote_reads_a_document_that_fits_without_citing_it():
     backend = scripted(good)
-    record = {"record": Ability(right=0, of=3, needed=2)}
+    record = {"record": Ability(right=0, total=3, needed=2)}
     document = Document(text="Signed by Ada.")
     async with AsyncStretto(backend) as stretto:
         before = await stretto.route("Who signed?", documents=[document])
@@ -264,7 +264,7 @@ async def test_points_need_outlines_and_points(name):
     backend = scripted("x")
     async with AsyncStretto(backend) as stretto:
         assert (await stretto.route(BICYCLE)).strategy == "skeleton"
-        keep(found_of(backend, held={name: Ability(right=0, of=3, needed=2)}))
+        keep(found_of(backend, held={name: Ability(right=0, total=3, needed=2)}))
         route = await stretto.route(BICYCLE)
     assert route.strategy == "direct"
     assert "0 of 3" in route.reason

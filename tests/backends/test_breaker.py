@@ -11,8 +11,9 @@ from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.breaker import Breaker, Circuit
 from stretto.backends.resilience.resilient import Endpoints, Resilience
+from stretto.budget import Budget
 from stretto.errors import BackendError, BreakerOpenError, ServerFailedError, StreamBrokenError
-from stretto.request import Budget, GenerationOptions
+from stretto.request import GenerationOptions
 from stretto.settings import Settings
 from stretto.strategies.ledger import Ledger, Reservation
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
@@ -223,8 +224,7 @@ async def test_two_models_of_one_client_on_one_server_share_its_breaker_and_each
             base_url=server.openai_url,
             api_key=KEY,
             settings=Settings(attempts=1),
-            small="openai:small",
-            roles={"claude": "anthropic:claude-haiku-4-5"},
+            roles={"small": "openai:small", "claude": "anthropic:claude-haiku-4-5"},
         ) as stretto,
     ):
         main, small, claude = (stretto.backends[role] for role in ("main", "small", "claude"))

@@ -10,7 +10,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from patience import patience
 from talking import KEY, asking
 
-from stretto import AsyncStretto, BackendError, StreamBrokenError, Usage
+from stretto import AsyncStretto, BackendError, Budget, StreamBrokenError, Usage
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.providers.anthropic import AnthropicBackend
 from stretto.backends.providers.langchain import LangChainBackend
@@ -119,7 +119,7 @@ async def test_a_backend_may_hold_a_task_group_or_a_deadline_around_its_yield(ki
 async def test_under_a_wrapper_an_error_of_such_a_backend_comes_out_as_it_is(wrap):
     backend = wrap(Grouped(failure=StreamBrokenError("It broke.", transient=False)))
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("Why?", strategy="direct", budget={"max_calls": 1})
+        answer = await stretto.ask("Why?", strategy="direct", budget=Budget(max_calls=1))
     assert (answer.text, answer.branches[0].error) == ("one ", "It broke.")
 
 

@@ -9,8 +9,9 @@ from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.resilient import Resilience
+from stretto.budget import Budget
 from stretto.errors import ServerFailedError
-from stretto.request import Budget, GenerationOptions
+from stretto.request import GenerationOptions
 from stretto.strategies.ledger import Ledger
 from stretto.testing.server import Fault, ScriptedServer
 

@@ -323,7 +323,7 @@ async def test_a_whole_answer_that_is_not_streamed_is_the_answer(api):
 async def test_an_error_with_status_200_says_what_the_server_said(api, said):
     error, _ = await fail(api, body(said), ServerFailedError)
     assert "the disk is full" in str(error)
-    assert error.said == "the disk is full"
+    assert error.server_message == "the disk is full"
 
 
 async def test_a_page_with_status_200_is_shown_in_part(api):

@@ -113,7 +113,7 @@ async def test_a_500_that_names_the_request_is_a_refusal(said):
     async with talk(HttpReply("", fault=Fault("status", status=500, message=said))) as (backend, server):
         with pytest.raises(RequestRejectedError) as caught:
             await hear(backend)
-    assert caught.value.said == said
+    assert caught.value.server_message == said
     assert len(server.requests) == 1
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talking import KEY, asking, hear
 
-from stretto import AsyncStretto, Settings
+from stretto import AsyncStretto, Budget, Settings
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
 from stretto.backends.registry import open_backend
@@ -156,7 +156,7 @@ async def test_no_script_of_failures_exceeds_max_calls_or_loses_a_usage(script, 
     inner = Script(script)
     async with AsyncStretto(resilient(inner, policy)) as stretto:
         try:
-            usage = (await stretto.ask("Say one.", strategy="direct", budget={"max_calls": most})).usage
+            usage = (await stretto.ask("Say one.", strategy="direct", budget=Budget(max_calls=most))).usage
         except StrettoError:
             usage = None
     assert 1 <= inner.sent <= most

@@ -49,14 +49,13 @@ def main(script=None, name=LARGE, **able):
 
 
 def client(*smaller, large=None):
-    *others, last = smaller
-    return AsyncStretto(large or main(), small=last, roles=dict(zip(("smaller",), others, strict=False)))
+    return AsyncStretto(large or main(), roles=dict(zip(("small", "smaller"), reversed(smaller), strict=False)))
 
 
 async def test_what_is_learned_is_kept_and_the_cascade_goes_by_it():
     stretto = client(small())
     found = await calibrate_async([*KNOWN, *HARD], stretto, goal=0.9)
-    assert found.told == {"answer": 24}
+    assert found.judged_by == {"answer": 24}
     assert found.learned.steps[0].threshold == -1.05
     assert found.learned == learned_for([stretto.backends["small"]], stretto.backends["main"])
     assert found.at_goal.agreement.value == 1.0
@@ -132,7 +131,7 @@ async def test_a_budget_ends_the_run_early():
 )
 async def test_code_tells_whether_an_answer_is_as_good(fields, one, other, told):
     question = LabelledQuestion(question="How many are there?", **fields)
-    stretto = AsyncStretto(main({"": other}, json_schema=True), small=ScoredBackend({"": one}))
+    stretto = AsyncStretto(main({"": other}, json_schema=True), roles={"small": ScoredBackend({"": one})})
     [pair] = (await calibrate_async([question], stretto)).answered
     assert (pair.goodness[0].good, pair.goodness[0].told, pair.goodness[0].right) == told
 
@@ -140,7 +139,7 @@ async def test_code_tells_whether_an_answer_is_as_good(fields, one, other, told)
 @pytest.mark.parametrize(("said", "good"), [("first", False), ("tie", True)])
 async def test_longer_answers_are_compared_by_a_judge_in_both_orders(said, good):
     texts = [f"A text {word} of many words that says something else about the sea and the sky." for word in "ab"]
-    stretto = AsyncStretto(main({"": texts[0]}), small=ScoredBackend({"": texts[1]}))
+    stretto = AsyncStretto(main({"": texts[0]}), roles={"small": ScoredBackend({"": texts[1]})})
     swapped = {"first": "second", "second": "first", "tie": "tie"}
 
     def prefers(prompt):
@@ -155,7 +154,7 @@ async def test_longer_answers_are_compared_by_a_judge_in_both_orders(said, good)
 
 async def test_a_judge_that_says_nothing_of_use_leaves_the_question_out():
     texts = ["One text of many words about the sea, " * 2, "Another one of as many words about the sky, " * 2]
-    stretto = AsyncStretto(main({"": texts[0]}), small=ScoredBackend({"": texts[1]}))
+    stretto = AsyncStretto(main({"": texts[0]}), roles={"small": ScoredBackend({"": texts[1]})})
     judge = AsyncStretto(ScriptedBackend({"": "I like both."}, name="own:judge"))
     found = await calibrate_async(["Why?"], stretto, judge=judge)
     assert (found.failed, found.answered, found.curve) == (1, (), ())
@@ -163,7 +162,7 @@ async def test_a_judge_that_says_nothing_of_use_leaves_the_question_out():
 
 async def test_longer_answers_without_a_judge_are_one_clear_error():
     texts = ["One text of many words about the sea, " * 2, "Another one of as many words about the sky, " * 2]
-    stretto = AsyncStretto(main({"": texts[0]}), small=ScoredBackend({"": texts[1]}))
+    stretto = AsyncStretto(main({"": texts[0]}), roles={"small": ScoredBackend({"": texts[1]})})
     with pytest.raises(InvalidRequestError, match=r"'q1' are longer texts.*Name a judge, or give the right \"answer\""):
         await calibrate_async(["Why?"], stretto)
 
@@ -202,7 +201,7 @@ async def test_a_client_without_a_smaller_model_is_one_clear_error():
 
 async def test_a_check_by_the_model_itself_is_measured_as_the_cascade_asks_for_it():
     sure = {"Is this answer correct": '{"stands": true}', "": number_in}
-    stretto = AsyncStretto(main(), small=main(sure, "own:small", json_schema=True))
+    stretto = AsyncStretto(main(), roles={"small": main(sure, "own:small", json_schema=True)})
     found = await calibrate_async(KNOWN, stretto, goal=0.9)
     assert {pair.smaller[0].score for pair in found.answered} == {1.0}
     assert all(pair.smaller[0].calls == 2 for pair in found.answered)

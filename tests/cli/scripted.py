@@ -42,10 +42,10 @@ def opening(script, *, name="scripted:model", opened=None, **capabilities):
             opened.append(backend)
         return backend
 
-    def open_client(model=None, *, base_url=None, api_key=None, small=None, roles=None, fallback=None):
+    def open_client(model=None, *, base_url=None, api_key=None, roles=None, fallback=None):
         others = {role: scripted(each) for role, each in (roles or {}).items()}
         kind = Stubborn if os.environ.get("STUBBORN") else Owning
-        return kind(scripted(model), small=small and scripted(small), roles=others, fallback=fallback)
+        return kind(scripted(model), roles=others, fallback=fallback)
 
     return open_client
 

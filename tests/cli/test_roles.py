@@ -12,12 +12,6 @@ from stretto.errors import SettingsError
 WHY = "Why do bees dance?"
 
 
-def test_roles_are_arguments_of_a_client():
-    given = models_of([("judge", "openai:a"), ("local", "local:pocket")], small="openai:b")
-    assert given == {"small": "openai:b", "local": "local:pocket", "roles": {"judge": "openai:a"}}
-    assert models_of(None, small=None) == {}
-
-
 def test_a_role_has_one_model():
     with pytest.raises(SettingsError, match=r"--role judge=openai:b: this role has a model already, openai:a"):
         models_of([("judge", "openai:a"), ("judge", "openai:b")])

@@ -1,7 +1,7 @@
 import pytest
 from reader import FACTS, haystack, scripted
 
-from stretto import AsyncStretto, Document
+from stretto import AsyncStretto, Budget, Document
 from stretto.extending import Offer
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document
     chosen = await route(question, Document(text="Signed by Ada."), window=100_000)
     assert chosen.strategy == "document"
     assert "every passage is searched in parallel" in chosen.reason
-    few = await route(question, Document(text="Signed by Ada. " * 2_000), window=100_000, budget={"max_calls": 2})
+    few = await route(question, Document(text="Signed by Ada. " * 2_000), window=100_000, budget=Budget(max_calls=2))
     assert few.strategy == "direct"
     assert "the budget of 2 calls is too small" in few.reason
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stretto import StrettoError
+from stretto import Budget, StrettoError
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +15,8 @@ LETTER = (
     + "The door code is 4471. "
     + "We will talk about the garden, the fence and the well. " * 3
 )
-BUDGET = {"max_calls": 8, "max_tokens_total": 1500}
+CALLS = 8
+BUDGET = Budget(max_calls=CALLS, max_tokens_total=1500)
 QUESTIONS = {
     "direct": {"prompt": ADVICE, "strategy": "direct", "max_tokens": 60},
     "skeleton": {"prompt": ADVICE, "strategy": "skeleton"},
@@ -33,7 +34,7 @@ async def test_an_answer_is_what_was_streamed_and_leaves_nothing_running(llamacp
     assert "".join(streamed) == answer.text
     assert answer.text.strip()
     assert answer.finish_reason in ("stop", "length", "budget")
-    assert 1 <= answer.usage.calls <= BUDGET["max_calls"]
+    assert 1 <= answer.usage.calls <= CALLS
     assert answer.usage.completion_tokens > 0
     assert answer.strategy in (name, "direct")
     assert answer.strategy == name or answer.warnings  # a change of plan is told

@@ -21,7 +21,7 @@ def own_folder(tmp_path, monkeypatch):
 @pytest.fixture
 def both(llamacpp):
     """SmolLM2 as the main model, the pocket model as the small one."""
-    return AsyncStretto("llamacpp:smollm2", base_url=llamacpp.base_url, small="local:pocket")
+    return AsyncStretto("llamacpp:smollm2", base_url=llamacpp.base_url, roles={"small": "local:pocket"})
 
 
 @pytest.mark.parametrize(("threshold", "writer"), [(-0.05, "local:pocket"), (0.0, "llamacpp:smollm2")])
@@ -36,7 +36,7 @@ async def test_a_cascade_shows_the_small_answer_or_asks_the_server(both, llamacp
 
 async def test_the_servers_own_log_probabilities_tell_how_sure_it_is(llamacpp):
     small = LlamaCpp("smollm2", base_url=llamacpp.base_url)
-    async with AsyncStretto("local:pocket", small=small) as stretto:
+    async with AsyncStretto("local:pocket", roles={"small": small}) as stretto:
         answer = await stretto.ask(CAPITAL, strategy="cascade", strategy_options={"threshold": -9.0}, **SHORT)
     await small.aclose()
     assert answer.branches[0].model == "llamacpp:smollm2"

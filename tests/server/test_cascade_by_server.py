@@ -15,7 +15,7 @@ def client_of(check):
     main = ScriptedBackend({"": "The main answer."}, name="own:main")
     script = {"Is this answer correct": check, "": "A small answer."}
     small = ScriptedBackend(script, name="own:small", capabilities=Capabilities(json_schema=True))
-    return AsyncStretto(main, small=small)
+    return AsyncStretto(main, roles={"small": small})
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from stretto import (
     AsyncStretto,
+    Budget,
     InvalidRequestError,
     ServerFailedError,
     StreamBrokenError,
@@ -289,14 +290,14 @@ async def test_an_endless_asker_has_to_answer_in_the_end():
         lambda prompt: "Enough." if prompt.tool_choice == "none" else Reply(tool_calls=[call("weather", place="x")]),
         capabilities=TOOLS,
     )
-    answer = await ask(backend, weather, budget={"max_tool_rounds": 3})
+    answer = await ask(backend, weather, budget=Budget(max_tool_rounds=3))
     assert (answer.text, len(backend.calls)) == ("Enough.", 4)
     assert "after 3 calls of tools" in answer.warnings[0]
 
 
 async def test_a_model_that_asks_on_when_it_may_not_ends_the_answer():
     backend = ScriptedBackend({"": Reply("Hm.", tool_calls=[call("weather", place="x")])}, capabilities=TOOLS)
-    answer = await ask(backend, weather, budget={"max_tool_rounds": 1})
+    answer = await ask(backend, weather, budget=Budget(max_tool_rounds=1))
     assert (answer.text, answer.finish_reason, answer.tool_calls) == ("Hm.\n\nHm.", "budget", ())
     assert len(backend.calls) == 2
 
@@ -304,7 +305,7 @@ async def test_a_model_that_asks_on_when_it_may_not_ends_the_answer():
 async def test_no_more_functions_are_called_than_the_budget_allows():
     asked = [call("weather", place, place=str(place)) for place in range(5)]
     backend = rounds(Reply(tool_calls=asked), "Two.")
-    answer = await ask(backend, weather, budget={"max_tool_calls": 2})
+    answer = await ask(backend, weather, budget=Budget(max_tool_calls=2))
     assert answer.text == "Two."
     assert [text.partition(":")[0] for text in results(backend)] == [
         *("Rain in 0 for 1 days.", "Rain in 1 for 1 days.", "Error", "Error", "Error")
@@ -314,7 +315,7 @@ async def test_no_more_functions_are_called_than_the_budget_allows():
 
 async def test_the_last_call_of_a_budget_is_for_the_answer():
     backend = rounds(Reply(tool_calls=[call("weather", place="x")]), "Yes.")
-    answer = await ask(backend, weather, budget={"max_calls": 2})
+    answer = await ask(backend, weather, budget=Budget(max_calls=2))
     assert (answer.text, backend.calls[-1][0].tool_choice) == ("Yes.", "none")
 
 

@@ -9,7 +9,7 @@ import pytest
 from patience import patience
 from scored_backend import ScoredBackend
 
-from stretto import AsyncStretto, InvalidRequestError
+from stretto import AsyncStretto, Budget, InvalidRequestError
 from stretto.backends.base import Capabilities
 from stretto.errors import ServerFailedError, StreamBrokenError
 from stretto.local_engine.pocket import UNKNOWN
@@ -61,7 +61,7 @@ def learn(*steps, main="own:main", questions=60):
 
 
 async def ask(small, main=None, question="Why is the sky blue?", roles=None, **options):
-    async with AsyncStretto(main or model(), small=small, roles=roles) as stretto:
+    async with AsyncStretto(main or model(), roles={"small": small, **(roles or {})}) as stretto:
         return await stretto.ask(question, **({"strategy": "cascade"} | options))
 
 
@@ -80,7 +80,7 @@ async def test_a_sure_answer_stands_and_the_main_model_is_not_asked():
 
 async def test_an_unsure_answer_is_not_shown_and_both_are_counted():
     async with (
-        AsyncStretto(model(), small=scored(-2.0)) as stretto,
+        AsyncStretto(model(), roles={"small": scored(-2.0)}) as stretto,
         stretto.stream("Why?", strategy="cascade") as stream,
     ):
         events = [event async for event in stream]
@@ -280,7 +280,7 @@ async def test_what_tells_can_be_named():
 
 @pytest.mark.parametrize(("most", "asked"), [(1, ["own:main"]), (2, ["own:small", "own:main"])])
 async def test_no_more_calls_are_made_than_the_budget_has(most, asked):
-    answer = await ask(scored(-2.0), budget={"max_calls": most})
+    answer = await ask(scored(-2.0), budget=Budget(max_calls=most))
     assert answer.text == "The main answer."
     assert [branch.model for branch in answer.branches] == asked
 
@@ -299,7 +299,7 @@ async def test_a_small_model_that_cannot_do_what_is_needed_is_not_asked():
 
 
 async def test_the_router_chooses_it_for_nobody_and_its_price_is_told_beforehand():
-    async with AsyncStretto(model(), small=scored(-0.1)) as stretto:
+    async with AsyncStretto(model(), roles={"small": scored(-0.1)}) as stretto:
         route = await stretto.route("Why is the sky blue?", strategy="cascade", preference="fastest")
         assert (route.strategy, route.role) == ("cascade", "main")
         assert route.forecast["cascade"].calls == 3
@@ -309,7 +309,7 @@ async def test_the_router_chooses_it_for_nobody_and_its_price_is_told_beforehand
 async def test_a_local_main_model_drafts_from_the_answer_that_did_not_stand_and_writes_the_same():
     question, options = "What is the largest ocean?", {"temperature": 0, "max_tokens": 60}
     small = ScoredBackend({"": lambda _: straight.text}, -2.0)
-    async with AsyncStretto("local:pocket", small=small) as stretto:
+    async with AsyncStretto("local:pocket", roles={"small": small}) as stretto:
         straight = await stretto.ask(question, strategy="direct", decoding="autoregressive", **options)
         answer = await stretto.ask(question, strategy="cascade", strategy_options={"hand_on": True}, **options)
     assert answer.text == straight.text
@@ -383,7 +383,7 @@ async def test_parts_need_log_probabilities():
 async def test_what_streams_in_parts_is_the_answer():
     main = model({"Write only the outline": OUTLINE, "": point_by("the main one")})
     async with (
-        AsyncStretto(main, small=doubting("thumb")) as stretto,
+        AsyncStretto(main, roles={"small": doubting("thumb")}) as stretto,
         stretto.stream("Give me three tips.", strategy="cascade", strategy_options={"parts": "skeleton"}) as stream,
     ):
         events = [event async for event in stream]
@@ -426,7 +426,7 @@ async def test_points_by_cascade_and_items_by_consensus_have_their_fallbacks_in_
     votes = {re.escape(review): "negative" for review in REVIEWS} | {re.escape(REVIEWS[0]): [DOWN, "positive"]}
     main = model({"Write only the outline": OUTLINE, **votes, "": main_point})
     third = model({"<received>\nA drop of": " oil, says the third one.", "": "positive"}, name="own:third")
-    async with AsyncStretto(main, small=doubting("link"), fallback=[third]) as stretto:
+    async with AsyncStretto(main, roles={"small": doubting("link")}, fallback=[third]) as stretto:
         points = await stretto.ask("Give me three tips.", strategy="cascade", strategy_options={"parts": "skeleton"})
         items = await stretto.ask(TASK, strategy="items", strategy_options={"samples": 3})
     chain = next(branch for branch in points.branches if branch.id == "point-2")
@@ -451,7 +451,7 @@ async def test_a_deadline_that_passes_while_the_small_one_writes_leaves_the_main
 async def test_leaving_in_the_middle_ends_all_models():
     held = Reply("Never.", hold=anyio.Event())
     small, main = ScoredBackend({"": held}), model(held)
-    async with AsyncStretto(main, small=small) as stretto:
+    async with AsyncStretto(main, roles={"small": small}) as stretto:
         async with stretto.stream("Why?", strategy="cascade", preference="fastest") as stream:
             async for event in stream:
                 if event.type == "branch_started":

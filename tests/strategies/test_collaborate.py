@@ -8,6 +8,7 @@ from stretto import (
     AsyncStretto,
     AuthenticationError,
     BackendError,
+    Budget,
     Document,
     InvalidRequestError,
     ServerFailedError,
@@ -185,10 +186,10 @@ async def test_the_answer_is_held_to_a_format_and_the_proposals_are_not():
 
 async def test_the_budget_bounds_proposals_and_answer():
     main = model("a")
-    answer, _ = await answered(main, model("b"), model("c"), budget={"max_calls": 3})
+    answer, _ = await answered(main, model("b"), model("c"), budget=Budget(max_calls=3))
     assert answer.usage.calls == 3
     assert "leaves 2 of 3 proposals" in answer.warnings[0]
-    answer, _ = await answered(main, budget={"max_calls": 1})
+    answer, _ = await answered(main, budget=Budget(max_calls=1))
     assert (answer.text, answer.strategy) == ("What a says.", "direct")
 
 

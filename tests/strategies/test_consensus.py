@@ -17,6 +17,7 @@ from stretto import (
     AsyncStretto,
     AuthenticationError,
     BackendError,
+    Budget,
     InvalidRequestError,
     ServerFailedError,
     StreamBrokenError,
@@ -291,16 +292,16 @@ async def test_a_judge_that_goes_on_and_on_is_cut_and_its_choice_counts():
 
 async def test_the_budget_bounds_the_calls():
     model = backend("1", "2", "3", "4", "5")
-    answer = await ask(model, budget={"max_calls": 3})
+    answer = await ask(model, budget=Budget(max_calls=3))
     assert len(model.calls) == 3
     assert "The budget leaves 3 of 5 samples." in answer.warnings
-    answer = await ask(backend("24"), budget={"max_calls": 1})
+    answer = await ask(backend("24"), budget=Budget(max_calls=1))
     assert (answer.text, answer.agreement.decided_by) == ("24", "only_one")
 
 
 async def test_the_budget_of_tokens_is_shared_by_the_samples():
     model = backend("24")
-    answer = await ask(model, budget={"max_tokens_total": 200})
+    answer = await ask(model, budget=Budget(max_tokens_total=200))
     assert answer.text == "24"
     assert all(0 < asked.max_tokens <= 40 for _, asked in model.calls)
     assert answer.usage.total_tokens <= 200

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stretto import AsyncStretto, InvalidRequestError, Settings, SettingsError
+from stretto import AsyncStretto, Budget, InvalidRequestError, Settings, SettingsError
 from stretto.backends.base import Capabilities
 from stretto.errors import (
     AllModelsFailedError,
@@ -128,14 +128,14 @@ async def test_a_model_that_cannot_be_reached_is_asked_once_in_an_answer():
 async def test_the_budget_of_calls_holds_for_all_models_together():
     main, other = failing(ServerFailedError("own:a is down.")), answering()
     with pytest.raises(ServerFailedError, match=r"own:a is down"):
-        await ask(main, other, budget={"max_calls": 1})
+        await ask(main, other, budget=Budget(max_calls=1))
     assert other.calls == []
 
 
 async def test_the_budget_of_tokens_holds_for_all_models_together():
     main, other = failing(ServerFailedError("own:a is down.")), answering()
     with pytest.raises(ServerFailedError, match=r"own:a is down"):
-        await ask(main, other, question="Why? " * 40, budget={"max_tokens_total": 80})
+        await ask(main, other, question="Why? " * 40, budget=Budget(max_tokens_total=80))
     assert other.calls == []
 
 
@@ -211,7 +211,7 @@ def test_the_settings_name_fallbacks_too(monkeypatch):
 
 
 def test_a_model_that_has_a_role_is_opened_once():
-    client = AsyncStretto("openai:x", api_key="any", local="local:pocket", fallback="local:pocket")
+    client = AsyncStretto("openai:x", api_key="any", roles={"local": "local:pocket"}, fallback="local:pocket")
     assert client.fallback[0] is client.backends["local"]
 
 

@@ -7,8 +7,8 @@ from asking_items import ask
 from streaming import text_of
 
 from stretto.backends.base import Capabilities
+from stretto.budget import Budget
 from stretto.errors import ServerFailedError
-from stretto.request import Budget
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio

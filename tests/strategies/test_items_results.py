@@ -6,7 +6,7 @@ import pytest
 from asking_items import ask, entry
 from streaming import text_of
 
-from stretto import AsyncStretto
+from stretto import AsyncStretto, Budget
 from stretto.errors import StrettoError
 from stretto.strategies.items.labels import label_in, labels_of
 from stretto.testing import ScriptedBackend
@@ -143,7 +143,7 @@ async def test_nothing_of_the_spoiled_items_stands_before_the_straight_answer(fo
 async def test_a_straight_answer_is_not_asked_for_beyond_the_budget():
     backend = ScriptedBackend({"": "I cannot tell."})
     with pytest.raises(StrettoError, match="none of the labels positive, negative"):
-        await ask(backend, REVIEWS, budget={"max_calls": 6})
+        await ask(backend, REVIEWS, budget=Budget(max_calls=6))
     assert len(backend.calls) == 6
 
 

@@ -7,8 +7,8 @@ from streaming import streamed, text_of
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
+from stretto.budget import Budget
 from stretto.errors import ServerFailedError
-from stretto.request import Budget
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stretto import AsyncStretto, ServerFailedError, VoteCounted
+from stretto import AsyncStretto, Budget, ServerFailedError, VoteCounted
 from stretto.extending import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 
@@ -77,7 +77,7 @@ async def test_an_item_whose_samples_all_fail_is_told_of():
 
 async def test_a_budget_of_calls_leaves_fewer_votes():
     backend = saying(["positive"], ["negative"], ["negative"])
-    answer = await ask(backend, samples=5, budget={"max_calls": 6})
+    answer = await ask(backend, samples=5, budget=Budget(max_calls=6))
     assert len(backend.calls) <= 6
     assert "The budget leaves 2 of 5 samples of each item." in answer.warnings
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from stretto import (
     AsyncStretto,
+    Budget,
     Forecast,
     InvalidRequestError,
     Message,
@@ -123,7 +124,7 @@ async def test_a_strategy_that_cannot_make_its_offer_is_left_out_and_logged(capl
 
 def test_the_case_tells_what_an_offer_needs():
     strategy = BothSides()
-    request = Request.of(ADVICE, budget={"max_calls": 1})
+    request = Request.of(ADVICE, budget=Budget(max_calls=1))
     Router().decide(request, {"main": ScriptedBackend(SCRIPT)}, {**STRATEGIES, "both_sides": strategy})
     case = strategy.seen[0]
     assert (case.text, case.role, case.backend.name) == (ADVICE, "main", "scripted:model")

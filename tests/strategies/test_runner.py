@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from stretto import AsyncStretto
+from stretto import AsyncStretto, Budget
 from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
 from stretto.errors import BackendError, StreamBrokenError
@@ -46,7 +46,7 @@ class Broken:
 async def test_a_call_that_failed_without_a_word_of_its_usage_is_estimated_beside_that_of_the_second():
     backend = Broken(1, BackendError("It broke.", backend="own:model"))
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("Why?", strategy="direct", budget={"max_tokens_total": 1000})
+        answer = await stretto.ask("Why?", strategy="direct", budget=Budget(max_tokens_total=1000))
     assert answer.text == "Twelve chars and more."
     assert answer.usage == Usage(prompt_tokens=10 + 20, completion_tokens=3 + 3, calls=2)
 
@@ -54,7 +54,7 @@ async def test_a_call_that_failed_without_a_word_of_its_usage_is_estimated_besid
 async def test_it_counts_towards_the_budget_before_the_second_is_sent():
     backend = Broken(1, BackendError("It broke.", backend="own:model"))
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("Why?", strategy="direct", budget={"max_calls": 1})
+        answer = await stretto.ask("Why?", strategy="direct", budget=Budget(max_calls=1))
     assert (len(backend.calls), answer.usage.calls, answer.finish_reason) == (1, 1, "error")
 
 

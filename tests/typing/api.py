@@ -8,6 +8,7 @@ from stretto import (
     Answer,
     AnswerFinished,
     AsyncStretto,
+    Budget,
     CallEnded,
     Catalogue,
     Choice,
@@ -42,7 +43,7 @@ from stretto.testing import Reply, ScriptedBackend, check_backend
 
 
 async def asynchronous() -> str:
-    async with AsyncStretto("openai:gpt-5-mini", local="local:pocket") as stretto:
+    async with AsyncStretto("openai:gpt-5-mini", roles={"local": "local:pocket"}) as stretto:
         answer: Answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=3.0)
         local: Answer = await stretto.ask("Why?", decoding="suffix", max_tokens=20)
         whole: Answer = await stretto.ask("Why?", response_format={"type": "array"}, on_missing="raise")
@@ -51,7 +52,7 @@ async def asynchronous() -> str:
         expected: DecodingForecast | None = local.route.decoding_forecast
         scored: list[TokenLogprob] = list((await stretto.ask("Why?", logprobs=2)).logprobs)
         print([(each.token, each.logprob, each.top) for each in scored])
-        print(decoded.tokens_per_step if decoded else 1.0, expected.said if expected else "")
+        print(decoded.tokens_per_step if decoded else 1.0, expected.summary if expected else "")
         route: Route = await stretto.route(Request.of("Why?"))
         holds: bool = (await stretto.check(lambda done, whole, what: None)).held["outline"].held
         print(holds)
@@ -142,15 +143,17 @@ async def extended() -> None:
     await check_backend(backend, failing=Own())
     async with AsyncStretto(
         backend,
-        small="openai:gpt-5.4-nano",
-        local=LocalBackend("local:pocket", long_context=StarOptions(block=256)),
-        roles={"long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128))},
+        roles={
+            "small": "openai:gpt-5.4-nano",
+            "local": LocalBackend("local:pocket", long_context=StarOptions(block=256)),
+            "long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128)),
+        },
         strategies=[strategy],
         hooks=hooks,
         router=Router(),
         templates=Catalogue(),
     ) as stretto:
-        options: RequestOptions = {"system": "Be kind.", "budget": {"max_calls": 3}, "stop": ["END"]}
+        options: RequestOptions = {"system": "Be kind.", "budget": Budget(max_calls=3), "stop": ["END"]}
         await stretto.ask({"role": "user", "content": "Why?"}, **options)
         await stretto.ask("Why?", strategy=strategy)
         await stretto.ask("Why?", documents="One text.", strategy="both_sides")

@@ -19,7 +19,7 @@ async def wrong_types(stretto: AsyncStretto) -> None:
     await stretto.ask("Why?", max_tokens="x")  # type: ignore[arg-type]  # a number
     await stretto.ask("Why?", preference="best")  # type: ignore[arg-type]  # one of three words
     await stretto.ask("Why?", documents=[3])  # type: ignore[list-item]  # texts, paths or documents
-    await stretto.ask("Why?", budget={"max_calls": "3"})  # type: ignore[dict-item]  # a number
+    await stretto.ask("Why?", budget={"max_calls": 3})  # type: ignore[arg-type]  # a Budget
     await stretto.ask(7)  # type: ignore[arg-type]  # a text or messages
 
 
@@ -34,7 +34,7 @@ def synchronous(stretto: Stretto) -> None:
 def clients() -> None:
     Stretto(wrong=3)  # type: ignore[call-arg]  # no such argument
     AsyncStretto("openai:gpt-5.4-mini", apikey="...")  # type: ignore[call-arg]  # misspelt
-    AsyncStretto("openai:gpt-5.4-mini", small=3)  # type: ignore[arg-type]  # a model
+    AsyncStretto("openai:gpt-5.4-mini", fallback=3)  # type: ignore[arg-type]  # a model
     Stretto(roles={"judge": 3})  # type: ignore[dict-item]  # models
     Stretto(strategies=[object()])  # type: ignore[list-item]  # strategies
     Stretto(templates=Path("prompts"), base_url=3)  # type: ignore[arg-type]  # a text

@@ -63,7 +63,7 @@ _STATUS_OF_TYPE = {
 
 def is_loading(error: BackendError) -> bool:
     """Whether a server that has just been started says that it loads its model: it will answer in a while."""
-    return error.status == 503 and "loading" in error.said.lower()
+    return error.status == 503 and "loading" in error.server_message.lower()
 
 
 def usage_of(error: BaseException) -> Usage:
@@ -114,7 +114,7 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
         backend=backend,
         headers=headers,
     )
-    error.said = shown(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
+    error.server_message = shown(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
     return error
 
 
@@ -142,7 +142,7 @@ def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> Bac
         "between is at fault.",
         backend=backend,
     )
-    broken.said = said
+    broken.server_message = said
     return broken
 
 
@@ -245,7 +245,7 @@ def _answered(status: int, body: Any, said: str, headers: dict[str, str], backen
         retry_after_s=retry_after_s(headers),
         headers=headers,
     )
-    error.said = said
+    error.server_message = said
     if isinstance(error, RequestRejectedError):
         error.parameter = rejected_parameter(body, said)
     return error

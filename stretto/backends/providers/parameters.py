@@ -143,11 +143,15 @@ class ParameterMemory:
         renamed = self._learned.renamed
         if name in _TWINS and name not in renamed.values():
             renamed[name] = _TWINS[name]
-        elif name == "response_format" and self._learned.engine == "vllm" and not _SCHEMA_AT_FAULT.search(error.said):
+        elif (
+            name == "response_format"
+            and self._learned.engine == "vllm"
+            and not _SCHEMA_AT_FAULT.search(error.server_message)
+        ):
             renamed[name] = GUIDED_JSON
         elif name in _OPTIONAL:
             self._learned.refused.update({name, _TOGETHER.get(name, name)})
-        elif name in _FORMATS and wanted is not None and _SCHEMA_AT_FAULT.search(error.said):
+        elif name in _FORMATS and wanted is not None and _SCHEMA_AT_FAULT.search(error.server_message):
             wanted.pop("response_format", None)  # another schema may do: nothing is learned of the server
         elif name in _FORMATS and wanted is not None:
             self._learned.refused.add("response_format" if name == GUIDED_JSON else name)
@@ -159,6 +163,6 @@ class ParameterMemory:
 
 def _format_refused(error: RequestRejectedError, sent: dict[str, Any]) -> str:
     """The name under which a schema was sent, if the refusal is about it."""
-    if not _ABOUT_FORMAT.search(f"{error.parameter} {error.said}"):
+    if not _ABOUT_FORMAT.search(f"{error.parameter} {error.server_message}"):
         return ""
     return next((name for name in _FORMATS if name in sent), "")

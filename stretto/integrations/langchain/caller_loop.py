@@ -14,14 +14,14 @@ from stretto.answer import Answer
 from stretto.events import AnswerFinished, Event
 from stretto.integrations.langchain.branch_runs import BranchRuns
 from stretto.integrations.langchain.stream_runs import Parent
-from stretto.request import Prompting, Request
+from stretto.request import PromptLike, Request
 from stretto.synchronous_client import Stretto
 
 __all__ = ["aevents", "answer_of", "events"]
 
 
 async def aevents(
-    client: Stretto, prompt: Prompting | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
+    client: Stretto, prompt: PromptLike | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
 ) -> AsyncGenerator[Event, None]:
     """The events of an answer; its branches are runs below ``parent``. Raises `StrettoError`.
 
@@ -44,7 +44,7 @@ async def aevents(
 
 
 def events(
-    client: Stretto, prompt: Prompting | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
+    client: Stretto, prompt: PromptLike | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
 ) -> Generator[Event, None, None]:
     """The same for a thread that waits; the answer is written in the loop of the client."""
     written = _written(client, prompt, options, parent)
@@ -56,7 +56,7 @@ def events(
 
 
 async def _written(
-    client: Stretto, prompt: Prompting | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
+    client: Stretto, prompt: PromptLike | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
 ) -> AsyncGenerator[Event, None]:
     runs = BranchRuns(parent)
     opening = client.asynchronous.stream(prompt, **options)

@@ -23,6 +23,7 @@ from pydantic import AliasChoices, ConfigDict, Field
 
 from stretto.answer import Answer
 from stretto.backends.base import Capabilities, ModelRequest
+from stretto.budget import Budget
 from stretto.integrations.langchain.caller_loop import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
 from stretto.integrations.langchain.conversion import documents_of, turns_of
@@ -80,6 +81,8 @@ class ChatStretto(Connection, BaseChatModel):
     on_loop: OnLoop | None = None
     race: bool | None = None
     budget: dict[str, float | None] | None = None
+    """The limits of a `Budget` by their names: a chat model of LangChain can be written as JSON."""
+
     decoding: str | None = None
     adapter: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -232,6 +235,8 @@ class ChatStretto(Connection, BaseChatModel):
             options["stop"] = stop
         if "documents" in options:
             options["documents"] = documents_of(options["documents"])
+        if isinstance(limits := options.get("budget"), Mapping):
+            options["budget"] = Budget(**limits)
         others = {name: value for name, value in said.items() if name not in {*options, *_MODEL_KWARGS, "timeout"}}
         options["extra"] = {**self.model_kwargs, **(said.get("extra") or {}), **others} or None
         return self.client(said.get("model") or said.get("model_name")), turns_of(messages), options

@@ -40,11 +40,8 @@ class Connection(BaseModel):
     backend: BaseChatModel | None = None
     """Any chat model of LangChain that answers instead, in parallel."""
 
-    small: str | None = None
-    """A smaller, quicker model, for second opinions and for ``preference="fastest"``."""
-
-    local: str | None = None
-    """A model in this process, for ``preference="fastest"``."""
+    roles: dict[str, str | BaseChatModel] | None = None
+    """Further models by their roles, as `ClientOptions` explains them: ``{"small": "openai:gpt-5.4-nano"}``."""
 
     fallback: list[str | BaseChatModel] | None = None
     """Models that go on where the model fails: with the whole answer, a part of it, or the rest of one that broke off.
@@ -78,22 +75,18 @@ class Connection(BaseModel):
     def _opened(self, model: str | BaseChatModel | None) -> Stretto:
         settings = Settings.load(attempts=None if self.max_retries is None else self.max_retries + 1)
         chosen = model or settings.model or default_model(os.environ)[0]
-        options: ClientOptions = {
-            "small": self.small,
-            "local": self.local,
-            "fallback": self.fallback,
-            "settings": settings,
-        }
+        further = (*(self.roles or {}).values(), *(self.fallback or ()))
+        options: ClientOptions = {"roles": self.roles, "fallback": self.fallback, "settings": settings}
         remote = isinstance(chosen, str) and not chosen.startswith("local:")
         if remote:
             key = self.api_key.get_secret_value() if self.api_key else None
             options |= {"base_url": self.base_url, "api_key": key}
-        if not all(isinstance(each, str) for each in (chosen, *(self.fallback or ()))):
+        if not all(isinstance(each, str) for each in (chosen, *further)):
             return InCommonLoop(chosen, **options)
         if remote:
             return _closed_at_its_end(Stretto(chosen, **options))
         # A key or an address is for others.
-        shares = (chosen, self.small, self.local, str(self.fallback), settings.model_dump_json())
+        shares = (chosen, str(self.roles), str(self.fallback), settings.model_dump_json())
         if (shared := _shared.get(shares)) is None:
             shared = _shared[shares] = _closed_at_its_end(Stretto(chosen, **options))
         return shared

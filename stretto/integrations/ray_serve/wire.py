@@ -94,7 +94,12 @@ def error_text(error: StrettoError) -> str:
     """An error, in the place of a chunk."""
     told: dict[str, Any] = {"kind": _name(error), "message": str(error)}
     if isinstance(error, BackendError):
-        told |= {"status": error.status, "transient": error.transient, "wait": error.retry_after_s, "said": error.said}
+        told |= {
+            "status": error.status,
+            "transient": error.transient,
+            "wait": error.retry_after_s,
+            "server_message": error.server_message,
+        }
     return json.dumps({"failed": told})
 
 
@@ -108,7 +113,7 @@ def _read_error(told: dict[str, Any]) -> StrettoError:
         transient=told.get("transient"),
         retry_after_s=told.get("wait"),
     )
-    error.said = told.get("said", "")
+    error.server_message = told.get("server_message", "")
     return error
 
 

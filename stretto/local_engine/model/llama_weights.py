@@ -37,6 +37,7 @@ class LlamaWeights:
         vocabulary: of the last product # [vocabulary, hidden]
         dtype: in which the model was loaded.
         in_panels: they lie as compiled code reads them.
+        quantisation: how blocks of few bits are laid out, where the model has such.
         kind: of the panels, see `stretto.local_engine.kernels.panels.kind_of`; empty before `parts` and without panels.
         runs_whole: compiled code is to run the whole forward.
     """
@@ -44,7 +45,7 @@ class LlamaWeights:
     def __init__(self, model: Any, quantisation: Quantisation | None) -> None:
         config, inner = model.config, model.model
         heads, epsilon = (config.num_attention_heads, config.num_key_value_heads), config.rms_norm_eps
-        self._quantisation = quantisation
+        self.quantisation = quantisation
         self._width: int = inner.layers[0].self_attn.head_dim
         own((inner.embed_tokens.weight, inner.norm.weight, model.lm_head.weight))
         embedding: Tensor = inner.embed_tokens.weight.data
@@ -67,7 +68,7 @@ class LlamaWeights:
 
     def parts(self) -> tuple[Part, ...]:
         """What `pack` needs compiled; nothing where torch's kernels are faster."""
-        if self._quantisation is not None:
+        if self.quantisation is not None:
             self.kind, self.runs_whole = parts.BLOCKS, True
             return parts.product(self.kind), parts.forward(self.kind)
         weights = self._dense()
@@ -83,8 +84,8 @@ class LlamaWeights:
 
         Returns whether compiled code can run the whole forward now.
         """
-        if self._quantisation is not None and model is not None:
-            self._pack_blocks(model, self._quantisation)
+        if self.quantisation is not None and model is not None:
+            self._pack_blocks(model, self.quantisation)
             return True
         weights = self._dense()
         self.in_panels, fill = self._better_in_panels(weights), self._fill_panels(weights[1:])

@@ -279,7 +279,7 @@ def prepare(
         window = window // refined.block * refined.block if refined.sight == "block" else window
     limit = tolerance(model.dtype)
     if waiting and quantisation is not None and isinstance(forward, LlamaForward):
-        forward.quantisation, limit = quantisation, OF_BLOCKS
+        forward.weights.quantisation, limit = quantisation, OF_BLOCKS
     unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
     limit = tolerance(model.dtype)
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype

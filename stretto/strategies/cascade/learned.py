@@ -21,7 +21,13 @@ _FOLDER = "cascades"
 
 
 class Estimate(BaseModel):
-    """A figure of questions that the thresholds were not learned from, with its interval (95%)."""
+    """A figure of questions that the thresholds were not learned from.
+
+    Attributes:
+        value: the figure.
+        low: lower end of its interval (95%).
+        high: upper end.
+    """
 
     model_config = ConfigDict(frozen=True)
 

@@ -70,8 +70,8 @@ class Cascade:
         ladder = {role: runner.backends[role] for role in named}
         if not ladder:
             raise InvalidRequestError(
-                "strategy='cascade' needs a smaller model, and this client has none. Give it one as small=, or leave "
-                "strategy out."
+                "strategy='cascade' needs a smaller model, and this client has none. Give it one, "
+                "roles={'small': ...}, or leave strategy out."
             )
         steps, unfit = _steps(request, ladder, runner.backends["main"], options)
         runner.reason = " ".join(unfit)
@@ -90,7 +90,7 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
     if not can_tell(step.backend, "probability"):
         raise InvalidRequestError(
             f"strategy_options= holds parts={strategy!r}, and {step.backend.name} reports no log-probabilities, which "
-            "tell whether a part stands. Leave parts out, or give another model as small=."
+            "tell whether a part stands. Leave parts out, or give another model as roles={'small': ...}."
         )
     if request.options.response_format is not None:
         raise InvalidRequestError("response_format holds an answer as a whole. Leave parts or the format out.")

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stretto.request import Budget
+from stretto.budget import Budget
 
 __all__ = ["DocumentOptions"]
 

@@ -13,7 +13,7 @@ from stretto.foundation.surrogates import mend
 from stretto.language.lists import listed
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
-from stretto.strategies.merge import Filter
+from stretto.strategies.merge import TextFilter
 from stretto.strategies.notes import Notes
 
 LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
@@ -87,7 +87,7 @@ class Layout:
         marks = {"numbered": f"{number}. ", "bulleted": "- "}
         return gap + marks.get(self.name, "") + named
 
-    def filter_(self, index: int | None = None) -> Filter:
+    def filter_(self, index: int | None = None) -> TextFilter:
         """The filter for the text of an entry; forms that are not live hold it back until `ending`."""
         if not self.live:
             return Held()

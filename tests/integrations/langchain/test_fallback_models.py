@@ -40,7 +40,7 @@ async def test_what_asks_several_times_has_its_options(strategy, options, asked)
     async with ScriptedServer("Forty.") as server:
         chat = ChatStretto(
             model="openai:main",
-            small="openai:small",
+            roles={"small": "openai:small"},
             base_url=server.openai_url,
             api_key="any",
             strategy=strategy,
@@ -60,7 +60,11 @@ async def test_a_cascade_of_two_models_of_one_server():
 
     async with ScriptedServer(reply) as server:
         chat = ChatStretto(
-            model="openai:main", small="openai:small", base_url=server.openai_url, api_key="any", strategy="cascade"
+            model="openai:main",
+            roles={"small": "openai:small"},
+            base_url=server.openai_url,
+            api_key="any",
+            strategy="cascade",
         )
         message = await chat.ainvoke(QUESTION)
     asked = [request.body["model"] for request in server.requests]
