@@ -64,6 +64,18 @@ async def test_one_answer_is_not_enough_and_another_model_another_matter():
     assert lengths_of(second).typical("points") is None
 
 
+async def test_the_outlines_of_a_model_say_what_an_outline_takes():
+    backend = ScriptedBackend({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": LONG})
+    backend.capabilities = Capabilities(context_window=8000, concurrent_calls=8)
+    async with AsyncStretto(backend) as stretto:
+        before = (await stretto.route(ASKED)).forecast["skeleton"].seconds
+        for _ in range(ENOUGH):
+            await stretto.ask(ASKED, strategy="skeleton")
+        after = await stretto.route(ASKED)
+    assert lengths_of(backend).typical("outline") < 10
+    assert after.forecast["skeleton"].seconds < before
+
+
 def test_the_length_of_a_list_follows_from_the_list():
     backend = backend_of(SHORT)
     for _ in range(ENOUGH):

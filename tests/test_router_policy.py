@@ -251,7 +251,7 @@ def test_a_generous_budget_is_no_obstacle():
 
 
 def test_nothing_is_gained_where_the_answer_is_short():
-    route = fixed(0.95, prompt=f"{ADVICE} Answer in 120 words.")
+    route = fixed(0.95, prompt=f"{ADVICE} Answer in 105 words.")
     assert route.strategy == "direct"
     assert "too little gained" in route.reason
 

@@ -1,19 +1,24 @@
-"""How long the straight answers of a model turned out, by the shape of the answer: what forecasts go by."""
+"""How long straight answers and outlines of a model turned out: what forecasts go by."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from typing import Literal
 
 from stretto.backends.base import Backend
 from stretto.backends.by_backend import ByBackend
 from stretto.route import Shape
 
+Kind = Shape | Literal["outline"]
+"""A straight answer of this shape, or an outline."""
+
 LAST = 9
 ENOUGH = 2
 """Answers that tell more than what is usual of all models."""
-LEARNED: frozenset[Shape] = frozenset({"points", "steps", "prose"})  # the length of others follows from what is given
+LEARNED: frozenset[Kind] = frozenset({"points", "steps", "prose", "outline"})
+"""The length of others follows from what is given."""
 
 
 def _last_ones() -> deque[int]:
@@ -22,18 +27,18 @@ def _last_ones() -> deque[int]:
 
 @dataclass
 class Lengths:
-    """Tokens of the last straight answers of one backend, for as long as the process runs."""
+    """Tokens of the last texts of one backend, by kind, for as long as the process runs."""
 
-    last: dict[Shape, deque[int]] = field(default_factory=lambda: defaultdict(_last_ones))
+    last: dict[Kind, deque[int]] = field(default_factory=lambda: defaultdict(_last_ones))
 
-    def note(self, shape: Shape, tokens: int) -> None:
-        """Note one that was left to end by itself."""
-        if shape in LEARNED:
-            self.last[shape].append(tokens)
+    def note(self, kind: Kind, tokens: int) -> None:
+        """Note a text that was left to end by itself."""
+        if kind in LEARNED:
+            self.last[kind].append(tokens)
 
-    def typical(self, shape: Shape) -> int | None:
+    def typical(self, kind: Kind) -> int | None:
         """Their median; ``None`` after too few."""
-        seen = self.last.get(shape, ())
+        seen = self.last.get(kind, ())
         return round(statistics.median(seen)) if len(seen) >= ENOUGH else None
 
 
@@ -41,5 +46,5 @@ _LENGTHS = ByBackend(Lengths)
 
 
 def lengths_of(backend: Backend) -> Lengths:
-    """The lengths of a backend's straight answers, the same for all clients that use it."""
+    """The lengths of a backend's texts, the same for all clients that use it."""
     return _LENGTHS.of(backend)

@@ -144,7 +144,7 @@ async def _answer(
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await runner.complete(strategy.run(request, route, runner))
         if route.shape is not None and _length_is_free(request, route):
-            runner.note_length(route.shape)
+            runner.note_lengths(route.shape)
         result = _assemble(request, route, runner, backend, total_s=time.perf_counter() - began, prices=prices)
     await emit(AnswerFinished(answer=result))
     return result

@@ -234,15 +234,23 @@ class Runner:
         if held or request.strategy == "auto":
             standing_of(self._backend, kind, self.language).note(held=held)
 
-    def note_length(self, shape: Shape) -> None:
-        """Note how long a straight answer to a question of this shape turned out, unless something cut it short."""
-        told = [running.branch for running in self.branches if running.branch is not None and running.in_answer]
-        if len(told) != 1 or told[0].kind != "direct" or told[0].tool_calls or told[0].writers:
-            return
-        branch, tokens = told[0], told[0].usage.completion_tokens - told[0].usage.discarded_tokens
-        cut_late = branch.finish_reason == "length" and tokens >= TOKENS_BY_SHAPE[shape]
-        if tokens > 0 and (branch.finish_reason == "stop" or cut_late):
-            lengths_of(self._backend).note(shape, tokens)
+    def note_lengths(self, shape: Shape) -> None:
+        """Note how long a straight answer to a question of this shape turned out, or an outline.
+
+        What was cut short tells nothing, unless it was long already.
+        """
+        for running in self.branches:
+            branch = running.branch
+            if branch is None or branch.tool_calls or branch.writers:
+                continue
+            tokens = branch.usage.completion_tokens - branch.usage.discarded_tokens
+            ended = tokens > 0 and branch.status == "finished" and branch.finish_reason == "stop"
+            if branch.kind == "outline" and ended:
+                lengths_of(self._backend).note("outline", tokens)
+            elif branch.kind == "direct" and running.in_answer:
+                cut_late = branch.finish_reason == "length" and tokens >= TOKENS_BY_SHAPE[shape]
+                if ended or cut_late:
+                    lengths_of(self._backend).note(shape, tokens)
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:

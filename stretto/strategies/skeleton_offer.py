@@ -11,6 +11,7 @@ from stretto.prompts import GENERAL, SMALL
 from stretto.route import Forecast
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
+from stretto.router.lengths import lengths_of
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
 from stretto.router.parse import USUAL_POINTS
@@ -18,7 +19,7 @@ from stretto.router.standing import Kind, standing_of
 
 PRIORITY = 10
 POINTS = USUAL_POINTS
-TITLE_TOKENS = 12  # of an outline, with its number
+TITLE_TOKENS = 8  # of an outline, with its number
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
 MOST_TOGETHER = 4  # points in one call
 SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
@@ -34,7 +35,13 @@ def offer_skeleton(case: Case) -> Offer:
     if case.backend.capabilities.prompt_family == GENERAL:
         together = points_together(case.load, case.answer_tokens * LENGTH / points, points)
     forecast = skeleton_forecast(
-        case.speed, case.prompt_tokens, case.answer_tokens, small=small, points=points, together=together
+        case.speed,
+        case.prompt_tokens,
+        case.answer_tokens,
+        small=small,
+        points=points,
+        together=together,
+        outline=lengths_of(case.backend).typical("outline"),
     )
     suits = sure >= needed and not case.judgement.unsure
     doubted = case.judgement.shape == "points" and not suits
@@ -97,17 +104,24 @@ def _grouped(together: int) -> str:
 
 
 def skeleton_forecast(
-    speed: Speed, prompt_tokens: int, answer: int, *, small: bool = False, points: int = POINTS, together: int = 1
+    speed: Speed,
+    prompt_tokens: int,
+    answer: int,
+    *,
+    small: bool = False,
+    points: int = POINTS,
+    together: int = 1,
+    outline: int | None = None,
 ) -> Forecast:
     """Expected cost: an outline, then waves of as many points as the backend takes; ``small``: short ones.
 
-    ``points``: of a model that is not weak; ``together``: of them in one call.
+    ``points``: of a model that is not weak; ``together``: of them in one call; ``outline``: tokens of one, where seen.
 
     A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
     what it has read, each of these calls reads the prompt anew.
     """
     points = SMALL_POINTS if small else points
-    outline = TITLE_TOKENS * points
+    outline = outline or TITLE_TOKENS * points
     written = min(answer * LENGTH, SMALL_TEXT * points) if small else answer * LENGTH
     slowest = written / points * (SLOWEST_PART + together - 1)  # of points in one call, not all are slow
     calls = math.ceil(points / together)
