@@ -221,7 +221,9 @@ def _ratio(own: Sequence[Timed], others: Sequence[float]) -> dict[str, float]:
     return vars(Spread.of([each.ms / other for each, other in zip(own, others, strict=True)]))
 
 
-def cost_of_rows(model: LoadedModel, repetitions: int, clock: Clock) -> dict[int, dict[str, float]]:
+def cost_of_rows(
+    model: LoadedModel, repetitions: int, clock: Clock, counts: Sequence[int] = ROWS
+) -> dict[int, dict[str, float]]:
     """Milliseconds of a step behind 128 tokens by its rows, in turns."""
     text = [7 + 13 * place % 4000 for place in range(129)]
     ids, places = torch.tensor([text[:-1]]), torch.arange(128)
@@ -230,7 +232,7 @@ def cost_of_rows(model: LoadedModel, repetitions: int, clock: Clock) -> dict[int
         cache = KeyValueCache(1)
         model.forward(Rows(ids, places[None], 128), cache, places[-1:])
         for repetition in range(repetitions + 1):
-            for rows in ROWS:
+            for rows in counts:
                 tree = DraftTree()
                 tree.add_path([7] * (rows - 1), [1.0] * (rows - 1))
                 began = clock()

@@ -67,7 +67,7 @@ class HeadDrafter:
         self._claims: list[float] = []  # of each node, if its parent is right
         self._followed: set[int] = set()  # nodes whose candidates were looked for
         self._took_ms = 0.0
-        self._has_read = False  # the prompt
+        self._unread = 1  # steps since the head has run, and one for the prompt
         self._context: DraftContext | None = None
         self._asked = self._was_asked = False  # in this step, and in the last one
 
@@ -95,8 +95,8 @@ class HeadDrafter:
         return None if account.rests(self._cost) else self._growing(self._draft, context, account)
 
     def expects(self, context: DraftContext) -> float:
-        """How many tokens its drafts have brought lately."""
-        return self._accounts[context.greedy].accepted
+        """How many tokens its drafts have brought lately; see `Account.brought`."""
+        return self._accounts[context.greedy].brought
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """See `Drafter`."""
@@ -107,22 +107,23 @@ class HeadDrafter:
 
     def read_on(self, context: DraftContext, outcome: DraftOutcome) -> None:
         """Read what a step has committed, whoever drafted it."""
-        if self._context is None:  # not when it is made: that may be in another thread, to see whether it can be
-            self._group.join(self)
-        self._draft, self._context = None, context
-        self._was_asked, self._asked = self._asked, False
         accepted = [outcome.rows[node] for node in outcome.accepted]
         states = outcome.states[[0, *accepted]]
         tokens: Sequence[int] = outcome.path
         if outcome.prompt_states is not None:
             states = torch.cat((outcome.prompt_states, states))
             tokens = context.tokens[-len(states) :]
+        if self._context is None:  # not when it is made: that may be in another thread, to see whether it can be
+            self._group.join(self)
+        self._draft, self._context = None, context
+        self._was_asked, self._asked = self._asked, False
+        self._unread += 1
         self.reader.read(tokens, states)
 
     def _growing(self, tree: DraftTree, context: DraftContext, account: Account) -> Growing:
         logits, took_ms = yield None
-        self._took_ms = took_ms if self._has_read else 0.0  # a prompt is read once, and tells nothing about drafts
-        self._has_read = True
+        account.note_begin(took_ms, behind=self._unread > 1)  # reading a prompt, or what came in a rest, tells nothing
+        self._took_ms, self._unread = account.begin_ms, 0
         self._kinds, self._claims, self._followed = [], [], set()
         numbers: dict[int, int] = {}  # of the nodes that the head has followed
         paths: dict[int, list[int]] = {ROOT: []}  # tokens up to each of them
@@ -144,9 +145,11 @@ class HeadDrafter:
                     if token not in context.ends:
                         new.append(node)
             level = sorted(new, key=lambda node: -tree.survival[node])[: self._paths]
-            survival = sum(tree.survival[node] for node in level)
+            survival = [tree.survival[node] for node in level]
             self._took_ms += 1e3 * (self._group.clock() - began)
-            if not level or depth == self._length or not account.goes_deeper(survival, depth, self._cost):
+            if not level or depth == self._length:
+                break
+            if not account.goes_deeper(tree.survival, survival, depth, self._took_ms, self._cost):
                 break
             for node in level:
                 paths[node] = [*paths[tree.parents[node]], tree.tokens[node]]
@@ -204,5 +207,5 @@ class HeadDrafter:
                     right[parent] |= hit
         for node, hit in right.items():
             account.note_rate(1 if node == ROOT else self._kinds[node][0] + 1, hit)
-        evaluated = sum(row >= 0 for row in outcome.rows)
+        evaluated = [draft.survival[node] for node, row in enumerate(outcome.rows) if row >= 0]
         account.note_gain(len(outcome.accepted), evaluated, self._took_ms, self._cost)
