@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.layer_states import LAST, keys_and_values
 from stretto.local_engine.model.module_changes import changing, listen
 from stretto.local_engine.model.rotary import Rotary
 from stretto.local_engine.model.rows import Rows
@@ -169,8 +169,10 @@ class TransformersForward:
         logits: Tensor = said.logits
         if rows.states is not None:
             last = len(said.hidden_states) - 1
-            rows.states.found = {
-                layer: said.hidden_states[last if layer == LAST else layer] for layer in rows.states.layers
+            rows.states.found |= {
+                layer: said.hidden_states[last if layer == LAST else layer]
+                for layer in rows.states.layers
+                if layer >= LAST
             }
         return logits if logits.shape[1] == len(keep) else logits[:, keep]
 
@@ -210,13 +212,16 @@ class CacheAdapter(Cache):
 
     def __init__(self, cache: KeyValueCache, rows: Rows, first_layer: int = 0) -> None:
         super().__init__(layers=[])
-        self._cache, self._first_layer = cache, first_layer
+        self._cache, self._first_layer, self._states = cache, first_layer, rows.states
         self._before = rows.kv_len - rows.tokens.shape[1]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Write to the slots of the current rows; the keys and values of all slots in use."""
+        if self._states is not None and (wanted := keys_and_values(layer_idx)) in self._states.layers:
+            both = (each.transpose(1, 2).flatten(2) for each in (key_states, value_states))
+            self._states.found[wanted] = torch.cat([*both], -1)
         keys, values = self._cache.write(
             layer_idx - self._first_layer, key_states.transpose(1, 2), value_states.transpose(1, 2)
         )

@@ -2,7 +2,7 @@
 
 import pytest
 from corners import corners
-from one_batch import run
+from one_batch import EIGHT, START, run
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import METHODS as KNOWN
@@ -17,7 +17,6 @@ METHODS = sorted(
 )
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
 FREE = StepCost({1: 10.0, 128: 10.1})
-START = [(11 * place + 3) % 390 + 5 for place in range(9)]
 PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
 
 
@@ -51,11 +50,11 @@ def test_greedy_alone_and_in_a_batch(method, architecture, loaded, plain):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_seed_gives_the_same_answer_under_every_method(method, loaded, plain):
+def test_eight_in_a_batch_greedy_by_seeds_and_in_a_format(method, loaded, plain):
     model = loaded("llama")
-    for seed in range(3):
-        request = Generation(PROMPTS[0], 30, temperature=0.6, top_p=0.95, seed=seed)
-        assert run(model, [request], [drafter(method, loaded, model)])[0] == [plain("llama", request)]
+    assert run(model, EIGHT, [drafter(method, loaded, model) for _ in EIGHT])[0] == [
+        plain("llama", each) for each in EIGHT
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -112,6 +112,7 @@ class _DFlashReader:
         self._depths: list[int] = []  # of the nodes that were followed
         self._memories: list[Tensor] = []  # of the Markov head, behind the text and these nodes # [rank]
         self.sure: Sequence[float] | None = None
+        self.begins = 0
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """See `Reader`. It is done when the next draft begins, or when much has come together."""

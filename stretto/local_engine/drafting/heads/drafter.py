@@ -115,6 +115,7 @@ class HeadDrafter:
             tokens = context.tokens[-len(states) :]
         if self._context is None:  # not when it is made: that may be in another thread, to see whether it can be
             self._group.join(self)
+            self.reader.begins = len(context.tokens) - 1 - len(states)
         self._draft, self._context = None, context
         self._was_asked, self._asked = self._asked, False
         self._unread += 1

@@ -16,9 +16,11 @@ class Reader(Protocol):
     Attributes:
         sure: the probability that the head itself gives the best token of each row of its last logits; ``None`` where
             the logits say it.
+        begins: position of the first row that it reads; set before that.
     """
 
     sure: Sequence[float] | None
+    begins: int
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
         """Take in committed rows: the model's hidden states, and the token that follows each.

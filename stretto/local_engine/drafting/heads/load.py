@@ -13,6 +13,7 @@ from stretto.local_engine.drafting.heads.decoder import Weights
 from stretto.local_engine.drafting.heads.dflash import DFlash
 from stretto.local_engine.drafting.heads.eagle3 import Eagle3
 from stretto.local_engine.drafting.heads.files import HeadFolder
+from stretto.local_engine.drafting.heads.gemma import KINDS, GemmaAssistant
 from stretto.local_engine.drafting.heads.head import Head
 from stretto.local_engine.drafting.heads.medusa import Medusa
 from stretto.local_engine.drafting.heads.mtp import Mtp, names_of
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = ["load_head"]
 
-_KNOWN = "Known are EAGLE-3, P-EAGLE, DFlash, DSpark, Medusa and layers for multi-token prediction (MTP)."
-
-_ASSISTANTS = frozenset({"gemma4_assistant", "gemma4_unified_assistant"})
+_KNOWN = (
+    "Known are EAGLE-3, P-EAGLE, DFlash, DSpark, Medusa, layers for multi-token prediction (MTP) and assistants of "
+    "Gemma 4."
+)
 
 _Make = Callable[[Weights, Mapping[str, Any], Target], Head]
 
@@ -44,11 +46,12 @@ def load_head(folder: HeadFolder, model: LoadedModel, *, rounded: bool = False) 
     forward: Any = getattr(model.forward, "plain", model.forward)
     if folder.own and isinstance(forward, TransformersForward) and knows_its_own(forward.model):
         return OwnLayer(forward.model, str(folder.path), target)
-    if folder.config.get("model_type") in _ASSISTANTS:
-        raise SettingsError(
-            f"The head in {str(folder.path)!r} is an assistant of Gemma 4, which reads its model's keys and values and "
-            f"cannot be run here. {_KNOWN}"
-        )
+    if folder.config.get("model_type") in KINDS:
+        if not isinstance(forward, TransformersForward):
+            raise SettingsError(
+                f"The head in {str(folder.path)!r} is an assistant of Gemma 4, and {model.name} is none."
+            )
+        return GemmaAssistant(forward.model, folder.path, target)
     tensors = {_bare(name): tensor for name, tensor in _read(folder).items()}
     kind, make = _kind(folder, tensors, target)
     weights = Weights(tensors, str(folder.path), target.dtype, target.device, rounded=rounded)

@@ -103,6 +103,7 @@ class _MedusaReader:
     """Remembers the last state and the token behind it."""
 
     sure: Sequence[float] | None = None
+    begins = 0
 
     def __init__(self, head: Medusa) -> None:
         self._head = head

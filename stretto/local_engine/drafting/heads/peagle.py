@@ -61,6 +61,7 @@ class _PEagleReader:
     """Keeps the keys and values of the committed rows of one sequence; those of masks are overwritten."""
 
     sure: Sequence[float] | None = None
+    begins = 0
 
     def __init__(self, head: PEagle) -> None:
         self._head, self._device = head, head.target.device

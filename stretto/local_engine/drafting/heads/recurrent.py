@@ -56,6 +56,7 @@ class RecurrentReader:
     """
 
     sure: Sequence[float] | None = None
+    begins = 0
 
     def __init__(self, head: Recurrent, device: torch.device) -> None:
         self.head, self._device = head, device
