@@ -101,13 +101,19 @@ class StepCost:
         """Note that a step of this many sequences begins."""
         self.sequences = sequences
 
-    def observe(self, rows: int, took_ms: float) -> None:
-        """Note what a step of `sequences` took, with this many rows over all of them."""
+    def observe(self, rows: int, took_ms: float, drafting_ms: float = 0.0) -> None:
+        """Note what a step of `sequences` took, with this many rows over all of them.
+
+        Args:
+            rows: of all sequences.
+            took_ms: the whole step.
+            drafting_ms: of it, for drafts. A step is no dearer for drafts that were made and not evaluated.
+        """
         sequences, plain = self.sequences, self._plain.get(self.sequences)
-        self.beyond = 0.0
+        self.beyond, whole_ms, took_ms = 0.0, took_ms, took_ms - drafting_ms
         if plain is not None:
-            took_ms = min(took_ms, _SPIKE * max(plain, self(rows) if rows > sequences else 0.0))
-            self.beyond = took_ms / plain - 1
+            most = _SPIKE * max(plain, self(rows) if rows > sequences else 0.0)
+            self.beyond, took_ms = min(whole_ms, most) / plain - 1, min(took_ms, most)
         if rows <= sequences:
             plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
             if not self.measured:  # the cost of one row is known then, and that of more rows is still a guess

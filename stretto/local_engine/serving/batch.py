@@ -134,6 +134,7 @@ class Batch(BatchMembers[_Member]):
             if len(member.context.tokens) - 1 == self._forward.switch:
                 self._read_again(number, member)
         self._draft(members)
+        drafted = self._clock()
         rows = flatten(
             [member.context.tokens for member in members], [member.draft for member in members], self._device
         )
@@ -148,7 +149,7 @@ class Batch(BatchMembers[_Member]):
         steps = self._commit(members, logits, _divided(rows.states, members), drafted=True)
         if cost is not None:
             evaluated = [1 + len(member.draft) if self._forward.packs else count for member in members]
-            cost.observe(sum(evaluated), (self._clock() - began) * 1e3)
+            cost.observe(sum(evaluated), (self._clock() - began) * 1e3, (drafted - began) * 1e3)
         return steps
 
     def _member(self, state: RequestState, drafter: Drafter, vocabulary: int) -> _Member:
