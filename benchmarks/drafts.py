@@ -56,7 +56,7 @@ class FixedCost(StepCost):
         super().__init__(table)
         self._drafting_ms = DRAFTING_MS
 
-    def observe(self, rows: int, took_ms: float) -> None:
+    def observe(self, rows: int, took_ms: float, drafting_ms: float = 0.0) -> None:
         """Keep the table."""
 
     def drafted(self, took_ms: float) -> None:

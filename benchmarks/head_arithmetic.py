@@ -3,6 +3,7 @@
     python benchmarks/head_arithmetic.py --head FOLDER
     python benchmarks/head_arithmetic.py --head FOLDER --dtype bfloat16
     python benchmarks/head_arithmetic.py --head FOLDER --model local:pocket
+    python benchmarks/head_arithmetic.py --head FOLDER --draw NAME     also draws docs/img/NAME
 
 The model answers held-out questions greedily. At each place of an answer the head drafts, so it is known what a draft
 would bring there. Then the answers are written again, by rule, not by the clock: a step and a run of the head cost
@@ -20,21 +21,24 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from decoding_real import cost_of_rows
 from drafts import FixedCost
-from measuring import machine
+from measuring import IMAGES, machine
+from plots import plot
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
 from recipes.heads.questions import held_out
+from stretto.display.palette import Palette
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
@@ -274,6 +278,7 @@ def main() -> None:
     parser.add_argument("--dtype", default=None)
     parser.add_argument("--questions", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
+    parser.add_argument("--draw", metavar="NAME", help="draw the times over one token at a time")
     options = parser.parse_args()
     limit_threads(1)
     torch.set_num_threads(1)
@@ -329,16 +334,34 @@ def show(texts: Sequence[Text], costs: Costs, equipment: DraftEquipment, options
         found["auto without the head"] = each, tokens, f"{share:.0%}"
         clock = Ticking(equipment.kept["head"], costs)
         own = DraftEquipment(cost=costs.step, model=equipment.model, head=options.head, kept=equipment.kept)
-        for method in ("head", "auto"):
-            each, tokens, share = by_drafter(texts, lambda name=method: make_drafter(name, own), costs.step, clock)
-            found["auto with the head" if method == "auto" else "head"] = each, tokens, f"{share:.0%}"
+        for name, method in (("head", "head"), ("auto with the head", "auto")):
+            each, tokens, share = by_drafter(texts, partial(make_drafter, method, own), costs.step, clock)
+            found[name] = each, tokens, f"{share:.0%}"
     shown = Table("rule", title=f"{len(texts)} answers, {sum(len(text.answer) for text in texts)} tokens")
     for column in ("over one at a time", "over auto without", "tokens a step", "steps with a draft"):
         shown.add_column(column, justify="right")
-    for name, (each, tokens, share) in found.items():
+    for name, (each, tokens, drafted) in found.items():
         plain, others = [ms / one for ms in each], [ms / other for ms, other in zip(each, without, strict=True)]
-        shown.add_row(name, _spread(plain), _spread(others), f"{tokens:.2f}", share)
+        shown.add_row(name, _spread(plain), _spread(others), f"{tokens:.2f}", drafted)
     console.print(shown)
+    if options.draw:
+        draw({name: [ms / one for ms in each] for name, (each, _, _) in found.items()}, options.draw)
+
+
+def draw(found: Mapping[str, Sequence[float]], name: str) -> None:
+    """For each rule the times over one token at a time, a point for each answer."""
+
+    def drawn(plt: Any, colours: Palette) -> Any:
+        figure, axes = plt.subplots(figsize=(6, 3.6))
+        for place, (rule, ratios) in enumerate(found.items()):
+            axes.plot(ratios, [place] * len(ratios), marker="o", linestyle="", alpha=0.5, label=rule)
+        axes.set_yticks(range(len(found)), found, fontsize=8)
+        axes.invert_yaxis()
+        axes.axvline(1, color=colours.field, linewidth=0.8, linestyle="--")
+        axes.set(xlabel="time over one token at a time")
+        return figure
+
+    plot(IMAGES / name, drawn)
 
 
 def _spread(ratios: Sequence[float]) -> str:

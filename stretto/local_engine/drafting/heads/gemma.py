@@ -162,7 +162,7 @@ class _GemmaReader:
             return
         whole, self._new = torch.cat(self._new), []
         for kind, (heads, width) in self._head.shapes.items():
-            own, whole = whole.split([2 * heads * width, whole.shape[1] - 2 * heads * width], 1)
+            own, whole = whole[:, : 2 * heads * width], whole[:, 2 * heads * width :]
             both = own.view(len(own), 2, 1, heads, width).permute(1, 2, 3, 0, 4)  # [2, 1, heads, rows, width]
             keys, values = both if kind not in self._seen else torch.cat((torch.stack(self._seen[kind]), both), 3)
             self._seen[kind] = keys, values
