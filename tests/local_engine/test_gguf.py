@@ -148,6 +148,22 @@ def test_an_unknown_architecture_is_named_with_what_is_known(tmp_path, tokenizer
     assert "Qwen3" in refused(path)
 
 
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ("llama_cpp", "python -m llama_cpp.server --port 8080 --model"),
+        ("xllamacpp", "xllamacpp is installed: python -c"),
+    ],
+)
+def test_llamacpp_is_offered_with_the_command_of_what_is_installed(tmp_path, tokenizer, monkeypatch, installed, said):
+    (tmp_path / f"{installed}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    path = write_gguf(tmp_path / "a b.gguf", MODELS["llama"](), tokenizer, fields={"general.architecture": "rwkv7"})
+    told = refused(path)
+    assert said in told
+    assert f"'{path}' and, in another program, the model llamacpp:NAME." in told
+
+
 def test_a_part_of_a_split_model_is_refused_with_the_remedy(tmp_path, tokenizer):
     path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields={"split.count": 3})
     assert "one of 3 parts" in refused(path)

@@ -18,6 +18,7 @@ import transformers
 
 from stretto.errors import MissingDependencyError, ModelNotFoundError
 from stretto.local_engine.kernels.block_layout import Numbers
+from stretto.local_engine.model.elsewhere import offer
 from stretto.local_engine.model.gguf_header import (
     DamagedFileError,
     Header,
@@ -117,13 +118,15 @@ def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredB
         return None
     if others := [form for form in forms if form not in FORMS]:
         _log.warning(
-            "%s is unpacked: compiled code has no products for these types of weights: %s",
+            "%s is unpacked: compiled code has no products for these types of weights: %s. %s",
             source.name,
             ", ".join(others),
+            offer(header.path),
         )
         return None
     if not (is_llama_like(hollow) and fill_blocks(hollow)):
-        _log.warning("%s is unpacked: compiled code does not run %s", source.name, type(hollow).__name__)
+        kind = type(hollow).__name__
+        _log.warning("%s is unpacked: compiled code does not run %s. %s", source.name, kind, offer(header.path))
         return None
 
     def read(tensor: TensorEntry) -> Numbers:
@@ -180,17 +183,20 @@ def _checked(source: Source) -> Header:
         )
     architecture = header.architecture
     if architecture not in _ARCHITECTURES:
-        raise _refused(source, f"its architecture is {architecture[:60]!r}, and known are {_KNOWN}. Use llamacpp:")
+        raise _refused(source, f"its architecture is {architecture[:60]!r}, and known are {_KNOWN}", elsewhere=True)
     layers = header.count("block_count")
     if layers is None or layers > len(header.tensors):
         raise _refused(source, f"it promises {layers} layers and has {len(header.tensors)} tensors")
     if scaling := _unknown_scaling(header):
-        raise _refused(source, f"its positions are scaled by {scaling!r}, which cannot be read. Use llamacpp:")
+        raise _refused(source, f"its positions are scaled by {scaling!r}, which cannot be read", elsewhere=True)
     return header
 
 
-def _refused(source: Source, cause: str) -> ModelNotFoundError:
-    return ModelNotFoundError(f"The file {str(source.file)!r} could not be loaded: {cause}.", backend=source.name)
+def _refused(source: Source, cause: str, *, elsewhere: bool = False) -> ModelNotFoundError:
+    instead = f" {offer(source.file)}" if elsewhere and source.file is not None else ""
+    return ModelNotFoundError(
+        f"The file {str(source.file)!r} could not be loaded: {cause}.{instead}", backend=source.name
+    )
 
 
 def _config(header: Header) -> Any:

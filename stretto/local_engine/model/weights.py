@@ -21,6 +21,7 @@ from stretto.errors import BackendError, MissingDependencyError, ModelNotFoundEr
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.changed import base_of, changed_weights
+from stretto.local_engine.model.elsewhere import offer
 from stretto.local_engine.model.extra_layers import is_extra
 from stretto.local_engine.model.low_rank import read_low_rank
 from stretto.local_engine.model.quantised_folder import check_packages, explained
@@ -54,7 +55,8 @@ def read_model(
     """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
 
     ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
-    a folder's files. ``distributed``: transformers' `DistributedConfig`, of which process holds which weights.
+    a folder's files, and bfloat16 for a GGUF file. ``distributed``: transformers' `DistributedConfig`, of which process
+    holds which weights.
 
     Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
     adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
@@ -65,7 +67,7 @@ def read_model(
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     if source.file is not None:
-        return _from_file(source, dtype, blocks)
+        return _from_file(source, torch.bfloat16 if dtype == "auto" else dtype, blocks)
     if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
         raise _not_loaded(source, ValueError(problem))
     config: Any = None
@@ -157,6 +159,7 @@ def _tokenizer(where: str, config: Any, options: dict[str, Any]) -> Any:
 def _from_file(source: Source, dtype: Any, blocks: str | None) -> tuple[Any, Any, StoredBlocks[Any] | None]:
     from stretto.local_engine.model.gguf_file import read_gguf  # noqa: PLC0415 - its tables are imported when needed
 
+    assert source.file is not None  # noqa: S101 - the caller has checked; for the type checker
     try:
         with _quietly():
             model, tokenizer, found, stored = read_gguf(source, dtype, blocks=blocks)
@@ -167,14 +170,14 @@ def _from_file(source: Source, dtype: Any, blocks: str | None) -> tuple[Any, Any
             raise
         raise ModelNotFoundError(
             f"The file {source.where!r} could not be loaded as a causal language model: "
-            f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again, or run it with "
-            "llama.cpp's server and use llamacpp:NAME.",
+            f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again. "
+            f"{offer(source.file)}",
             backend=source.name,
         ) from error
     if misfit := _misfit(found):
         raise ModelNotFoundError(
             f"The weights in {source.where!r} do not fit what it says of its model: {misfit}. Copy or download it "
-            "again, or run it with llama.cpp's server and use llamacpp:NAME.",
+            f"again. {offer(source.file)}",
             backend=source.name,
         )
     return model, tokenizer, stored
