@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,9 @@ from stretto.local_engine.parallel.load import load_divided
 ROUNDS, STEPS, PROMPT, VOCABULARY = 3, 4, 256, 4096
 REQUESTS = (1, 4, 16)
 MICROBATCHES = (4, 16, 10_000)  # rows at least; the last one divides nothing
-DIVIDED = {"tensor 2": Layout(tensor=2), "pipeline 2": Layout(pipeline=2), "context 2": Layout(context=2)}
+PIPELINES = {f"pipeline 2, {rows} rows": rows for rows in MICROBATCHES}
+USUAL = "pipeline 2, 16 rows"
+DIVIDED = {"tensor 2": Layout(tensor=2), "context 2": Layout(context=2), **dict.fromkeys(PIPELINES, Layout(pipeline=2))}
 SMALL: dict[str, Any] = {
     "hidden_size": 384,
     "intermediate_size": 1152,
@@ -118,50 +121,58 @@ TASKS: dict[str, Callable[[Forward], float]] = {
 }
 
 
-def ways(folder: Path, rounds: int, threads: int, progress: Progress) -> dict[str, dict[str, Spread]]:
-    """Time every way # way -> task."""
-    bar = progress.add_task("ways", total=len(DIVIDED) + (rounds + 1) * (len(DIVIDED) + 2))
-    one, source, loaded = whole(folder).forward, find_source(str(folder)), list[LoadedModel]()
-    forwards: dict[str, tuple[Forward, int]] = {"one process": (one, threads), "one, all threads": (one, 2 * threads)}
-    found: dict[str, dict[str, list[float]]] = {}
+@contextmanager
+def divided(folder: Path, threads: int, progress: Progress) -> Iterator[dict[str, SharedForward]]:
+    """The model over two processes in each way."""
+    source, forwards = find_source(str(folder)), dict[str, SharedForward]()
     try:
-        for way, layout in DIVIDED.items():
-            loaded.append(load_divided(source, layout, dtype="float32", device="cpu", threads=threads))
-            forwards[way] = loaded[-1].forward, threads
-            progress.advance(bar)
-        for number in range(rounds + 1):
-            for name, (forward, own) in forwards.items():
-                torch.set_num_threads(own)
-                for task, run in TASKS.items():
-                    took = run(forward)
-                    if number:  # the first round warms up
-                        found.setdefault(name, {}).setdefault(task, []).append(took)
-                progress.advance(bar)
+        for way, layout in progress.track(DIVIDED.items(), description="starting processes"):
+            rows = PIPELINES.get(way)
+            model = load_divided(source, layout, dtype="float32", device="cpu", threads=threads, microbatch=rows)
+            assert isinstance(model.forward, SharedForward)
+            forwards[way] = model.forward
+        yield forwards
     finally:
-        for model in loaded:
-            model.free()
+        for forward in forwards.values():
+            forward.close()
+
+
+def ways(
+    one: Forward, forwards: dict[str, SharedForward], rounds: int, threads: int, progress: Progress
+) -> dict[str, dict[str, Spread]]:
+    """Time every way # way -> task."""
+    usual = {way: (forward, threads) for way, forward in forwards.items() if way == USUAL or way not in PIPELINES}
+    every: dict[str, tuple[Forward, int]] = {"one process": (one, threads), "one, all threads": (one, 2 * threads)}
+    every |= usual
+    found: dict[str, dict[str, list[float]]] = {}
+    for number in progress.track(range(rounds + 1), description="ways"):
+        for name, (forward, own) in every.items():
+            torch.set_num_threads(own)
+            for task, run in TASKS.items():
+                took = run(forward)
+                if number:  # the first round warms up
+                    found.setdefault(name, {}).setdefault(task, []).append(took)
     return {name: {task: Spread.of(took) for task, took in tasks.items()} for name, tasks in found.items()}
 
 
-def bubbles(folder: Path, rounds: int, threads: int, progress: Progress) -> dict[int, dict[str, tuple[Spread, float]]]:
+def bubbles(
+    forwards: dict[str, SharedForward], rounds: int, progress: Progress
+) -> dict[int, dict[str, tuple[Spread, float]]]:
     """Divide the rows of a pipeline more and more finely # rows of a microbatch -> task -> milliseconds and bubble."""
     tasks = {name: TASKS[name] for name in ("step of 16", f"prompt of {PROMPT}")}
-    bar, found = progress.add_task("bubbles", total=len(MICROBATCHES)), dict[int, dict[str, tuple[Spread, float]]]()
-    for rows in MICROBATCHES:
-        layout, source = Layout(pipeline=2), find_source(str(folder))
-        model = load_divided(source, layout, dtype="float32", device="cpu", threads=threads, microbatch=rows)
-        forward = model.forward
-        assert isinstance(forward, SharedForward)
-        try:
+    times: dict[tuple[int, str], list[tuple[float, float, float]]] = {}
+    for number in progress.track(range(rounds + 1), description="bubbles"):
+        for way, rows in PIPELINES.items():
             for name, run in tasks.items():
-                run(forward)
+                forward = forwards[way]
                 forward.busy_s = forward.span_s = 0.0
-                took = Spread.of([run(forward) for _ in range(rounds)])
-                assert forward.bubble is not None
-                found.setdefault(rows, {})[name] = took, forward.bubble
-        finally:
-            model.free()
-        progress.advance(bar)
+                took = run(forward)
+                if number:
+                    times.setdefault((rows, name), []).append((took, forward.busy_s, forward.span_s))
+    found: dict[int, dict[str, tuple[Spread, float]]] = {}
+    for (rows, name), each in times.items():
+        took_all, busy, span = zip(*each, strict=True)
+        found.setdefault(rows, {})[name] = Spread.of(took_all), 1 - sum(busy) / sum(span)
     return found
 
 
@@ -181,20 +192,32 @@ def told(result: dict[str, Any]) -> None:
 
 
 def draw(result: dict[str, Any]) -> None:
-    """Plot each way over one process, as it is kept in ``several_devices.json``."""
-    ways_, base = result["ways"], result["ways"]["one process"]
+    """Plot each way over one process, and the bubbles, as they are kept in ``several_devices.json``."""
+    ways_, base, bubbles_ = result["ways"], result["ways"]["one process"], result["bubbles"]
 
     def figure(plt: Any, colours: Any) -> Any:
-        made, axes = plt.subplots(figsize=(7, 3.2))
+        made, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), width_ratios=(2, 1))
         shown = [name for name in ways_ if name != "one process"]
         for number, name in enumerate(shown):
             places = [place + number / (len(shown) + 1) for place in range(len(TASKS))]
             heights = [ways_[name][task]["median"] / base[task]["median"] for task in TASKS]
-            axes.bar(places, heights, 0.8 / len(shown), label=name)
-        axes.axhline(1, color=colours.dim, linewidth=1)
-        axes.set_xticks([place + 0.3 for place in range(len(TASKS))], list(TASKS))
-        axes.set_ylabel("time over that of one process")
-        axes.legend()
+            left.bar(places, heights, 0.8 / len(shown), label=name)
+        left.axhline(1, color=colours.dim, linewidth=1)
+        left.set_yscale("log")
+        left.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+        left.minorticks_off()
+        left.set_xticks([place + 0.3 for place in range(len(TASKS))], list(TASKS))
+        left.set_ylabel("time over that of one process")
+        left.legend(fontsize=8)
+        tasks = list(next(iter(bubbles_.values())))
+        names = [f"{rows} or more" if int(rows) < PROMPT else "undivided" for rows in bubbles_]
+        for number, task in enumerate(tasks):
+            places = [place + number / (len(tasks) + 1) for place in range(len(names))]
+            right.bar(places, [100 * each[task][1] for each in bubbles_.values()], 0.8 / len(tasks), label=task)
+        right.axhline(50, color=colours.dim, linewidth=1)
+        right.set_xticks([place + 0.15 for place in range(len(names))], names)
+        right.set(xlabel="rows of a microbatch", ylabel="bubble of two stages, %")
+        right.legend(fontsize=8)
         return made
 
     plot(IMAGES / "several-devices", figure)
@@ -210,10 +233,12 @@ def main() -> None:
     options = parser.parse_args()
     result: dict[str, Any] = {"machine": machine(), "threads": options.threads, "large": options.large}
     with tempfile.TemporaryDirectory() as name, torch.inference_mode(), Progress(console=console) as progress:
-        folder, given = Path(name), (options.rounds, options.threads, progress)
+        folder = Path(name)
         save(folder, large=options.large)
-        result["ways"] = ways(folder, *given)
-        result["bubbles"] = bubbles(folder, *given)
+        one = whole(folder).forward
+        with divided(folder, options.threads, progress) as forwards:
+            result["ways"] = ways(one, forwards, options.rounds, options.threads, progress)
+            result["bubbles"] = bubbles(forwards, options.rounds, progress)
     told(result)
     if options.keep:
         console.print(f"kept in {keep('several_devices', result)}")
