@@ -13,7 +13,7 @@ from test_local_adapters import answer
 
 from stretto import BackendError, MissingDependencyError
 from stretto.local_engine.model import load
-from stretto.local_engine.model.fitting import does_not_fit, weights_of
+from stretto.local_engine.model.fitting import _free_in_container, does_not_fit, weights_of
 from stretto.local_engine.model.source import find_source
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +56,15 @@ def test_what_would_fit_is_said():
     assert "its 0.1 billion weights take 0.4 GB in float32" in said
     assert said.endswith("dtype='bfloat16' takes 0.2 GB.")
     assert "4 bits takes about 60 MB" in str(does_not_fit("local:some", 10**8, torch.bfloat16, torch.device("cpu")))
+
+
+def test_the_limit_of_a_container_counts_without_files_that_give_way(tmp_path):
+    assert _free_in_container(tmp_path) == 2**62
+    for name, text in {"max": "max", "current": "400", "stat": "anon 100\ninactive_file 300"}.items():
+        (tmp_path / f"memory.{name}").write_text(f"{text}\n")
+    assert _free_in_container(tmp_path) == 2**62
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert _free_in_container(tmp_path) == 900
 
 
 def test_the_weights_of_a_folder_are_counted_by_the_heads_of_its_files(model):

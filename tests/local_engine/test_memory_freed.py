@@ -17,6 +17,7 @@ from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.load import load_model, prepare
+from stretto.local_engine.model.memory import give_back, older_objects_kept
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
@@ -153,3 +154,31 @@ def test_a_log_tells_how_far_the_loading_is(caplog):
         load_model(find_source("local:pocket"))
     said = [record.stretto["event"] for record in caplog.records if hasattr(record, "stretto")]
     assert said[:2] == ["reading weights", "comparing with transformers"]
+
+
+class Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.fixture
+def unfrozen():
+    """Nothing is kept from the collector, as in a program of a user."""
+    gc.unfreeze()
+    yield
+    gc.freeze()  # as tests/conftest.py does
+
+
+@pytest.mark.usefixtures("unfrozen")
+def test_only_garbage_of_the_loading_itself_is_looked_for():
+    older = weakref.ref(Ring())
+    with older_objects_kept():
+        newer = weakref.ref(Ring())
+        with older_objects_kept():  # another thread loads, too
+            give_back()
+        assert newer() is None
+        assert older() is not None
+    give_back()
+    assert older() is None

@@ -30,17 +30,26 @@ def free_bytes(device: torch.device) -> int:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         for line in lines:
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+                return min(int(line.split()[1]) * 1024, _free_in_container(Path("/sys/fs/cgroup")))
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         return 2**34
 
 
-def check_room(source: Source, dtype: torch.dtype, device: torch.device) -> None:
+def _free_in_container(folder: Path) -> int:
+    """What a container has left of its limit, as the files in its folder say; a large number without a limit."""
+    with suppress(OSError, ValueError):  # no limit: its file is missing, or says "max"
+        limit, used = (int((folder / f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        return max(0, limit - used + int(stat.get("inactive_file", 0)))  # files give way here as well
+    return 2**62
+
+
+def check_room(source: Source, dtype: torch.dtype, device: torch.device, *, stays: bool = False) -> None:
     """Raise `BackendError` for weights that alone are more than the free memory: reading them would end the process.
 
-    Nothing is said of a model on the hub. A GGUF file takes at least its own size.
+    Nothing is said of a model on the hub. A GGUF file takes at least its own size, and no more if it ``stays`` so.
     """
     if device.type != "cpu":
         return
@@ -51,7 +60,7 @@ def check_room(source: Source, dtype: torch.dtype, device: torch.device) -> None
             f"{_gigabytes(free)} are free. Use one with fewer bits for each weight, or a smaller model.",
             backend=source.name,
         )
-    if (weights := weights_of(source)) * dtype.itemsize > free:
+    if not stays and (weights := weights_of(source)) * dtype.itemsize > free:
         raise does_not_fit(source.name, weights, dtype, device)
 
 
@@ -92,7 +101,9 @@ def fitting_requests(device: torch.device, bytes_per_token: int, dtype: torch.dt
 
 
 def weights_of(source: Source) -> int:
-    """The number of weights in the files of a folder, 0 where it is not known or they are packed in integers."""
+    """The number of weights in the files of a model, 0 where it is not known or they are packed in integers."""
+    if source.file is not None:
+        return source.parameters() or 0
     return 0 if source.folder is None else sum(map(_in_file, source.folder.glob("model*.safetensors")))
 
 

@@ -110,7 +110,6 @@ def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredB
     """What reads the weights as they are stored; ``None`` where they have to be unpacked, which one warning says."""
     processor = _processor(header, config.to_dict())
     names = _names(header, processor, hollow)
-    data = np.memmap(header.path, mode="r", dtype=np.uint8)
     tensors = {names[tensor.name]: tensor for tensor in header.tensors if tensor.name in names}
     products = {name: tensor for name, tensor in tensors.items() if name.endswith(PRODUCTS)}
     forms = sorted({_form(tensor) for tensor in products.values()})
@@ -130,6 +129,7 @@ def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredB
         return None
 
     def read(tensor: TensorEntry) -> Numbers:
+        data = np.memmap(header.path, mode="r", dtype=np.uint8)  # anew: what was read of it counts as memory meanwhile
         rows = np.array(_rows(header, tensor, data))
         if tensor.name not in _TABLES:  # lines may have to change places, which is the same for blocks
             rows = np.ascontiguousarray(processor.process(weights=rows, name=tensor.name).weights)

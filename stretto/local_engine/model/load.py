@@ -22,7 +22,7 @@ from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.fitting import check_room, does_not_fit, fitting_requests, free_bytes, weights_of
 from stretto.local_engine.model.forward import Forward, TransformersForward
 from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.memory import give_back
+from stretto.local_engine.model.memory import give_back, older_objects_kept
 from stretto.local_engine.model.quantised.acceptance import OF_BLOCKS, NotInBlocksError, in_blocks
 from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS, Quantisation, rounding
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
@@ -174,24 +174,29 @@ def load_model(
     chosen = chosen_dtype(dtype, target)
     kept = source.file is not None and dtype is None and change is None  # nothing can be added to blocks
     how = quantize or ("stored" if kept else "none")
-    check_room(source, chosen if how == "none" else torch.bfloat16, target)  # from which others are rounded
+    # Others are rounded from bfloat16
+    check_room(source, chosen if how == "none" else torch.bfloat16, target, stays=how == "stored")
     if how not in ("none", "stored") and not (packed and compiled is not False and target.type == "cpu"):
         _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, how)
     read = partial(read_model, source, trust_remote_code=trust_remote_code)
     make = partial(prepare, source.name, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs, owned=True)
     ready: LoadedModel | None = None
     failure: StrettoError | None = None
-    while ready is None and failure is None:
-        try:
-            ready = _loaded(read, make, how, dtype=chosen, device=target, change=change)
-        except NotInBlocksError as error:
-            _log.warning("%s is unpacked, since products with weights in few bits fail here: %s", source.name, error)
-            how = "none"
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            failure = does_not_fit(source.name, weights_of(source), chosen, target)
-        give_back()  # here, and no error is raised before: its frames hold the weights
+    with older_objects_kept():
+        while ready is None and failure is None:
+            try:
+                ready = _loaded(read, make, how, dtype=chosen, device=target, change=change)
+            except NotInBlocksError as error:
+                _log.warning(
+                    "%s is unpacked, since products with weights in few bits fail here: %s", source.name, error
+                )
+                how = "none"
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                weights = 0 if how == "stored" else weights_of(source)  # of those, the file's size says more
+                failure = does_not_fit(source.name, weights, chosen, target)
+            give_back()  # here, and no error is raised before: its frames hold the weights
     if ready is None:
         assert failure is not None  # noqa: S101 - for the type checker
         raise failure

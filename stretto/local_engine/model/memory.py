@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-__all__ = ["Freed", "give_back"]
+__all__ = ["Freed", "give_back", "older_objects_kept"]
 
 _ENOUGH = 2**25  # bytes
 
@@ -19,6 +20,19 @@ def give_back() -> None:
     """
     gc.collect()
     _trim()
+
+
+@contextmanager
+def older_objects_kept() -> Iterator[None]:
+    """Let `give_back` look for garbage among the objects that are made meanwhile, not among a million of libraries."""
+    if gc.get_freeze_count():  # somebody else does the same
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class Freed:
