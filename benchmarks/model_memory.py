@@ -2,12 +2,14 @@
 
     python benchmarks/model_memory.py local:smollm2 local:pocket          float32 and bfloat16
     python benchmarks/model_memory.py local:smollm2 --dtype stored --engines stretto llama.cpp     in the file's blocks
+    python benchmarks/model_memory.py ./folder --dtype int8 int4 --engines stretto       rounded while they are loaded
     python benchmarks/model_memory.py ./folder --keep NAME                keeps the figures in benchmarks/results/
 
 Each row is a process of its own, which loads the model, answers with 32 tokens, and tells by how much its resident
 memory has grown since its libraries were there and had run once. Pages of files that are mapped into memory count. A
-multiple is of the weights: their number times the size of their type, tied ones once. For ``stored`` and llama.cpp it
-is of the file, whose types they keep. Keys and values of the answer are in the figures; they take less than 3 MB here.
+multiple is of the weights: their number times the size of their type, tied ones once; for ``int8`` and ``int4`` of
+those in bfloat16, which are read. For ``stored`` and llama.cpp it is of the file, whose types they keep. Keys and
+values of the answer are in the figures; they take less than 3 MB here.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from rich.table import Table
 PROMPT = "How do I look after a bicycle in winter?"
 TOKENS = 32
 MOST = 1.3
+ROUNDED = ("int8", "int4")
 console = Console(width=120)
 
 
@@ -64,8 +67,8 @@ def stretto(name: str, dtype: str) -> dict[str, int]:
     from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415
 
     def answered(model: str) -> Engine:
-        chosen = None if dtype == "stored" else dtype
-        engine = Engine(load_model(find_source(model), dtype=chosen), prefix_cache_bytes=0)
+        how = {"quantize": dtype} if dtype in ROUNDED else {"dtype": None if dtype == "stored" else dtype}
+        engine = Engine(load_model(find_source(model), **how), prefix_cache_bytes=0)
         handle = engine.submit(Generation(tuple(engine.model.tokenizer(PROMPT).input_ids), TOKENS))
         if (error := list(handle)[-1].error) is not None:  # type: ignore[union-attr]  # the last event is the end
             raise error
@@ -80,7 +83,8 @@ def stretto(name: str, dtype: str) -> dict[str, int]:
         file = find_source(name).file
         assert file is not None
         return found | {"weights": file.stat().st_size}
-    return found | {"weights": _weights(name) * getattr(torch, dtype).itemsize}
+    size = torch.bfloat16.itemsize if dtype in ROUNDED else getattr(torch, dtype).itemsize
+    return found | {"weights": _weights(name) * size}
 
 
 def transformers(name: str, dtype: str) -> dict[str, int]:
@@ -194,7 +198,7 @@ def main() -> None:
                 is_file = name.endswith((".gguf", "smollm2"))
                 if engine == "llama.cpp" and not (is_file and dtype == options.dtype[0]):
                     continue
-                if engine == "transformers" and dtype == "stored":
+                if engine == "transformers" and dtype in ("stored", *ROUNDED):
                     continue
                 found = measured(engine, name, dtype)
                 console.print(f"{engine} {name} {dtype}: {found}")
