@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from measuring import Spread, machine
@@ -71,7 +72,7 @@ def lora(rank: int) -> LowRank:
         for layer in range(LAYERS)
         for name, (outer, inner) in SHAPES.items()
     }
-    return LowRank(f"rank {rank}", changes)
+    return LowRank(Path(f"rank-{rank}"), changes)
 
 
 def took(model: LoadedModel, clock: Callable[[], float], rows: int, adapters: Adapters) -> float:

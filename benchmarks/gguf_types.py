@@ -20,7 +20,8 @@ _BLOCK, _GROUP = 256, 32
 INSTEAD = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 """What llama.cpp writes where inputs are not whole blocks of 256, as the 576 of SmolLM2 are not."""
 
-_Floats, _Bytes = NDArray[np.float32], NDArray[np.uint8]
+_Floats = NDArray[np.float32]
+_Bytes = NDArray[np.uint8]
 
 
 def rewritten(file: Path, form: str, target: Path) -> Path:
@@ -82,7 +83,7 @@ def _six(blocks: _Floats) -> _Bytes:
     scale, scales = _in_steps(np.abs(groups).max(-1) / 31, 127)
     codes = _divided(groups, (_wide(scale) * scales)[..., None], -32, 31)
     parts = (codes + 32).astype(np.uint8).reshape(len(blocks), 2, 4, 32)  # two halves of four times 32
-    low = np.concatenate(((parts[:, :, :2] & 15) | (parts[:, :, 2:] & 15) << 4,), 2)
+    low = (parts[:, :, :2] & 15) | (parts[:, :, 2:] & 15) << 4
     moves = np.array([0, 2, 4, 6], np.uint8).reshape(4, 1)
     high = np.bitwise_or.reduce(parts >> 4 << moves, 2)
     sizes = (len(blocks), -1)
@@ -96,7 +97,8 @@ def _in_steps(numbers: _Floats, most: int) -> tuple[NDArray[np.float16], _Bytes]
 
 
 def _divided(numbers: _Floats, by: _Floats, least: int, most: int) -> _Floats:
-    return np.clip(np.rint(np.divide(numbers, by, out=np.zeros_like(numbers), where=by != 0)), least, most)
+    found: _Floats = np.rint(np.divide(numbers, by, out=np.zeros_like(numbers), where=by != 0))
+    return np.clip(found, least, most)
 
 
 def _wide(halves: NDArray[np.float16]) -> _Floats:

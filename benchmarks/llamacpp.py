@@ -268,8 +268,9 @@ class Running:
         self.engine, self.file = engine, file
         options = ["--only", engine, "--file", str(file), "--threads", str(threads), "--clock", clock]
         command = [sys.executable, "-W", "ignore", __file__, *options]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen(command, text=True, **pipes)
+        self._process = subprocess.Popen(
+            command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         self.measure("load")  # the next one loads by itself
 
     def measure(self, task: str) -> float:
