@@ -238,7 +238,7 @@ def test_mask_predict_writes_every_block_in_as_many_passes(everything, start):
     assert figures.steps == 9
 
 
-@pytest.mark.parametrize(("architecture", "shifted"), [("llama", False), ("qwen2", True)])
+@pytest.mark.parametrize(("architecture", "shifted"), [("llama", False), ("qwen2", True), ("gpt2", False)])
 @pytest.mark.parametrize("rule", ["threshold", "low_confidence"])
 def test_a_model_that_sees_everything_writes_the_tokens_of_a_plain_loop(tokenizer, start, architecture, shifted, rule):
     form = BlockForm("everything", 8, MASK, "everything", shifted=shifted)

@@ -38,6 +38,11 @@ FORMATS = {
         remote("SDARForCausalLM", "sdar") | {"block_size": 4, "attn_implementation": "flex_attention"},
         lambda model: PlainLoop(model, MASK, KEEP).in_blocks(PROMPT, 14, 4),
     ),
+    "sdar with experts": (
+        "qwen3 moe",
+        remote("SDARMoeForCausalLM", "sdar_moe") | {"block_size": 4},
+        lambda model: PlainLoop(model, MASK, KEEP).in_blocks(PROMPT, 14, 4),
+    ),
     "fast-dllm": (
         "qwen2",
         remote("Fast_dLLM_QwenForCausalLM", "Fast_dLLM_Qwen") | {"bd_size": 16},
@@ -198,8 +203,7 @@ def test_an_answer_that_is_predicted_as_a_whole_has_a_usual_length(sight, tokens
         ({"diffusion": {"steps": 8}}, "diffusion={'steps': 8}"),
         ({"diffusion": "block-causal"}, "block_length=None"),
         ({"model_type": "llada", "d_model": 64}, "this LLaDA has no n_heads and no n_layers"),
-        ({"model_type": "sdar_moe"}, "models of the type sdar_moe write blocks .* they have experts"),
-        ({"model_type": "diffusion_gemma"}, "they start from random tokens"),
+        ({"model_type": "llada2_moe"}, "models of the type llada2_moe write blocks .* the layers of their experts"),
         ({"diffusion": "block-causal", "block_length": 8, "mask_token_id": VOCABULARY}, "has no mask token"),
         ({"diffusion": "block-causal", "block_length": 8}, "has no mask token"),
     ],

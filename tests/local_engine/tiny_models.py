@@ -28,6 +28,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 VOCABULARY = 400
@@ -69,6 +71,9 @@ ARCHITECTURES = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**{k: v for k, v in SIZES.items() if k != "head_dim"})),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES)),
+    "qwen3 moe": lambda: Qwen3MoeForCausalLM(
+        Qwen3MoeConfig(**SIZES, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2)
+    ),
     "qwen3 sliding": lambda: Qwen3ForCausalLM(
         Qwen3Config(
             **SIZES,

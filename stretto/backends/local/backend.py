@@ -37,7 +37,6 @@ from stretto.local_engine.drafting.sources.reading import check_paths
 from stretto.local_engine.log import log_event
 from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
 from stretto.local_engine.model.source import find_source
-from stretto.local_engine.refining.catalogue import USUAL_RULE
 from stretto.local_engine.serving.record import Record
 from stretto.markup.reading import reader_of
 from stretto.request import GenerationOptions
@@ -196,8 +195,8 @@ class LocalBackend:
         engine = self._loader.engine
         if engine is None:
             return self._capabilities
-        known = replace(self._capabilities, context_window=engine.model.context_window)
-        return known if engine.model.refined is None else of_blocks(known)
+        known, form = replace(self._capabilities, context_window=engine.model.context_window), engine.model.refined
+        return known if form is None else of_blocks(known, form)
 
     def measured(self) -> Measured | None:
         """What the engine has measured of its speed; ``None`` before its model is loaded."""
@@ -222,7 +221,7 @@ class LocalBackend:
         is not there, `BackendError` and its children.
         """
         decodings = self.capabilities.decodings
-        usual = DEFAULT_DECODING if DEFAULT_DECODING in decodings else USUAL_RULE
+        usual = DEFAULT_DECODING if DEFAULT_DECODING in decodings else decodings[0]
         decoding = options.decoding or self._decoding or usual
         # What a model named by its hub name is shows when it is loaded; until then, a method of another kind is chosen.
         if decoding not in {*decodings, *self._capabilities.decodings}:

@@ -19,11 +19,12 @@ from stretto.local_engine.kernels.switch import VARIABLE
 from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.source import QUANTIZE
 from stretto.local_engine.pocket import FURTHER_MODELS
-from stretto.local_engine.refining.catalogue import RULE_NAMES, RULES
+from stretto.local_engine.refining.catalogue import RULES, rule_names
 from stretto.prompts import POCKET, family_of
 
 if TYPE_CHECKING:
     from stretto.backends.local.loading import LoadingOptions
+    from stretto.local_engine.model.refined.block_form import BlockForm
     from stretto.local_engine.parallel.layout import Layout
 
 __all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
@@ -45,10 +46,10 @@ def compiled_by_default() -> bool | None:
     return _SWITCH[value]
 
 
-def of_blocks(capabilities: Capabilities) -> Capabilities:
+def of_blocks(capabilities: Capabilities, form: BlockForm) -> Capabilities:
     """What is left of them for a model that writes blocks of tokens at once."""
     return replace(
-        capabilities, decodings=RULE_NAMES, logprobs=False, json_schema=False, regex=False, beyond_window=False
+        capabilities, decodings=rule_names(form), logprobs=False, json_schema=False, regex=False, beyond_window=False
     )
 
 
@@ -73,7 +74,8 @@ def capabilities_of(options: LoadingOptions) -> Capabilities:
         json_schema=_GRAMMARS,
         regex=_GRAMMARS,
     )
-    return found if options.source.block_form() is None else of_blocks(found)
+    blocks = options.source.block_form()
+    return found if blocks is None else of_blocks(found, blocks)
 
 
 def _check(options: LoadingOptions) -> None:
@@ -144,8 +146,8 @@ def _decodings(options: LoadingOptions) -> tuple[str, ...]:
     missing = {name: _missing(options, name) for name in all_drafters()}
     usable = tuple(name for name, lack in missing.items() if not lack)
     offered = tuple(name for name in usable if name not in LOSSY or name == options.decoding)
-    if options.source.block_form() is not None:
-        usable = offered = RULE_NAMES
+    if (form := options.source.block_form()) is not None:
+        usable = offered = rule_names(form)
     elif options.source.hub_name is not None and options.decoding is not None and options.decoding in RULES:
         usable = offered = (*offered, options.decoding)  # what it is shows when it is loaded
     if options.decoding is not None and options.decoding not in usable:

@@ -27,6 +27,7 @@ from stretto.local_engine.model.quantised.acceptance import OF_BLOCKS, NotInBloc
 from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS, Quantisation, rounding
 from stretto.local_engine.model.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.refined.block_form import BlockForm
+from stretto.local_engine.model.refined.canvas import CanvasForward
 from stretto.local_engine.model.refined.fitting import checked_form
 from stretto.local_engine.model.source import Source
 from stretto.local_engine.model.unpacked import Unpacked
@@ -274,8 +275,10 @@ def prepare(
         compiled = False
     ready = compile_now if compiled else are_ready
     with _threads_of_loading(model):
-        if quantisation is not None and not waiting:
-            forward: Forward = in_blocks(name, model, quantisation, ready)
+        if refined is not None and refined.canvas:
+            forward: Forward = CanvasForward(model)
+        elif quantisation is not None and not waiting:
+            forward = in_blocks(name, model, quantisation, ready)
         else:
             packs = packed and compiled is not False and quantisation is None
             forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned, general=general)

@@ -59,8 +59,9 @@ def sampling(name: str, model: Any) -> dict[str, float]:
     Raises `BackendError` for a number out of range.
     """
     own = model.generation_config
-    found: dict[str, float] = dict(_SAMPLING) if own.do_sample else {}
-    for field in ("temperature", *_LIMITS) if own.do_sample else _LIMITS:
+    samples = getattr(own, "do_sample", False)  # DiffusionGemma's has no such field
+    found: dict[str, float] = dict(_SAMPLING) if samples else {}
+    for field in ("temperature", *_LIMITS) if samples else _LIMITS:
         if (value := getattr(own, field, None)) is not None:
             found[field] = value
     if isinstance(top_p := found.get("top_p"), int | float) and top_p > 1:

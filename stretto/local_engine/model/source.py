@@ -93,20 +93,22 @@ class Source:
     def block_form(self) -> BlockForm | None:
         """How the model writes blocks at once, by its ``config.json``; ``None`` if it does not, or is not known yet."""
         with suppress(ValueError, KeyError):  # loading tells it
-            found = recognised(self.config())
+            found = recognised(self._written())
             return None if found is None else found.form
         return None
 
     def config(self) -> Mapping[str, Any]:
         """What ``config.json`` says of the text model; empty where there is none."""
+        config = self._written()
+        return text if isinstance(text := config.get("text_config"), dict) else config
+
+    def _written(self) -> dict[str, Any]:
         if self.folder is None:
             return {}
         try:
             config: Any = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        if isinstance(config, dict) and isinstance(text := config.get("text_config"), dict):
-            config = text
         return config if isinstance(config, dict) else {}
 
 

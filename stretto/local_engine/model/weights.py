@@ -86,7 +86,7 @@ def read_model(
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
             whole = base_of(source.folder)  # where it is kept as changes of another model
             tokenizer = _tokenizer(source.where if own else str(whole or base), config, options)
-            kind = _kind(config)
+            kind = _kind(config, written)
             where: str | None = source.where if low_rank is None else base
             if whole is not None and source.folder is not None:
                 kind, where = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], None
@@ -224,8 +224,10 @@ def _base_of_adapter(source: Source) -> str:
     return base
 
 
-def _kind(config: Any) -> Any:
-    """The automatic class that knows a model; without pictures, one of pictures and text is a language model."""
+def _kind(config: Any, written: Recognised | None) -> Any:
+    """The class that knows a model; without pictures, one of pictures and text is a language model."""
+    if written is not None and written.form is not None and written.form.canvas:
+        return transformers.DiffusionGemmaForBlockDiffusion
     composite = config.get_text_config(decoder=True) is not config
     if composite and type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         return transformers.AutoModelForImageTextToText

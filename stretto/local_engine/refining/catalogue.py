@@ -18,27 +18,30 @@ from stretto.local_engine.refining.rules import (
     Threshold,
 )
 
-__all__ = ["RULES", "RULE_NAMES", "USUAL_RULE", "rules_for"]
+__all__ = ["RULES", "rule_names", "rules_for"]
 
 RULES: Mapping[str, type[Rule]] = {
     rule.name: rule for rule in (EntropyBound, Factor, LowConfidence, MaskPredict, Sequential, Threshold)
 }
 """Each takes its options by their names, and raises `SettingsError` for values that cannot be used."""
 
-USUAL_RULE = Threshold.name
-"""Used where none is named."""
 
-RULE_NAMES = (USUAL_RULE, *(name for name in RULES if name != USUAL_RULE))
-"""The usual one first."""
+def rule_names(form: BlockForm) -> tuple[str, ...]:
+    """The rules of a model, the one first that is used where none is named."""
+    if form.canvas:
+        return (EntropyBound.name,)  # that of transformers' generate
+    return (Threshold.name, *(name for name in RULES if name != Threshold.name))
 
 
 def rules_for(name: str, form: BlockForm) -> Mapping[str, Callable[[DraftEquipment], Rule]]:
     """What makes the rule of one request, by the name of the decoding method; for one model."""
-    return {rule: partial(_made, name, form, rule) for rule in RULES}
+    return {rule: partial(_made, name, form, rule) for rule in rule_names(form)}
 
 
 def _made(model: str, form: BlockForm, name: str, equipment: DraftEquipment) -> Rule:
     rule = RULES[name](**equipment.options.get(name, {}))
+    if form.canvas and (rule.block or rule.cache != "none"):
+        raise SettingsError(f"block and cache cannot be used with {model}: transformers refines it. Leave them out.")
     if form.sight == "block":
         if rule.block not in (None, form.block):
             raise SettingsError(

@@ -21,3 +21,9 @@ def check_refined(request: Generation, model: str, form: BlockForm) -> None:
                 f"{name} cannot be used with {model}: it writes blocks of tokens at once ({form.family}), and this "
                 "needs one token after the other. Leave it out, or choose a model that writes from left to right."
             )
+    changed = (request.repetition_penalty != 1.0, request.logit_bias, request.suppress_tokens)
+    if form.canvas and any((*changed, request.begin_suppress_tokens)):
+        raise InvalidRequestError(
+            f"Penalties and biases of tokens cannot be used with {model}: transformers refines its blocks by itself "
+            f"({form.family}). Leave them out."
+        )

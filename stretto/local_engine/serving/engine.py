@@ -23,7 +23,7 @@ from stretto.local_engine.model.beside import keep_beside
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.low_rank import LowRank
 from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.refining.catalogue import RULES, USUAL_RULE, rules_for
+from stretto.local_engine.refining.catalogue import rule_names, rules_for
 from stretto.local_engine.refining.refused import check_refined
 from stretto.local_engine.refining.rules import Rule
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener
@@ -197,7 +197,8 @@ class Engine:
 
         That happens where a method is chosen before the model is loaded.
         """
-        return USUAL_RULE if self.model.refined is not None and decoding not in RULES else decoding
+        form = self.model.refined
+        return decoding if form is None or decoding in rule_names(form) else rule_names(form)[0]
 
     def equipped(self, decoding: str) -> bool:
         """Whether `equip` has been called for a decoding method."""

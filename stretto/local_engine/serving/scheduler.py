@@ -27,9 +27,11 @@ from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.cache import Source
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.prefixes import PrefixCache
+from stretto.local_engine.model.refined.canvas import CanvasForward
 from stretto.local_engine.refining.rules import Rule
 from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch, layers_read_by
+from stretto.local_engine.serving.canvas_batch import CanvasBatch
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.refined_batch import RefinedBatch
@@ -267,7 +269,9 @@ class Scheduler:
         except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
             self._prefixes.clear()
 
-    def _new_batch(self) -> Batch | RefinedBatch:
+    def _new_batch(self) -> Batch | RefinedBatch | CanvasBatch:
+        if isinstance(self._model.forward, CanvasForward):
+            return CanvasBatch(self._model.forward, lambda row: self._running[row].cancelled)
         if self._model.refined is not None:
             return RefinedBatch(self._model.forward, self._model.device, self._model.refined)
         return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)

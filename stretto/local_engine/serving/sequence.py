@@ -31,7 +31,7 @@ class _Account:
         self._warnings += step.warnings
         draft = step.draft
         if step.rows:
-            self._steps += 1
+            self._steps += step.forwards
             self._rows += step.rows
             self._tokens += len(step.tokens)
         if draft is None:

@@ -25,6 +25,7 @@ class Step:
         changed: accepted nodes that the model would not have chosen; see `Figures.changed`.
         warnings: what went wrong without harm to the answer: a drafter that failed.
         rows: evaluated by it, where it refined a block; ``draft`` tells it elsewhere.
+        forwards: that it stands for, where it refined a block.
     """
 
     tokens: Sequence[int]
@@ -36,3 +37,4 @@ class Step:
     changed: int = 0
     warnings: tuple[str, ...] = ()
     rows: int = 0
+    forwards: int = 1

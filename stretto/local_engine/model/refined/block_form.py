@@ -27,6 +27,7 @@ class BlockForm:
         shifted: a row predicts the token behind its own, as in a model that writes from left to right.
         joined: with shifted logits, the first forward of a block evaluates the finished block before it, too.
         part: positions of a block that are refined before those behind them; ``None`` for all of the block.
+        canvas: transformers' own `generate` refines each block, from random tokens instead of masks.
         answer: tokens of an answer, where the request does not say: all of them are predicted in each forward if rows
             see everything. ``None`` where it does not matter.
     """
@@ -38,6 +39,7 @@ class BlockForm:
     shifted: bool = False
     joined: bool = False
     part: int | None = None
+    canvas: bool = False
     answer: int | None = None
 
     @property

@@ -24,6 +24,8 @@ def checked_form(name: str, form: BlockForm, forward: Forward, vocabulary: int, 
 
     Raises `ModelNotFoundError` without a mask token, `BackendError` where the forward takes no mask but its own.
     """
+    if form.canvas:
+        return form
     mask = form.mask if form.mask >= 0 else getattr(tokenizer, "mask_token_id", None)
     if mask is None or not 0 <= mask < vocabulary:
         raise ModelNotFoundError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from stretto.local_engine.model.refined.block_form import BlockForm, Sight
@@ -18,6 +19,7 @@ from stretto.local_engine.model.refined.block_form import BlockForm, Sight
 __all__ = ["Recognised", "recognised"]
 
 _ANSWER = 256  # tokens, where all of them are predicted in each forward and the request does not say how many
+_CANVAS = 256
 _SMALLEST_SDAR = 4  # tokens of a block
 _OF_ITS_CODE = (
     "architectures",
@@ -89,14 +91,14 @@ def _introspective(config: Mapping[str, Any], base: dict[str, Any]) -> Recognise
     return Recognised(None, base, masks=_whole(config, ("block_length", "block_size"), 3))
 
 
-def _sdar(config: Mapping[str, Any]) -> Recognised:
+def _sdar(config: Mapping[str, Any], base: str = "qwen3") -> Recognised:
     """SDAR; or I-DLM, which is published as one, with fewer masks than SDAR's smallest block has tokens."""
     if _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR) < _SMALLEST_SDAR:
-        return _introspective(config, _as("qwen3", config))
+        return _introspective(config, _as(base, config))
     form = BlockForm(
         "SDAR", _whole(config, ("block_size", "block_length"), 4), _whole(config, ("mask_token_id",), 151669)
     )
-    return Recognised(form, _as("qwen3", config))
+    return Recognised(form, _as(base, config))
 
 
 def _fast_dllm(config: Mapping[str, Any]) -> Recognised:
@@ -168,21 +170,27 @@ _LLADA_NAMES = {
     r"^model\.transformer\.blocks\.(\d+)\.ff_out\.": r"model.layers.\1.mlp.down_proj.",
 }
 
+
+def _diffusion_gemma(config: Mapping[str, Any]) -> Recognised:
+    """DiffusionGemma, which transformers knows; it has no masks."""
+    form = BlockForm("DiffusionGemma", _whole(config, ("canvas_length",), _CANVAS), -1, "everything", canvas=True)
+    return Recognised(form, {name: value for name, value in config.items() if name != "architectures"})
+
+
 _FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Recognised]] = {
     "sdar": _sdar,
+    "sdar_moe": partial(_sdar, base="qwen3_moe"),
     "Fast_dLLM_Qwen": _fast_dllm,
     "Dream": _dream,
     "llada": _llada,
+    "diffusion_gemma": _diffusion_gemma,
 }
 """By ``model_type``."""
 
-_EXPERTS = "they have experts. Choose a dense one, such as SDAR-1.7B-Chat"
+_EXPERTS = "transformers does not have the layers of their experts. Choose a dense one, or SDAR-30B-A3B"
 _NOT_RUN: Mapping[str, str] = {
-    "diffusion_gemma": "they start from random tokens instead of masks, and read their last predictions. "
-    "Transformers' own generate runs them",
     "llada2_moe": _EXPERTS,
     "llada_moe": _EXPERTS,
-    "sdar_moe": _EXPERTS,
     "nemotron_labs_diffusion": "no code but their own knows their layers",
 }
 """By ``model_type``: why not."""
