@@ -110,6 +110,21 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenPaths:
+    """Neighbouring parts of a turn of the assistant that were written side by side, in characters.
+
+    Attributes:
+        begin: of the first path.
+        ends: of each path; the next one begins there.
+        beside: all paths have the positions that they were written at; otherwise those behind each other.
+    """
+
+    begin: int
+    ends: tuple[int, ...]
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """What one call sends.
 
@@ -127,6 +142,8 @@ class ModelRequest:
         n: how many answers to write, for backends with ``choices``.
         extra: other fields of the body, passed on as they are.
         reads: it shows text of documents, for which a local model may have a special adapter.
+        paths: forks of the last message, a turn to go on with. A local model places what it knows of the paths behind
+            each other, and other backends read the message as it is.
         draft: text that the answer may resemble. A local model drafts from it and verifies every token, so the answer
             stays what it would be.
     """
@@ -141,6 +158,7 @@ class ModelRequest:
     n: int = 1
     extra: Mapping[str, Any] = field(default_factory=dict)
     reads: bool = False
+    paths: tuple[WrittenPaths, ...] = ()
     draft: str = ""
 
     @property

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Literal
 
 from stretto.errors import InvalidRequestError, StrettoError
 
-__all__ = ["Figures", "Finished", "Generation", "Piece", "Reason", "Stage", "TokenLogprob"]
+__all__ = ["Figures", "Finished", "Generation", "JoinedPaths", "Piece", "Reason", "Stage", "TokenLogprob"]
 
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 Stage = Literal["submitted", "admitted", "prompt_read", "first_token"]
 """What a request comes to before its first text: it is in the queue; it has a slot, and its prompt is being read; the
 prompt is read; its first token is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedPaths:
+    """Neighbouring parts of a prompt that were written side by side: none of them sees another.
+
+    Each was written behind the tokens that all of them see. What follows sees all of them, at positions behind each
+    other; or, ``beside``, at the positions that they were written at, and goes on behind the longest one, as models
+    learn it that fork by themselves: Yang et al., "Multiverse", arXiv:2506.09991.
+
+    Attributes:
+        shared: tokens before the first path.
+        lengths: of the paths, in tokens.
+        beside: all paths begin at the same position.
+    """
+
+    shared: int
+    lengths: tuple[int, ...]
+    beside: bool = False
+
+    @property
+    def end(self) -> int:
+        """Tokens of the prompt up to the end of the last path."""
+        return self.shared + sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +66,8 @@ class Generation:
             ``None`` is the tenant of all that name none; one with an empty name is unknown, and nothing is kept of it.
         answer: a number that it shares with the other generations of one answer, which draft from each other.
         adapter: name of the adapter beside the weights that it is for; see `Engine.keep_beside`.
+        joined: paths that the prompt holds, one fork behind the other. Keys and values that are known of the last one's
+            are placed behind each other instead of being read again.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.
         response_format: a JSON schema or a regular expression that the answer must match; it needs ``end_ids``. An
             answer that ends with the reason ``length`` is the beginning of one that matches.
@@ -67,6 +93,7 @@ class Generation:
     tenant: str | None = None
     answer: int | None = None
     adapter: str | None = None
+    joined: tuple[JoinedPaths, ...] = ()
     decoding: str = "autoregressive"
     response_format: Mapping[str, Any] | str | None = None
     logprobs: int | None = None
@@ -87,9 +114,19 @@ class Generation:
             _whole("logprobs", self.logprobs, 0, 1000)
         for name in ("prompt", "draft", "end_ids", "suppress_tokens", "begin_suppress_tokens"):
             _tokens(name, getattr(self, name))
+        behind = 0
+        for paths in self.joined:
+            if not behind <= paths.shared or min(paths.lengths, default=0) < 1 or paths.end >= len(self.prompt):
+                raise InvalidRequestError(f"joined cannot hold {paths!r} in a prompt of {len(self.prompt)} tokens.")
+            behind = paths.end
         for text in self.stop:
             if not isinstance(text, str) or not text:
                 raise InvalidRequestError(f"stop cannot hold {text!r}: each is a text of at least one character.")
+
+    @property
+    def known_by(self) -> Hashable:
+        """What two requests have in common when they can copy each other's keys and values."""
+        return self.adapter, self.joined
 
 
 def _tokens(name: str, ids: Iterable[object]) -> None:

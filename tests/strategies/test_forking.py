@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from stretto import Answer, AsyncStretto, BranchDelta, BranchStarted, InvalidRequestError, TextDelta
+from stretto.backends.base import Capabilities
 from stretto.strategies.forking.reading import Prose, fork_in
 from stretto.strategies.forking.tags import forms
+from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply, ReceivedRequest, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -90,6 +93,36 @@ async def test_each_call_goes_on_with_the_text_before_it():
     assert all(body["continue_final_message"] and not body["add_generation_prompt"] for body in others)
     assert {text.removeprefix(MULTIVERSE) for text in begun[:2]} == {"\n<Path>\n1:", "\n<Path>\n2:"}
     assert begun[2].endswith(f"\n<Path>\n2: {TEXTS[1]}\n</Path>\n<Conclusion>")
+
+
+@pytest.mark.parametrize("join", ["read", "behind", "beside"])
+async def test_a_local_model_is_told_where_the_paths_are(join):
+    said = {end: text.partition("\n</Path>")[0] for end, text in TWO_PATHS[1:]} | {
+        "": MULTIVERSE.removesuffix("</Goal>")
+    }
+
+    def continued(prompt):
+        last = prompt.messages[-1]
+        return Reply(
+            chunks=[next(text for end, text in said.items() if (end and last.content.endswith(end)) or not end)]
+        )
+
+    backend = ScriptedBackend(continued, capabilities=Capabilities(continues=True))
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="forking", strategy_options={"join": join})
+    *before, last = (prompt for prompt, _ in backend.calls)
+    assert answer.text == SHOWN
+    assert not any(prompt.paths for prompt in before)
+    if join == "read":
+        assert last.paths == ()
+        return
+    [fork] = last.paths
+    text = last.messages[-1].content
+    assert text[: fork.begin] == MULTIVERSE
+    assert [text[at:end] for at, end in pairwise((fork.begin, *fork.ends))] == [
+        f"\n<Path>\n{number}: {said}\n</Path>" for number, said in enumerate(TEXTS, 1)
+    ]
+    assert fork.beside == (join == "beside")
 
 
 async def test_both_paths_are_asked_for_before_either_is_answered():

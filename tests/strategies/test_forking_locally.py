@@ -27,6 +27,17 @@ async def test_the_model_forks_its_answer_and_the_engine_reads_what_the_paths_sh
     assert paths[0].usage.cached_tokens < joined.cached_tokens < joined.prompt_tokens
 
 
+async def test_paths_placed_behind_each_other_are_not_read_again_and_end_as_before():
+    topic = topics()[0]
+    async with AsyncStretto("local:pocket-forking") as stretto:
+        answer = await stretto.ask(
+            topic.questions[0], strategy="forking", temperature=0.0, strategy_options={"join": "behind"}
+        )
+    joined = answer.branches[-1].usage
+    assert answer.text.endswith(topic.closing)
+    assert joined.cached_tokens > 0.95 * joined.prompt_tokens
+
+
 async def test_asked_as_before_it_answers_as_before():
     topic = topics()[0]
     async with AsyncStretto("local:pocket-forking") as stretto:

@@ -23,6 +23,7 @@ from stretto.backends.local.engine_loader import EngineLoader
 from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.generations import format_of, generation
 from stretto.backends.local.loading import DEFAULT_DECODING, REMEMBERED, LoadingOptions
+from stretto.backends.local.path_tokens import tokens_with_paths
 from stretto.backends.local.tools import (
     check_template,
     forced_schema,
@@ -283,8 +284,9 @@ class LocalBackend:
         is_short = _is_short(prompt)
         with engine.announced() if is_short else nullcontext():
             beyond = self._long_context is not None and options.adapter is None and model.refined is None
-            encode = partial(self._tokens, model, prompt, None if beyond else model.context_window)
-            ids = encode() if is_short else await self._loader.in_worker(encode)
+            window = None if beyond else model.context_window
+            encode = partial(tokens_with_paths, prompt, lambda shown: self._tokens(model, shown, window))
+            ids, joined = encode() if is_short else await self._loader.in_worker(encode)
             chunks.reader = reader_of(
                 model.form,
                 tools_shown(prompt),
@@ -294,7 +296,7 @@ class LocalBackend:
             )
             if not beyond or len(ids) < model.context_window:
                 room = min(model.context_window, model.cache_tokens) - len(ids)
-                request = generation(model, ids, prompt, options, decoding, room=room)
+                request = generation(model, ids, prompt, options, decoding, room=room, joined=joined)
                 chunks.reach("prepared")
                 return engine.submit(
                     request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced()

@@ -10,7 +10,7 @@ from stretto.backends.base import ModelRequest
 from stretto.backends.tenants import asking
 from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import shown
-from stretto.local_engine.generation import Generation
+from stretto.local_engine.generation import Generation, JoinedPaths
 from stretto.request import GenerationOptions
 
 if TYPE_CHECKING:
@@ -29,8 +29,12 @@ def generation(
     decoding: str,
     *,
     room: int,
+    joined: tuple[JoinedPaths, ...] = (),
 ) -> Generation:
-    """The request to the engine. ``room``: tokens that the answer may have at most."""
+    """The request to the engine.
+
+    ``room``: tokens that the answer may have at most; ``joined``: paths among ``ids``.
+    """
     extra = prompt.extra
     own = model.sampling | {
         name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
@@ -51,6 +55,7 @@ def generation(
         tenant=asking(),
         answer=None if caller is None else caller.answer,
         adapter=options.adapter,
+        joined=joined,
         seed=options.seed,
         decoding=decoding,
         logprobs=options.logprobs,

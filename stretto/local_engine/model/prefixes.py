@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ _Tokens = NDArray[np.int64]
 class _Kept:
     tokens: _Tokens
     cache: KeyValueCache  # of one sequence; it is only copied from
-    adapter: str | None
+    known_by: Hashable
 
 
 class PrefixCache:
@@ -50,16 +50,16 @@ class PrefixCache:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, tokens: Sequence[int], cache: KeyValueCache, sequence: int, adapter: str | None = None) -> None:
+    def keep(self, tokens: Sequence[int], cache: KeyValueCache, sequence: int, known_by: Hashable = None) -> None:
         """Keep a copy of the first slots of a sequence, which hold the keys and values of ``tokens``.
 
-        ``adapter``: with which these were computed; they are of use to no other.
+        ``known_by``: who else they are of use to; see `Generation.known_by`.
         """
         size = blocks(len(tokens)) * cache.bytes_per_slot  # as it is allocated
         if not _WORTH_COPYING <= len(tokens) <= self._limit_tokens or not 0 < size <= self._limit_bytes:
             return
         ids = np.array(tokens, dtype=np.int64)
-        for kept in [each for each in self._kept if each.adapter == adapter]:
+        for kept in [each for each in self._kept if each.known_by == known_by]:
             same = common_length(kept.tokens, ids)
             if same == len(ids) and self._alike(kept, len(ids)):  # known already
                 self._touch(kept)
@@ -69,14 +69,16 @@ class PrefixCache:
         while self._kept and (self.bytes + size > self._limit_bytes or self.tokens + len(ids) > self._limit_tokens):
             self._drop(self._kept[0])
         copy = KeyValueCache.copied([Source(cache, sequence, len(ids))], len(ids))
-        self._kept.append(_Kept(ids, copy, adapter))
+        self._kept.append(_Kept(ids, copy, known_by))
         self.bytes += size
         self.tokens += len(ids)
 
-    def find(self, prompt: _Tokens, adapter: str | None = None) -> Source | None:
+    def find(self, prompt: _Tokens, known_by: Hashable = None) -> Source | None:
         """Find the kept sequence that shares most of a prompt's first tokens; the last token is always read."""
         lengths = [
-            common_length(kept.tokens, prompt[:-1]) if kept.adapter == adapter and self._alike(kept, len(prompt)) else 0
+            common_length(kept.tokens, prompt[:-1])
+            if kept.known_by == known_by and self._alike(kept, len(prompt))
+            else 0
             for kept in self._kept
         ]
         most = max(lengths, default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from stretto.local_engine.serving.handle import Handle
 
@@ -88,7 +88,7 @@ def next_wave(
     *,
     packed: bool,
     overdue: Sequence[bool] = (),
-    adapters: Sequence[str | None] = (),
+    known_by: Sequence[Hashable] = (),
 ) -> list[int]:
     """Choose requests to be read together; at least one.
 
@@ -102,10 +102,10 @@ def next_wave(
         tokens: to read in one forward at most, unless one prompt alone is longer.
         packed: whether a forward costs by the tokens there are. If not, by the longest of its sequences.
         overdue: requests that others have gone before often enough; these go first.
-        adapters: beside the weights, of each; what another one has read cannot be copied.
+        known_by: of each; what one that differs has read cannot be copied.
     """
     left = [len(prompt) - length for prompt, length in zip(prompts, known, strict=True)]
-    overdue, adapters = overdue or [False] * len(prompts), adapters or [None] * len(prompts)
+    overdue, known_by = overdue or [False] * len(prompts), known_by or [None] * len(prompts)
     chosen: list[int] = []
     total = 0
     order = sorted(range(len(prompts)), key=lambda number: (not overdue[number], left[number]))
@@ -114,7 +114,7 @@ def next_wave(
         own = left[number] if packed else max(longest, left[number]) * (len(chosen) + 1) - total
         if chosen and (total + own > tokens or len(chosen) * own > (len(order) - index) * _FORWARD):
             break
-        alike = [other for other in chosen if adapters[other] == adapters[number]]
+        alike = [other for other in chosen if known_by[other] == known_by[number]]
         if any(_begin_alike(prompts[number], prompts[other], known[number]) for other in alike):
             continue
         chosen.append(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -115,15 +115,15 @@ class Batch(BatchMembers[_Member]):
         self._members += joining
         return self._commit(joining, logits, prefill.states, drafted=False)
 
-    def known(self, prompt: NDArray[np.int64], adapter: str | None = None) -> Source | None:
-        """Find the request with this adapter whose cache holds most of the tokens that a prompt begins with."""
-        texts = [member.context.tokens if member.request.adapter == adapter else () for member in self._members]
+    def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
+        """Find the request that is known by this whose cache holds most of the tokens that a prompt begins with."""
+        texts = [member.context.tokens if member.request.known_by == known_by else () for member in self._members]
         return best_source(prompt, self._cache, texts, self._forward.switch)
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
         """Keep the keys and values of one request for later prompts. Its last token was never read."""
         member = self._members[row]
-        prefixes.keep(member.context.tokens[:-1], self._cache, row, member.request.adapter)
+        prefixes.keep(member.context.tokens[:-1], self._cache, row, member.request.known_by)
 
     def advance(self) -> list[Step]:
         """Run one step; it commits at least one token to each request."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -20,6 +21,7 @@ from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.beside import keep_beside
+from stretto.local_engine.model.joining import can_join
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.low_rank import LowRank
 from stretto.local_engine.model.prefixes import PrefixCache
@@ -170,6 +172,8 @@ class Engine:
         that the decoding method needs is missing, or `BackendError` when the engine is closed.
         """
         self._check(request)
+        if request.joined and (self.model.refined is not None or not can_join(self.model.forward)):
+            request = replace(request, joined=())  # its paths are read again, in a row
         if constraint is None:
             constraint = self.constraint(request.response_format, request.end_ids)
         state = Sequence(request, self.model.decode, constraint, self.model.token_bytes)

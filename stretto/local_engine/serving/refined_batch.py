@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,11 +74,11 @@ class RefinedBatch(BatchMembers[_Member]):
         self._members += joining
         return [_begun(member, logits, self._form.mask) for member, logits in zip(joining, prefill.last, strict=True)]
 
-    def known(self, prompt: NDArray[np.int64], adapter: str | None = None) -> Source | None:
-        """Find the request with this adapter whose cache holds most of the tokens that a prompt begins with."""
+    def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
+        """Find the request that is known by this whose cache holds most of the tokens that a prompt begins with."""
         # One token more, because the last one of a text counts as unread there.
         texts = [
-            member.refinement.text[: member.refinement.cached + 1] if member.request.adapter == adapter else ()
+            member.refinement.text[: member.refinement.cached + 1] if member.request.known_by == known_by else ()
             for member in self._members
         ]
         return best_source(prompt, self._cache, texts, self._forward.switch)
@@ -87,7 +87,7 @@ class RefinedBatch(BatchMembers[_Member]):
         """Keep the keys and values of one request's finished blocks for later prompts."""
         member = self._members[row]
         known = member.refinement.text[: member.refinement.cached]
-        prefixes.keep(known, self._cache, row, member.request.adapter)
+        prefixes.keep(known, self._cache, row, member.request.known_by)
 
     def advance(self) -> list[Step]:
         """Run one forward. A request gets the tokens that are certain with it, which may be none."""

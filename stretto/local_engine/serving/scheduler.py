@@ -33,6 +33,7 @@ from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch, layers_read_by
 from stretto.local_engine.serving.canvas_batch import CanvasBatch
 from stretto.local_engine.serving.handle import Handle
+from stretto.local_engine.serving.joined_prefill import JoinedPrefill, each_path
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.refined_batch import RefinedBatch
 from stretto.local_engine.serving.step import Step
@@ -124,15 +125,19 @@ class Scheduler:
         ``waiting``: for which there are slots and memory, the oldest first. If choosing fails, they end.
         """
         try:
+            known = [self._known(handle.sequence.request) for handle in waiting]
+            joins = list(map(_to_join, waiting, known))
+            if any(joins):  # the paths of one request are read together, and no other request with them
+                readable = [0] if joins[0] else [number for number, own in enumerate(joins) if not own]
+                waiting, known = [waiting[number] for number in readable], [known[number] for number in readable]
             requests = [handle.sequence.request for handle in waiting]
-            known = [self._known(request) for request in requests]
             wave = next_wave(
                 [request.prompt for request in requests],
                 [source.length if source else 0 for source in known],
                 self._prefill_tokens,
                 packed=self._model.forward.packs,
                 overdue=[handle.passed_over >= _PATIENCE for handle in waiting],
-                adapters=[request.adapter for request in requests],
+                known_by=[request.known_by for request in requests],
             )
         except Exception as error:  # noqa: BLE001 - for instance, memory ran out; the engine goes on
             self._fail(waiting, error)
@@ -150,17 +155,39 @@ class Scheduler:
             handle.sequence.cached = source.length if source else 0
         self._drafters = [self._drafter_of(handle) for handle in self._reading]
         try:
-            self._prefill = Prefill(
-                self._model.forward,
-                [handle.sequence for handle in self._reading],
-                self._model.device,
-                tokens=self._prefill_tokens,
-                known=[source for _, source in wave],
-                block=1 if self._model.refined is None else self._model.refined.reads,
-                layers=[layers_read_by(drafter) for drafter in self._drafters],
-            )
+            joins = _to_join(*wave[0])
+            self._prefill = self._joining(wave[0][0]) if joins else self._reading_of([source for _, source in wave])
         except Exception as error:  # noqa: BLE001 - ends these requests, not the engine
             self._fail(self._reading, error)
+
+    def _reading_of(self, known: Sequence[Source | None]) -> Prefill:
+        return Prefill(
+            self._model.forward,
+            [handle.sequence for handle in self._reading],
+            self._model.device,
+            tokens=self._prefill_tokens,
+            known=known,
+            block=1 if self._model.refined is None else self._model.refined.reads,
+            layers=[layers_read_by(drafter) for drafter in self._drafters],
+        )
+
+    def _joining(self, handle: Handle) -> Prefill:
+        """Read a prompt whose last paths are joined; what they have written is known."""
+        request = handle.sequence.request
+        fork, before = request.joined[-1], request.joined[:-1]
+        paths = each_path(request.prompt, fork.shared, fork.lengths)
+        known = [self._known(replace(request, prompt=path, joined=before)) for path in paths]
+        lengths = [source.length if source else 0 for source in known]
+        own = sum(max(0, length - fork.shared) for length in lengths)
+        handle.sequence.cached = min(fork.shared, max(lengths)) + own
+        return JoinedPrefill(
+            self._model.forward,
+            handle.sequence,
+            self._model.device,
+            tokens=self._prefill_tokens,
+            known=known,
+            layers=layers_read_by(self._drafters[0]),
+        )
 
     def turn(self) -> None:
         """Read a part of the prompts that are being read, and run one step of the others.
@@ -257,9 +284,11 @@ class Scheduler:
 
     def _known(self, request: Generation) -> Source | None:
         """Find the running or kept request that knows most of the beginning of this one's prompt."""
-        ids, adapter = np.array(request.prompt, dtype=np.int64), request.adapter
-        sources = (self._batch.known(ids, adapter), self._prefixes.find(ids, adapter))
+        ids = np.array(request.prompt, dtype=np.int64)
+        sources = (self._batch.known(ids, request.known_by), self._prefixes.find(ids, request.known_by))
         best = max((source for source in sources if source), key=lambda source: source.length, default=None)
+        if request.joined and best is not None and best.length < request.joined[-1].end:
+            return None  # up to there, keys are turned to positions at which only a joined text has them
         return best if self._model.refined is None else _whole_blocks(best, self._model.refined.reads)
 
     def _remember(self, row: int) -> None:
@@ -330,6 +359,11 @@ class Scheduler:
     def _end(self, handle: Handle, finished: Finished) -> None:
         handle.finished = True
         self._ended.append((handle, finished))
+
+
+def _to_join(handle: Handle, source: Source | None) -> bool:
+    """Whether a prompt holds paths that have to be joined before what follows them is read."""
+    return bool(handle.sequence.request.joined) and source is None
 
 
 def _whole_blocks(source: Source | None, block: int | None) -> Source | None:

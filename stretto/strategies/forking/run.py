@@ -1,8 +1,9 @@
 """One run of ``forking``: a model writes, its text forks, its paths are written side by side, and it goes on.
 
 Every call continues a text: the answer up to a fork, and for a path how it begins. So the calls share their beginning,
-which a local engine and servers with prefix caching read once. Joining is one more such call: the texts of the paths
-are read again behind each other, because their keys were computed at other positions.
+which a local engine and servers with prefix caching read once. Joining is one more such call, behind the texts of all
+paths. A server reads them again, since each was written without the others; a local engine can place what it has of
+each behind each other instead.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from stretto.backends.base import ModelRequest
+from stretto.backends.base import ModelRequest, WrittenPaths
 from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.strategies.branch import BranchSpec, RunningBranch
@@ -55,12 +56,14 @@ class _Place:
         depth: of the forks around it.
         path_ends: what ends the path around it.
         left_out: closing tags of the fork before it.
+        joined: forks in ``written`` whose paths are placed behind each other.
     """
 
     written: str = ""
     depth: int = 0
     path_ends: str = ""
     left_out: tuple[str, ...] = ()
+    joined: tuple[WrittenPaths, ...] = ()
 
 
 class _Forking:
@@ -120,16 +123,21 @@ class _Forking:
         """Write the paths of a fork side by side; return where the text goes on behind them."""
         self._forks += 1
         tags, shared = fork.tags, written + fork.tags.forks
+        begin, ends = len(shared), list[int]()
         begun = [tags.path.format(number=path.number, title=path.title) for path in fork.paths]
-        places = [_Place(shared + each, place.depth + 1, tags.path_ends) for each in begun]
+        places = [_Place(shared + each, place.depth + 1, tags.path_ends, joined=place.joined) for each in begun]
         paths = [self._write(where, path, beside=len(places)) for where, path in zip(places, fork.paths, strict=True)]
         for path, running, where, begins in zip(fork.paths, paths, places, begun, strict=True):
             self._add_paragraph(path.before)
             self._show(running, where)
             text = await self._follow(running, where)
             shared += begins + text.removeprefix(where.written).rstrip() + "\n" + tags.path_ends
+            ends.append(len(shared))
         self._add_paragraph(fork.after)
-        return _Place(shared + tags.joins, place.depth, place.path_ends, tags.left_out)
+        joined = place.joined
+        if self._options.join != "read":
+            joined = (*joined, WrittenPaths(begin, tuple(ends), self._options.join == "beside"))
+        return _Place(shared + tags.joins, place.depth, place.path_ends, tags.left_out, joined)
 
     def _add_paragraph(self, text: str) -> None:
         if text.strip():
@@ -151,19 +159,20 @@ class _Forking:
                 kind="point" if path else "direct",
                 title=path.title if path else "",
                 label="" if path else "A piece of the answer",
-                prompt=lambda: self._request_for(place.written),
-                fallback_prompt=lambda received: self._request_for(place.written + received),
+                prompt=lambda: self._request_for(place),
+                fallback_prompt=lambda received: self._request_for(place, received),
                 options=options.model_copy(update={"stop": stop, "max_tokens": limit}),
                 allow_empty=bool(place.written),
             )
         )
 
-    def _request_for(self, written: str) -> ModelRequest:
+    def _request_for(self, place: _Place, received: str = "") -> ModelRequest:
+        written = place.written + received
         plain = ModelRequest(self._prompt, reads=bool(self._request.documents), extra=self._options.extra)
         if not written.strip():
             return plain
         begun = Message(role="assistant", content=written.rstrip())
-        return replace(plain, messages=(*self._prompt, begun), shared=len(begun.content))
+        return replace(plain, messages=(*self._prompt, begun), shared=len(begun.content), paths=place.joined)
 
     def _stops(self, place: _Place) -> tuple[str, ...]:
         """What ends a call at this place: the ends of forks that may stand there, and that of its path."""
