@@ -2,7 +2,7 @@ import pytest
 
 from stretto.backends.base import Capabilities, Measured
 from stretto.errors import InvalidRequestError
-from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY
 from stretto.request import Request
 from stretto.router import Router
 from stretto.router.decoding import HOT
@@ -77,6 +77,22 @@ def test_parts_that_are_written_side_by_side_are_drafted_for_only_where_a_step_i
     assert decided(prompt, decodings=("suffix", "autoregressive"), measured=Measured({1: 40.0})).decoding == (
         "autoregressive"
     )
+
+
+def test_a_lossy_method_is_never_chosen_but_named_as_lossy_where_the_caller_does():
+    assert set(METHODS) & LOSSY
+    for prompt in (
+        CODE,
+        POINTS,
+        POEM,
+        "Extract the town: Ada lived in London.",
+        "Is this review positive: Great tent.",
+    ):
+        for options in ({}, {"temperature": 0.7}, {"documents": ["The bicycle lives in a dry place."]}):
+            for measured in (None, Measured({1: 40.0, 2: 41.0}, {"auto": SEEN})):
+                assert decided(prompt, measured=measured, **options).decoding not in LOSSY
+    for method in sorted(set(METHODS) & LOSSY):
+        assert f"{method}, which is lossy" in decided(POEM, decoding=method).decoding_reason
 
 
 def test_a_draft_model_drafts_open_text_and_leaves_code_to_auto():
