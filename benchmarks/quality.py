@@ -3,11 +3,15 @@
     python benchmarks/quality.py                                the built-in model
     python benchmarks/quality.py --model local:smollm2          a general model; also any other, openai:NAME, ...
     python benchmarks/quality.py --model llamacpp:NAME --sizes 2 4 8 --seeds 5 --update-docs
+    python benchmarks/quality.py --model local:pocket-diffusion --parent local:pocket
+                                                                a model that writes blocks at once, by its thresholds
 
 Every task is written straight and by each strategy that can write it in parts. A local model also writes the tasks of
 the middle size with every decoding method. A score counts beside that of the straight answers to the same tasks, and
 beside parallelism: tokens of the answer over those on its longest chain of calls, or tokens a step of a decoding
 method. The last table says how many parts a strategy bears before its score falls below 90, 95 and 99% of straight.
+A model that writes blocks at once stands beside the straight answers of its causal parent, at several thresholds; the
+last table says how many tokens a forward it bears.
 """
 
 from __future__ import annotations
@@ -31,10 +35,12 @@ from rich.table import Table
 from stretto import Answer, AsyncStretto, StrettoError
 from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.display.palette import Palette
+from stretto.local import LocalBackend
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 
 KEEPS = (0.90, 0.95, 0.99)
 MOST_TOKENS = 400
+THRESHOLDS = (0.99, 0.95, 0.9, 0.7, 0.5, 0.3, 0.0)
 console = Console(width=110)
 
 
@@ -76,7 +82,8 @@ async def ask(stretto: AsyncStretto, task: Task, asked: str, **options: Any) -> 
         console.print(f"[yellow]{task.kind}, {task.size}, {asked}: {error}")
         return Row(task.kind, task.size, task.seed, asked, "failed", 0.0, 0.0, 0, 0, 1.0)
     decoding = answer.decoding
-    at_once = decoding.tokens_per_step if asked.startswith("decoding") and decoding else parallelism(answer)
+    by_steps = asked.startswith(("decoding", "threshold")) and decoding
+    at_once = decoding.tokens_per_step if by_steps and decoding else parallelism(answer)
     return Row(
         task.kind,
         task.size,
@@ -108,6 +115,24 @@ async def measure(model: str, base_url: str | None, sizes: list[int], seeds: int
                     row = await ask(stretto, task, asked, **options)
                     rows.append(row)
                 progress.advance(bar)
+    return rows
+
+
+async def measure_blocks(model: str, parent: str, sizes: list[int], seeds: int) -> list[Row]:
+    """The parent's straight answers to all tasks, then those of a model that writes blocks, by threshold."""
+    every, rows = list(tasks(sizes, seeds)), list[Row]()
+    written: dict[str, LocalBackend] = {"direct": LocalBackend(parent, decoding="autoregressive")}
+    for threshold in THRESHOLDS:
+        options = {"threshold": {"threshold": threshold}}
+        written[f"threshold {threshold:g}"] = LocalBackend(model, decoding="threshold", method_options=options)
+    with Progress(console=console) as progress:
+        bar = progress.add_task(model, total=len(every) * len(written))
+        for asked, backend in written.items():
+            async with AsyncStretto(backend) as stretto:
+                await stretto.ask("Hello", strategy="direct", max_tokens=1)
+                for task in every:
+                    rows.append(await ask(stretto, task, asked, strategy="direct"))
+                    progress.advance(bar)
     return rows
 
 
@@ -173,6 +198,36 @@ def most_kept(found: list[Summary], asked: str, share: float) -> int | None:
     return kept
 
 
+def most_at_once(found: list[Summary], share: float) -> Summary | None:
+    """The threshold with most tokens a forward that keeps this share of the straight score, over all sizes."""
+    good = [each for each in overall(found) if each.straight and each.score >= share * each.straight]
+    return max(good, key=lambda each: each.parallelism, default=None)
+
+
+def overall(found: list[Summary]) -> list[Summary]:
+    """One summary for each way, over all sizes."""
+    whole = []
+    for asked, group in groupby(sorted(found, key=lambda each: each.asked), key=lambda each: each.asked):
+        own = list(group)
+        names = ("score", "straight", "parallelism", "time_ratio")
+        means = [statistics.fmean(getattr(each, name) for each in own) for name in names]
+        counts = (sum(each.answers for each in own), sum(each.in_parts for each in own))
+        whole.append(Summary(asked, "all", 0, *counts, *means))
+    return whole
+
+
+def table_of_blocks(found: list[Summary]) -> Table:
+    """How many tokens a forward keep a share of the straight score."""
+    shown = Table(title="the most tokens a forward that keep a share of the straight score")
+    for heading in ("share", "tokens a forward", "way", "time over straight"):
+        shown.add_column(heading)
+    for share in KEEPS:
+        best = most_at_once(found, share)
+        cells = ("none", "", "") if best is None else (f"{best.parallelism:.2f}", best.asked, f"{best.time_ratio:.2f}")
+        shown.add_row(f"{share:.0%}", *cells)
+    return shown
+
+
 def tables(found: list[Summary], by_kind: list[Summary]) -> list[Table]:
     """What is printed."""
     first = Table(title="by way and size")
@@ -189,6 +244,8 @@ def tables(found: list[Summary], by_kind: list[Summary]) -> list[Table]:
         own = list(group)
         score, straight = (statistics.fmean(getattr(e, name) for e in own) for name in ("score", "straight"))
         second.add_row(asked, kind, f"{score:.2f}", f"{straight:.2f}", style="bold" if score < straight else "")
+    if any(each.asked.startswith("threshold") for each in found):
+        return [first, second, table_of_blocks(found)]
     third = Table(title="the most parts that keep a share of the straight score")
     for heading in ("way", *(f"{share:.0%}" for share in KEEPS)):
         third.add_column(heading)
@@ -215,7 +272,14 @@ def plot(found: list[Summary], model: str, file: Path) -> None:
 
     def drawn(plt: Any, colours: Palette) -> Any:
         figure, axes = plt.subplots(figsize=(8, 4.5))
-        for asked in sorted({each.asked for each in found}):
+        if blocks := [each for each in overall(found) if each.asked.startswith("threshold") and each.straight]:
+            blocks.sort(key=lambda each: each.parallelism)
+            shares = [each.score / each.straight for each in blocks]
+            axes.plot([each.parallelism for each in blocks], shares, "o-", label=f"{model}, by threshold")
+            for each, share in zip(blocks, shares, strict=True):
+                note = each.asked.removeprefix("threshold ")
+                axes.annotate(note, (each.parallelism, share), xytext=(4, 4), textcoords="offset points")
+        for asked in sorted({each.asked for each in found if not each.asked.startswith("threshold")}):
             own = [each for each in found if each.asked == asked and each.straight > 0]
             own.sort(key=lambda each: each.parallelism)
             shares = [each.score / each.straight for each in own]
@@ -253,16 +317,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:pocket")
     parser.add_argument("--base-url")
+    parser.add_argument("--parent", help="the causal model beside one that writes blocks at once")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--seeds", type=int, default=3, help="tasks of each kind and size")
     parser.add_argument("--update-docs", action="store_true", help="write the plot into docs/img")
     arguments = parser.parse_args()
     if not all(2 <= size <= MOST for size in arguments.sizes):
         parser.error(f"--sizes: tasks have 2 to {MOST} parts")
-    local = arguments.model.startswith("local:")
-    rows = anyio.run(
-        lambda: measure(arguments.model, arguments.base_url, arguments.sizes, arguments.seeds, decoding=local)
-    )
+    local, sizes, seeds = arguments.model.startswith("local:"), arguments.sizes, arguments.seeds
+    if arguments.parent:
+        rows = anyio.run(measure_blocks, arguments.model, arguments.parent, sizes, seeds)
+    else:
+        rows = anyio.run(lambda: measure(arguments.model, arguments.base_url, sizes, seeds, decoding=local))
     found, by_kind = summaries(rows, by_kind=False), summaries(rows, by_kind=True)
     console.print(f"{arguments.model}, greedy, at most {MOST_TOKENS} tokens; {machine()}")
     for table in tables(found, by_kind):
