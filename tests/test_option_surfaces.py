@@ -64,6 +64,13 @@ def test_the_field_of_the_server_has_every_option_that_other_apis_have_not():
     assert IN_EVERY_API <= OPTIONS
 
 
+def test_the_server_names_the_limit_of_a_budget_that_cannot_be_used():
+    with pytest.raises(Problem) as refused:
+        Extension.of({"stretto": {"budget": {"max_calls": 0}}})
+    assert refused.value.param == "stretto.budget.max_calls"
+    assert refused.value.message.startswith("stretto.budget.max_calls=0 cannot be used: ")
+
+
 @pytest.mark.parametrize("name", ["ask", "route"])
 def test_the_command_line_has_every_option(name):
     flags = {flag for each in command(name).params for flag in each.opts}

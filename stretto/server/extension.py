@@ -96,8 +96,9 @@ class Extension:
         except ValidationError as error:
             problem = of_validation(error)
             cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
-            said = cause if isinstance(cause, InvalidRequestError) else problem.message  # of a `Budget`
-            raise replace(problem, param=f"stretto.{problem.param}", message=f"stretto.{said}") from None
+            if isinstance(cause, InvalidRequestError):  # of a `Budget`
+                problem = replace(problem, param=str(cause).partition("=")[0], message=str(cause))
+            raise replace(problem, param=f"stretto.{problem.param}", message=f"stretto.{problem.message}") from None
         options: Any = {name: value for name, value in read if value is not None and name != "events"}
         if read.documents:
             options["documents"] = [
