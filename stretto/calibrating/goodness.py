@@ -20,10 +20,10 @@ from stretto.strategies.consensus.wording import wording
 from stretto.strategies.fitting import fit
 from stretto.strategies.harm.words import words_of
 
-__all__ = ["Goodness", "Told", "goodness", "is_right"]
+__all__ = ["Goodness", "JudgedBy", "goodness", "is_right"]
 
-Told = Literal["answer", "format", "equality", "judge", "none"]
-"""What told it; "none": there is no answer of the smaller model."""
+JudgedBy = Literal["answer", "format", "equality", "judge", "none"]
+"""What decided it; "none": there is no answer of the smaller model."""
 
 Judge = Callable[[], Awaitable[bool | None]]
 
@@ -34,12 +34,12 @@ class Goodness:
 
     Attributes:
         good: the answer of the smaller model is as good.
-        told: by what.
+        judged_by: what decided it.
         right: whether the answers of the smaller model and of the large one are right, where that is known.
     """
 
     good: bool
-    told: Told
+    judged_by: JudgedBy
     right: tuple[bool, bool] | None = None
 
 
@@ -57,7 +57,7 @@ async def goodness(question: LabelledQuestion, small: Scored, main: Sample, judg
         return Goodness(True, "equality")
     by_code = _by_equality if question.response_format is None else _by_format
     found = by_code(question, small.text, main.text)
-    if found is not None and (found.good or judge is None or found.told == "format"):
+    if found is not None and (found.good or judge is None or found.judged_by == "format"):
         return found
     if judge is None:
         raise InvalidRequestError(

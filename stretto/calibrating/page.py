@@ -44,18 +44,18 @@ def calibration_page(found: Calibration) -> str:
 
 
 def counts(found: Calibration) -> str:
-    """What was asked, and what told whether answers are as good, as one sentence."""
+    """What was asked, and what decided whether answers are as good, as one sentence."""
     said = f"{len(found.answered)} of {found.asked} questions answered"
     if found.failed:
         said += f", {found.failed} left out because {found.main} or the judge did not answer"
-    told = {
+    ways = {
         "answer": "by the right answer",
         "format": "by the format",
         "equality": "by what both say",
         "judge": "by the judge",
         "none": "without a small answer",
     }
-    return f"{said}; compared {', '.join(f'{told[name]} {count}' for name, count in found.judged_by.items())}."
+    return f"{said}; compared {', '.join(f'{ways[name]} {count}' for name, count in found.judged_by.items())}."
 
 
 def rows(found: Calibration) -> list[tuple[str, Point]]:
@@ -163,7 +163,7 @@ def _pair(pair: Answered, found: Calibration) -> str:
     for name, sample, good in zip(found.smaller, pair.smaller, pair.goodness, strict=True):
         score = "no score" if sample.score is None else f"score {sample.score:.3f}"
         verdict = "as good" if good.good else "worse"
-        figures = f"{name}: {score}, {verdict} by {good.told}, {sample.total_s:.2f} s, {sample.tokens:,} tokens"
+        figures = f"{name}: {score}, {verdict} by {good.judged_by}, {sample.total_s:.2f} s, {sample.tokens:,} tokens"
         said.append(f'<section><p class="dim">{escape(figures)}</p><div>{escape(sample.text)}</div></section>')
     main = f"{found.main}: {pair.main.total_s:.2f} s, {pair.main.tokens:,} tokens"
     said.append(f'<section><p class="dim">{escape(main)}</p><div>{escape(pair.main.text)}</div></section>')

@@ -111,7 +111,7 @@ class Calibration:
     @property
     def judged_by(self) -> Mapping[str, int]:
         """What decided whether an answer is as good ("answer", "format", "judge", ...), and how often."""
-        return Counter(each.told for pair in self.answered for each in pair.goodness)
+        return Counter(each.judged_by for pair in self.answered for each in pair.goodness)
 
     @property
     def caution(self) -> str:

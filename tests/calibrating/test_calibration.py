@@ -133,7 +133,7 @@ async def test_code_tells_whether_an_answer_is_as_good(fields, one, other, told)
     question = LabelledQuestion(question="How many are there?", **fields)
     stretto = AsyncStretto(main({"": other}, json_schema=True), roles={"small": ScoredBackend({"": one})})
     [pair] = (await calibrate_async([question], stretto)).answered
-    assert (pair.goodness[0].good, pair.goodness[0].told, pair.goodness[0].right) == told
+    assert (pair.goodness[0].good, pair.goodness[0].judged_by, pair.goodness[0].right) == told
 
 
 @pytest.mark.parametrize(("said", "good"), [("first", False), ("tie", True)])
@@ -149,7 +149,7 @@ async def test_longer_answers_are_compared_by_a_judge_in_both_orders(said, good)
 
     judge = ScriptedBackend({"": prefers}, name="own:judge")
     [pair] = (await calibrate_async(["Why?"], stretto, judge=AsyncStretto(judge))).answered
-    assert (pair.goodness[0].good, pair.goodness[0].told, len(judge.calls)) == (good, "judge", 2)
+    assert (pair.goodness[0].good, pair.goodness[0].judged_by, len(judge.calls)) == (good, "judge", 2)
 
 
 async def test_a_judge_that_says_nothing_of_use_leaves_the_question_out():

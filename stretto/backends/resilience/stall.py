@@ -35,7 +35,7 @@ class StallGuard(Wrapper):
     Args:
         backend: what to watch.
         first_text_s: the limit in seconds until the first text of a short prompt; longer ones have more (`FirstTexts`).
-        gap_s: the limit after it.
+        stall_s: the limit after it.
     """
 
     def __init__(self, backend: Backend, *, first_text_s: float = 120.0, stall_s: float = 30.0) -> None:
