@@ -37,7 +37,7 @@ SHOWS = [
     *(f"{_PAGE}/{each}" for each in ("index.html", "icon.svg", "style/*.css", "answer/*.js")),
     *(f"{_PAGE}/{each}.js" for each in ("turn_view", "list", "words", "markdown", "signs", "composer")),
 ]
-WIDE: dict[str, Any] = {"viewport": {"width": 1200, "height": 800}}
+WIDE: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 800}, "device_scale_factor": 2}
 PICTURES = {"web-writing": (WIDE, False), "web-settled": (WIDE, True), "web-phone": (PHONE, True)}
 """The size of each, and whether it shows the answer when it is complete."""

@@ -269,6 +269,10 @@ async def test_a_narrow_page_keeps_its_list_out_of_the_way(chatting):
         await no_violations(page)
         await page.press("body", "Escape")
         await page.wait_for_selector("#new", state="hidden")
+        await page.select_option("#strategy", "document")  # the longest name
+        for choice in ("#strategy", "#preference", "#send"):
+            box = await page.locator(choice).bounding_box()
+            assert 0 <= box["x"] < box["x"] + box["width"] <= 380
         await ask(page)
         await page.wait_for_selector(ENDED)
         wide = await page.evaluate("document.documentElement.scrollWidth")

@@ -321,11 +321,12 @@ async def test_what_is_done_of_a_list_is_told_apart_from_what_is_not(chatting):
 
 
 async def test_code_is_scrolled_to_its_end_and_no_button_covers_it(chatting):
-    code = f"```\nvalue = '{'x' * 300}'\n```"
+    code = f"```python\nvalue = '{'x' * 300}'\n```"
     async with chatting(ScriptedBackend({"": Reply(chunks=[code])}), viewport={"width": 390, "height": 640}) as page:
         await ask(page, strategy="direct")
         await page.wait_for_selector(ENDED)
         await page.evaluate("() => { const code = document.querySelector('pre'); code.scrollLeft = code.scrollWidth; }")
+        assert await page.inner_text(".code .top > span:first-child") == "python"
         button = await page.get_by_role("button", name="Copy code").bounding_box()
         end = await page.evaluate(
             """() => {

@@ -284,7 +284,7 @@ async def test_what_the_version_before_kept_is_there(chatting):
         assert [turn["question"] for turn in kept["turns"]] == ["First", "Second", "Third"]
 
 
-async def test_back_returns_to_the_conversation_before(chatting):
+async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         for question in ("First question", "Second question"):
             await page.click("#new")
@@ -294,6 +294,8 @@ async def test_back_returns_to_the_conversation_before(chatting):
         await page.wait_for_selector("h2:text-is('First question')")
         await page.go_back()
         await page.wait_for_selector("h2:text-is('Second question')")
+        await page.go_forward()
+        await page.wait_for_selector("h2:text-is('First question')")
 
 
 async def test_what_was_chosen_last_is_chosen_after_a_reload(chatting):

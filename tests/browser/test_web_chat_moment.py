@@ -1,6 +1,7 @@
 """The moments for which people stay: what moves and what does not, how much faster it was, the race, what waits."""
 
 import json
+import re
 
 import anyio
 import pytest
@@ -66,15 +67,19 @@ SETTLING = """() => {
 }"""
 
 
-async def test_short_points_become_paragraphs_where_their_cards_were(chatting):
+@pytest.mark.parametrize(("width", "columns"), [(1280, 2), (1279, 1)])
+async def test_points_become_paragraphs_where_their_cards_were(chatting, width, columns):
     script = {POINT_1: Reply(chunks=["Still "] * 8, chunk_delay_s=0.1), "": "Written at once."}
-    async with chatting(ScriptedBackend(POINTS | script), reduced_motion="reduce") as page:
+    viewport = {"width": width, "height": 800}
+    async with chatting(ScriptedBackend(POINTS | script), viewport=viewport, reduced_motion="reduce") as page:
         await page.evaluate(SETTLING)
         await ask(page)
         await page.wait_for_function("() => window.after")
         before, after = await page.evaluate("[before, after]")
         assert len(after) == 6
         assert max(abs(one - other) for one, other in zip(before, after, strict=True)) <= STILL_PX
+        assert len({round(top) for top in after[1::2]}) == -(-3 // columns)  # rows
+        assert len({round(left) for left in after[::2]}) == columns
         assert await page.locator("ol.points > li").evaluate_all("(all) => all.map((each) => each.dataset.number)") == [
             *("1", "2", "3")
         ]
@@ -113,12 +118,32 @@ async def test_what_stands_before_a_fork_stands_above_its_points_and_no_title_tw
         assert bars == 2
 
 
+# The settled form of points under headings: each with what belongs to it, and what follows them all.
+HEADED = """async () => {
+    const { inColumns, paragraphsOf } = await import("/web/answer/settling.js");
+    const { rendered } = await import("/web/markdown.js");
+    const body = document.createElement("div");
+    const texts = ["One thing.\\n\\n- and more", "Another."];
+    const parts = texts.map((text, at) => ({ id: `p${at}`, title: `Title ${at}`, text }));
+    body.append(rendered(parts.map(({ title, text }) => `## ${title}\\n\\n${text}`).join("\\n\\n") + "\\n\\nAll in all."));
+    inColumns(paragraphsOf(body, parts), parts);
+    return [...body.children].map((each) => [...each.children].map((part) => [...part.children].map((one) => one.tagName)));
+}"""
+
+
+async def test_points_under_headings_stand_in_columns_with_what_belongs_to_them(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        columns, rest = await page.evaluate(HEADED)
+        assert columns == [["H4", "P", "UL"], ["H4", "P"]]
+        assert rest == []  # text that belongs to none
+
+
 async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting):
     words = Reply(chunks=[f"word{number} " for number in range(40)], chunk_delay_s=0.02)
     async with chatting(ScriptedBackend(POINTS | {"": words})) as page:
         await ask(page)
-        await page.wait_for_selector(".lead >> text=/^Written in [\\d.]+ s$/")
-        assert "in one piece, estimated" in await page.inner_text(".beside")
+        await page.wait_for_selector(".lead >> text=/^About [\\d.]+ times as fast: [\\d.]+ s$/")
+        assert re.match(r"In one piece about [\d.]+ s, estimated", await page.inner_text(".beside"))
         assert await page.locator(".both .estimated").count() == 1
         assert "Estimated" in await page.get_attribute(".pulse summary", "title")
         await page.click(".pulse summary")
@@ -132,15 +157,25 @@ async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting
 ESTIMATED = """async (route) => {
     const { gainOf } = await import("/web/answer/gain.js");
     const branch = (first) => ({ kind: "point", started: 0, first, ended: first + 2, tokens: 100 });
-    const routed = { stepMs: null, tokenSeconds: null, ...route };
-    return gainOf({ branches: [branch(0.1), branch(0.2)], seconds: 2.2, first: 0.1, route: routed })?.onePiece ?? null;
+    const { planned, ...known } = route;
+    const routed = { stepMs: null, tokenSeconds: null, ...known };
+    const plan = { kind: "outline", started: 0, first: 0, ended: 0.19, tokens: planned ?? 0 };
+    return gainOf({ branches: [plan, branch(0.1), branch(0.2)], seconds: 2.2, first: 0.1, route: routed })?.onePiece ?? null;
 }"""
 
 
 async def test_the_estimate_of_one_piece_promises_no_more_than_is_known(chatting):
     async with chatting(ScriptedBackend(SKELETON)) as page:
-        seen = [await page.evaluate(ESTIMATED, route) for route in ({}, {"tokenSeconds": 0.015}, {"stepMs": 12})]
-        assert seen == [pytest.approx(4.1), pytest.approx(3.1), pytest.approx(2.5)]
+        known = (
+            {},
+            {"tokenSeconds": 0.015},
+            {"stepMs": 12},
+            {"planned": 20},
+            {"planned": 3},
+            {"stepMs": 12, "planned": 20},
+        )
+        seen = [await page.evaluate(ESTIMATED, route) for route in known]
+        assert seen == pytest.approx([4.1, 3.1, 2.5, 2.1, 4.1, 2.5])
         assert await page.evaluate(ESTIMATED, {"tokenSeconds": 0.001}) is None  # not worth a word
 
 

@@ -19,7 +19,7 @@ export const routeOf = (route) => ({
   model: route.backend,
   reason: route.reason ?? "",
   onePiece: route.forecast?.direct?.seconds ?? null, // seconds, as forecast
-  tokenSeconds: secondsPerToken(route.forecast?.direct), // of one piece, as forecast
+  tokenSeconds: route.decoding_forecast?.ms_per_token != null ? secondsPerToken(route.forecast?.direct) : null, // of one piece, as forecast from what was measured
   stepMs: route.decoding_forecast?.step_ms ?? null,
 });
 

@@ -1,7 +1,8 @@
-// The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width.
-// The first that is not complete is seen whole and grows, as do those before it: what is read has nothing above it that
-// grows. Of the others the first lines are seen, whole, and behind them an ellipsis on a line of its own. No part takes
-// more room than its text does, so nothing closes at the end. Below each title grows its bar, on one axis with the others.
+// The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width:
+// row by row, in two columns where the page has room for them. The first that is not complete is seen whole and grows, as
+// do those beside and before it: what is read has nothing above it that grows. Of the others the first lines are seen,
+// whole, and behind them an ellipsis on a line of its own. No part takes more room than its text does, so nothing closes at
+// the end. Below each title grows its bar, on one axis with the others.
 
 import { element } from "../element.js";
 import { rendered } from "../markdown.js";
@@ -45,13 +46,14 @@ export class Cards {
     card.said.title = stateOf(part.state);
   }
 
-  // Down to the first part that is not complete, all text is seen.
+  // Down to the row of the first part that is not complete, all text is seen.
   open(parts) {
-    const reading = parts.findIndex((part) => part.ended == null);
+    const unfinished = parts.findIndex((part) => part.ended == null);
+    const closed = unfinished < 0 ? parts.length : (Math.floor(unfinished / this.columns) + 1) * this.columns; // the first
     const heights = parts.map((part) => heightOf(this.made.get(part.id).text)); // read before anything is changed
     parts.forEach((part, index) => {
       const { root, text } = this.made.get(part.id);
-      const isOpen = reading < 0 || index <= reading;
+      const isOpen = index < closed;
       const isMore = !isOpen && heights[index] > this.least + this.row + 2; // one line more takes the room of the ellipsis
       const height = isMore ? `${this.least}px` : "";
       if (text.style.height !== height) text.style.height = height;
@@ -81,10 +83,13 @@ export class Cards {
 
   // How high the text of a part is that is not read yet: what the view allows for all of them, within reason.
   share() {
-    this.row = parseFloat(getComputedStyle(this.root).lineHeight);
+    const { lineHeight, gridTemplateColumns } = getComputedStyle(this.root);
+    this.row = parseFloat(lineHeight);
+    this.columns = gridTemplateColumns.split(" ").length;
     const top = this.root.getBoundingClientRect().top - this.room.getBoundingClientRect().top;
     const free = this.room.clientHeight - Math.max(0, Math.min(top, this.room.clientHeight / 2));
-    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor((free / Math.max(3, this.made.size) - AROUND) / this.row) - 1));
+    const each = free / Math.ceil(Math.max(3, this.made.size) / this.columns) - AROUND;
+    const rows = Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.floor(each / this.row) - 1));
     this.least = rows * this.row;
   }
 

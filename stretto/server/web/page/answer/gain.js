@@ -2,6 +2,7 @@
 
 const PARTS = new Set(["point", "item", "piece"]);
 const WORTH_SAYING = 1.05; // times as fast
+const LONG_PLAN = 16; // tokens, from which a plan shows a pace
 
 export const isPart = (branch) => PARTS.has(branch.kind);
 
@@ -11,9 +12,15 @@ export function loadingOf(answer) {
   return first?.loaded != null ? Math.max(0, first.loaded - first.started) : 0;
 }
 
+function paceOfPlan({ branches }) {
+  const plan = branches.find((branch) => branch.kind === "outline" && branch.first != null && branch.tokens >= LONG_PLAN);
+  return plan ? (plan.ended - plan.first) / (plan.tokens - 1) : Infinity;
+}
+
 // One piece would write the same parts one after another, behind the wait for its first text. Parts that run together slow
 // each other, so the times that they took say too much. Where it is known how fast the model writes alone, by the measured
-// time of its steps or by the router's forecast of one piece, their tokens at that pace count instead, if that is less.
+// time of its steps and the router's forecast from it, or of a server by the plan, which it wrote before most of the parts,
+// their tokens at that pace count instead, if that is less.
 export function gainOf(answer) {
   const parts = answer.branches.filter((branch) => isPart(branch) && branch.first != null && !branch.failed);
   if (parts.length < 2) return null;
@@ -22,7 +29,8 @@ export function gainOf(answer) {
   const first = Math.max(0, (answer.first ?? loading) - loading);
   const writing = parts.reduce((sum, branch) => sum + branch.ended - branch.first, 0);
   const { stepMs, tokenSeconds } = answer.route;
-  const pace = Math.min(stepMs == null ? Infinity : stepMs / 1000, tokenSeconds ?? Infinity); // seconds a token, written alone
+  const measured = Math.min(stepMs == null ? Infinity : stepMs / 1000, tokenSeconds ?? Infinity); // seconds a token
+  const pace = measured < Infinity ? measured : paceOfPlan(answer);
   const alone = pace * parts.reduce((sum, branch) => sum + branch.tokens, 0);
   const onePiece = first + Math.min(writing, alone);
   if (!(onePiece / own > WORTH_SAYING)) return null;

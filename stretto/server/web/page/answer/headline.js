@@ -39,6 +39,11 @@ export class Headline {
     this.drawWhole();
   }
 
+  // The axis of the bars below the titles, while parts are written.
+  explain(axis) {
+    this.small.replaceChildren(...(axis == null ? [] : [element("span", { class: "axis-of" }, `Bars: 0 to ${axis} s`)]));
+  }
+
   // seconds: that it took, and that one piece would have taken.
   compare(seconds, onePiece) {
     this.small.replaceChildren(both(seconds, onePiece));

@@ -1,5 +1,7 @@
 // Parts become the paragraphs of the answer: they stand there already, and unfold.
 
+import { element } from "../element.js";
+
 const LASTS_MS = 420;
 const OWN_LETTERS = 24; // by which a paragraph is known as that of a part
 const LETTERS = /[^\p{L}\p{N}]+/gu;
@@ -20,6 +22,31 @@ export function paragraphsOf(body, parts) {
     from = at + 1;
   }
   return found;
+}
+
+// Parts stand where they were written: the items of a list, or each with what follows it. Returns what stands there.
+export function inColumns(found, parts) {
+  const blocks = [...found.values()];
+  if (blocks.length < 2) return found;
+  if (blocks.every((block) => block.tagName === "LI")) {
+    for (const list of new Set(blocks.map((block) => block.parentElement))) list.classList.add("columns");
+    return found;
+  }
+  if (blocks.some((block) => block.tagName === "LI")) return found;
+  const columns = element("div", { class: "columns" });
+  blocks[0].before(columns);
+  return new Map([...found].map(([id, block], at) => {
+    const own = letters(parts.find((part) => part.id === id).text);
+    const belongs = (next) => (at + 1 < blocks.length ? next !== blocks[at + 1] : own.includes(letters(next.textContent)));
+    const part = element("div", { class: "part" });
+    for (let next = block; next && (next === block || belongs(next));) {
+      const after = next.nextElementSibling;
+      part.append(next);
+      next = after;
+    }
+    columns.append(part);
+    return [id, part];
+  }));
 }
 
 // Lists whose every item begins with a title: number and title stand above its text, as they do while it is written. The
@@ -66,7 +93,7 @@ export function settle(found, places) {
     const own = block.getBoundingClientRect();
     const below = Math.max(0, own.height - part.height);
     block.animate([
-      { transform: `translateY(${part.top - own.top}px)`, clipPath: `inset(0 0 ${below}px)` },
+      { transform: `translate(${part.left - own.left}px, ${part.top - own.top}px)`, clipPath: `inset(0 0 ${below}px)` },
       { transform: "none", clipPath: "inset(0)" },
     ], { duration: LASTS_MS, easing: "cubic-bezier(.3, .7, .2, 1)" });
   }

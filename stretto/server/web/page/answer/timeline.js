@@ -1,13 +1,14 @@
 // What was written when: one row a branch, over the seconds since the question was sent.
 
 import { shape } from "../element.js";
+import { seconds } from "../words.js";
 
 const WIDEST = 980, NARROWEST = 240, FIGURES = 56, TOP = 22;
 const NARROW = 560; // pixels, below which a name stands above its bar
 const LETTER = 7; // about the width of one
 const MOST_ROWS = 60;
 const LANE = { width: 240, height: 4 };
-const BOTH = { width: 240, height: 48, names: 96, row: 24 };
+const BOTH = { width: 288, height: 48, names: 96, figures: 44, row: 24 };
 
 // The end of the axis: it stays for as long as what happens fits, so that bars grow and do not shrink.
 export function axisEnd(now, before = 4) {
@@ -25,7 +26,7 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
   const rowHeight = narrow ? 38 : 22;
   const shown = rows.slice(0, MOST_ROWS);
   const end = Math.max(axis, 0.001);
-  const at = (seconds) => names + (Math.min(seconds, end) / end) * (width - names - FIGURES);
+  const at = (time) => names + (Math.min(time, end) / end) * (width - names - FIGURES);
   const lines = shown.length + (rows.length > shown.length) + (onePiece != null);
   const height = TOP + rowHeight * lines + 4;
   const svg = shape("svg", {
@@ -40,7 +41,7 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
     const letters = Math.floor((narrow ? width - FIGURES : names) / LETTER);
     svg.append(shape("text", { class: "name", x: 0, y: y + (narrow ? 13 : 15) }, name.length > letters ? `${name.slice(0, letters - 1)}…` : name));
   };
-  const figure = (seconds, y) => svg.append(shape("text", { x: width, y: y + rowHeight - 7, "text-anchor": "end" }, `${seconds.toFixed(2)} s`));
+  const figure = (time, y) => svg.append(shape("text", { x: width, y: y + rowHeight - 7, "text-anchor": "end" }, `${time.toFixed(2)} s`));
   shown.forEach((row, index) => {
     const y = TOP + index * rowHeight;
     label(row.name, y);
@@ -64,19 +65,21 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
 export function lane(row, now) {
   const { width, height } = LANE;
   const axis = axisEnd(now);
-  const at = (seconds) => (Math.min(seconds, axis) / axis) * width;
+  const at = (time) => (Math.min(time, axis) / axis) * width;
   return shape("svg", { class: "lane-bar", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     shape("rect", { class: "ground", x: 0, width, y: 0, height }), bars(row, now, at, { y: 0, height }));
 }
 
 // The time of an answer above the one that is estimated for one piece. The words beside it say the same.
-export function both(seconds, onePiece) {
-  const { width, height, names, row } = BOTH;
-  const most = Math.max(seconds, onePiece, 0.001);
+export function both(own, onePiece) {
+  const { width, height, names, figures, row } = BOTH;
+  const longest = width - names - figures - 1;
+  const most = Math.max(own, onePiece, 0.001);
   const svg = shape("svg", { class: "both", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  [["In parallel", "parallel", seconds], ["In one piece", "estimated", onePiece]].forEach(([name, kind, time], at) => {
+  [["In parallel", "parallel", own], ["In one piece", "estimated", onePiece]].forEach(([name, kind, time], at) => {
     svg.append(shape("text", { x: names - 8, y: at * row + 16, "text-anchor": "end" }, name));
-    svg.append(shape("rect", { class: kind, x: names + 0.5, y: at * row + 8, width: Math.max(3, (time / most) * (width - names - 1)), height: 8, rx: 3 }));
+    svg.append(shape("rect", { class: kind, x: names + 0.5, y: at * row + 8, width: Math.max(3, (time / most) * longest), height: 8, rx: 3 }));
+    svg.append(shape("text", { class: "figure", x: width, y: at * row + 16, "text-anchor": "end" }, seconds(time)));
   });
   return svg;
 }

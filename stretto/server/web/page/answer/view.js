@@ -10,7 +10,7 @@ import { cited } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
 import { Headline } from "./headline.js";
 import { folded, isOther, titleOf } from "./others.js";
-import { asPoints, paragraphsOf, settle } from "./settling.js";
+import { asPoints, inColumns, paragraphsOf, settle } from "./settling.js";
 import { Strip } from "./strip.js";
 import { axisEnd } from "./timeline.js";
 import { withUnwritten } from "./unwritten.js";
@@ -164,6 +164,7 @@ export class AnswerView {
     if (parts.length) {
       this.showLead();
       this.cards.show(parts, (part) => this.dirty.has(part.id), now);
+      this.headline.explain(axisEnd(now));
     } else if (this.text) {
       if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
       else this.others.leave();
@@ -259,8 +260,8 @@ export class AnswerView {
     const parts = answer.branches.filter(isPart);
     if (answer.passages.length) this.headline.say(this.strip.words, `${took}${waits}`);
     else if (gain) {
-      const faster = `about ${times(gain.onePiece / gain.seconds)} times as fast: ${seconds(gain.onePiece)} in one piece, estimated`;
-      this.headline.say(`Written in ${took}`, `${faster}${waits}`, { known: gain.known });
+      const faster = `About ${times(gain.onePiece / gain.seconds)} times as fast: ${took}`;
+      this.headline.say(faster, `In one piece about ${seconds(gain.onePiece)}, estimated${waits}`, { known: gain.known });
     }
     else if (parts.length > 1) this.headline.say(`Written in ${took}`, `${parts.length} parts at once${waits}`);
     else if (this.fold) this.headline.say(nameOf(answer.way), `${took}${waits}`);
@@ -283,13 +284,14 @@ export class AnswerView {
   settle(parts) {
     clearInterval(this.timer);
     const places = this.cards.leave();
+    this.headline.explain(null);
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
     this.lead?.remove();
     this.body.replaceChildren(rendered(this.text));
     if (parts.length > 1) {
       asPoints(this.body);
-      settle(paragraphsOf(this.body, parts), places);
+      settle(inColumns(paragraphsOf(this.body, parts), parts), places);
     }
     this.showThoughts();
     if (this.text) this.actions.prepend(copyButton(() => this.text, "Copy the answer", { class: "quiet", sign: sign("copy") }));
