@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -21,8 +21,15 @@ if TYPE_CHECKING:
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+_ROLES = frozenset(get_args(Role))
+_PLAIN = {"role", "content"}
 _OTHER_NAMES = {"developer": "system", "function": "tool"}
 _FILE_NAME = re.compile(r"\S{1,200}\.(pdf|docx|txt|md|html?)", re.IGNORECASE)
+
+
+def _is_plain(turn: Any) -> bool:
+    """Whether it is a role and a text only, as nearly all turns of long conversations are, and needs no reading."""
+    return type(turn) is dict and turn.keys() == _PLAIN and type(turn["role"]) is type(turn["content"]) is str
 
 
 class Message(BaseModel):
@@ -56,6 +63,8 @@ class Message(BaseModel):
     @classmethod
     def _read(cls, values: Any) -> Any:
         if not isinstance(values, dict):
+            return values
+        if _is_plain(values) and values["role"] in _ROLES:
             return values
         read = {name: value for name, value in values.items() if value is not None}
         read["role"] = _OTHER_NAMES.get(values["role"], values["role"]) if isinstance(values.get("role"), str) else None
@@ -176,6 +185,8 @@ def _turns(turn: Any) -> tuple[Message, ...]:
     """Most turns are one message; Anthropic's turns may hold results of tools as well."""
     if isinstance(turn, Message):
         return (turn,)
+    if _is_plain(turn):
+        return (Message(**turn),)
     if isinstance(turn, str):
         return (Message(role="user", content=turn),)
     if not isinstance(turn, Mapping):

@@ -125,9 +125,11 @@ HEADED = """async () => {
     const body = document.createElement("div");
     const texts = ["One thing.\\n\\n- and more", "Another."];
     const parts = texts.map((text, at) => ({ id: `p${at}`, title: `Title ${at}`, text }));
-    body.append(rendered(parts.map(({ title, text }) => `## ${title}\\n\\n${text}`).join("\\n\\n") + "\\n\\nAll in all."));
+    const written = parts.map(({ title, text }) => `## ${title}\\n\\n${text}`);
+    body.append(rendered([...written, "All in all."].join("\\n\\n")));
     inColumns(paragraphsOf(body, parts), parts);
-    return [...body.children].map((each) => [...each.children].map((part) => [...part.children].map((one) => one.tagName)));
+    const inside = (each, act) => [...each.children].map(act);
+    return inside(body, (each) => inside(each, (part) => inside(part, (one) => one.tagName)));
 }"""
 
 
@@ -160,7 +162,8 @@ ESTIMATED = """async (route) => {
     const { planned, ...known } = route;
     const routed = { stepMs: null, tokenSeconds: null, ...known };
     const plan = { kind: "outline", started: 0, first: 0, ended: 0.19, tokens: planned ?? 0 };
-    return gainOf({ branches: [plan, branch(0.1), branch(0.2)], seconds: 2.2, first: 0.1, route: routed })?.onePiece ?? null;
+    const branches = [plan, branch(0.1), branch(0.2)];
+    return gainOf({ branches, seconds: 2.2, first: 0.1, route: routed })?.onePiece ?? null;
 }"""
 
 

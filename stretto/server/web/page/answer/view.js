@@ -104,10 +104,13 @@ export class AnswerView {
         this.thoughts += event.text;
         this.dirty.add("reasoning");
         break;
-      case "text":
+      case "text": {
+        const isFirst = !this.text;
         this.text += event.text;
         this.dirty.add("text");
+        if (isFirst) this.drawAtOnce();
         break;
+      }
       case "answer_finished":
         this.finish(event.answer);
         this.announce(`The answer is complete, after ${this.outcome.seconds.toFixed(1)} seconds. ${this.headline.lead.textContent}.`);
@@ -177,6 +180,12 @@ export class AnswerView {
     this.dirty.clear();
     this.drawnAt = performance.now();
     this.restMs = REST * (this.drawnAt - began);
+  }
+
+  // What is waited for. What comes next need not rest for it.
+  drawAtOnce() {
+    this.draw();
+    this.restMs = 0;
   }
 
   // What happens now, as the two lines of the headline.
