@@ -174,7 +174,7 @@ async function answered(shown, messages, way, lane) {
 }
 
 function busy(is) {
-  invite(isAnswered());
+  invite(is || isAnswered());
   const lost = [document.body, $("stop"), $("send")].includes(document.activeElement); // it was on a button that goes
   $("send").disabled = is;
   $("send").hidden = is;

@@ -11,7 +11,7 @@ import { lane } from "./timeline.js";
 import { behindName } from "./unwritten.js";
 
 const FEWEST_ROWS = 1, MOST_ROWS = 5; // of the text of a part that is not read yet, before its ellipsis
-const AROUND = 48; // pixels of a part beside its text: its title, and the gap to the next
+const AROUND = 56; // pixels of a part beside its text: its title, and the gap to the next
 
 export class Cards {
   // `room` is what scrolls: the parts share out what can be seen of it, however it is turned. `others`: they are several
@@ -42,8 +42,9 @@ export class Cards {
     const words = part.text ? part.text.trim().split(/\s+/).length : 0;
     const counts = `${words.toLocaleString()} ${words === 1 ? "word" : "words"}`;
     const failed = part.error && (part.discarded ? asSentence(part.error) : `Failed: ${part.error}`);
-    card.said.textContent = failed || (part.note ?? (words ? counts : stateOf(part.state)));
-    card.said.title = stateOf(part.state);
+    const when = !this.others && part.first != null && part.ended != null ? `${part.first.toFixed(1)} to ${part.ended.toFixed(1)} s` : "";
+    card.said.textContent = failed || (part.note ?? (when || (words ? counts : stateOf(part.state))));
+    card.said.title = when ? counts : stateOf(part.state);
   }
 
   // Down to the row of the first part that is not complete, all text is seen.

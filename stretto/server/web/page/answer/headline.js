@@ -3,7 +3,7 @@
 // it took.
 
 import { element } from "../element.js";
-import { both, timeline } from "./timeline.js";
+import { both, overview, timeline } from "./timeline.js";
 
 const LEGEND = [["writing", "being written"], ["silent", "waiting for the first word"], ["waiting", "next in line"], ["failed", "failed"]];
 
@@ -11,7 +11,7 @@ export class Headline {
   constructor() {
     this.lead = element("span", { class: "lead" });
     this.beside = element("span", { class: "beside" });
-    this.small = element("span");
+    this.small = element("span", { class: "small" });
     this.route = element("p", { class: "route" });
     this.known = element("p", { class: "dim" });
     this.picture = element("div");
@@ -39,13 +39,15 @@ export class Headline {
     this.drawWhole();
   }
 
-  // The axis of the bars below the titles, while parts are written.
-  explain(axis) {
-    this.small.replaceChildren(...(axis == null ? [] : [element("span", { class: "axis-of" }, `Bars: 0 to ${axis} s`)]));
+  // All parts as bars, where the page is small.
+  show(parts, now) {
+    this.root.classList.add("parallel");
+    this.small.replaceChildren(overview(parts, now));
   }
 
   // seconds: that it took, and that one piece would have taken.
   compare(seconds, onePiece) {
+    this.root.classList.add("parallel");
     this.small.replaceChildren(both(seconds, onePiece));
   }
 

@@ -1,6 +1,7 @@
 // Parts become the paragraphs of the answer: they stand there already, and unfold.
 
 import { element } from "../element.js";
+import { lane } from "./timeline.js";
 
 const LASTS_MS = 420;
 const OWN_LETTERS = 24; // by which a paragraph is known as that of a part
@@ -47,6 +48,14 @@ export function inColumns(found, parts) {
     columns.append(part);
     return [id, part];
   }));
+}
+
+// Below each title stays the bar that shows when its point was written.
+export function keepBars(found, parts, now) {
+  for (const part of parts) {
+    const title = found.get(part.id)?.querySelector(":scope > .title, :scope > p:first-child > .title");
+    if (title && part.first != null) title.after(element("span", { class: "lane-of" }, lane(part, now, now)));
+  }
 }
 
 // Lists whose every item begins with a title: number and title stand above its text, as they do while it is written. The

@@ -8,6 +8,7 @@ const NARROW = 560; // pixels, below which a name stands above its bar
 const LETTER = 7; // about the width of one
 const MOST_ROWS = 60;
 const LANE = { width: 240, height: 4 };
+const OVERVIEW = { width: 240, height: 48, row: 8 };
 const BOTH = { width: 288, height: 48, names: 96, figures: 44, row: 24 };
 
 // The end of the axis: it stays for as long as what happens fits, so that bars grow and do not shrink.
@@ -61,13 +62,24 @@ export function timeline(rows, now, { axis, room, onePiece = null }) {
   return svg;
 }
 
-// A part of an answer while it is written: a thin bar, on the same axis as those of the others.
-export function lane(row, now) {
+// A part of an answer: a thin bar, on the same axis as those of the others.
+export function lane(row, now, axis = axisEnd(now)) {
   const { width, height } = LANE;
-  const axis = axisEnd(now);
   const at = (time) => (Math.min(time, axis) / axis) * width;
   return shape("svg", { class: "lane-bar", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     shape("rect", { class: "ground", x: 0, width, y: 0, height }), bars(row, now, at, { y: 0, height }));
+}
+
+// The bars of all parts under each other, for a page that is too small to show all parts.
+export function overview(rows, now) {
+  const { width, height } = OVERVIEW;
+  const axis = axisEnd(now), each = Math.min(OVERVIEW.row, height / rows.length);
+  const at = (time) => (Math.min(time, axis) / axis) * width;
+  return shape("svg", { class: "overview lane-bar", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    ...rows.flatMap((row, index) => [
+      shape("rect", { class: "ground", x: 0, width, y: index * each, height: each * 0.6 }),
+      shape("g", { class: row.ended == null ? "" : "finished" }, bars(row, now, at, { y: index * each, height: each * 0.6 })),
+    ]));
 }
 
 // The time of an answer above the one that is estimated for one piece. The words beside it say the same.

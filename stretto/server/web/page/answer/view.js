@@ -10,7 +10,7 @@ import { cited } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
 import { Headline } from "./headline.js";
 import { folded, isOther, titleOf } from "./others.js";
-import { asPoints, inColumns, paragraphsOf, settle } from "./settling.js";
+import { asPoints, inColumns, keepBars, paragraphsOf, settle } from "./settling.js";
 import { Strip } from "./strip.js";
 import { axisEnd } from "./timeline.js";
 import { withUnwritten } from "./unwritten.js";
@@ -167,7 +167,7 @@ export class AnswerView {
     if (parts.length) {
       this.showLead();
       this.cards.show(parts, (part) => this.dirty.has(part.id), now);
-      this.headline.explain(axisEnd(now));
+      this.headline.show(parts, now);
     } else if (this.text) {
       if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
       else this.others.leave();
@@ -207,9 +207,9 @@ export class AnswerView {
   several(all, noun, afterwards, now) {
     const written = all.filter((each) => each.started != null && each.ended == null).length;
     const done = all.filter((each) => each.ended != null).length;
-    const beside = done ? `${done} done · ${now}` : now;
-    if (!written) return [done < all.length ? `${counted(all.length, noun)} begin` : afterwards, beside];
-    return [written === 1 ? `Writing 1 ${noun}` : `Writing ${counted(written, noun)} at once`, beside];
+    if (!written) return [done < all.length ? `${counted(all.length, noun)} begin` : afterwards, now];
+    if (done) return [`${counted(all.length, noun)}: ${done} done, ${written} being written`, now];
+    return [written === 1 ? `Writing 1 ${noun}` : `Writing ${counted(written, noun)} at once`, now];
   }
 
   // Above its parts, where it will stand.
@@ -240,7 +240,7 @@ export class AnswerView {
     this.answer = raw;
     const answer = (this.outcome = answerOf(raw));
     this.text = answer.text;
-    this.settle(answer.branches.filter(isPart));
+    this.settle(answer.branches.filter(isPart), answer.seconds);
     const others = answer.branches.filter((branch) => isOther(branch, answer.way)).map((branch) => ({ ...branch, note: this.branches.get(branch.id)?.note }));
     if (others.length > 1) this.foldOthers(others, answer.agreement);
     if (answer.passages.length) {
@@ -269,7 +269,8 @@ export class AnswerView {
     const parts = answer.branches.filter(isPart);
     if (answer.passages.length) this.headline.say(this.strip.words, `${took}${waits}`);
     else if (gain) {
-      const faster = `About ${times(gain.onePiece / gain.seconds)} times as fast: ${took}`;
+      const asShown = (time) => Number.parseFloat(seconds(time)); // or the two figures would not give the third
+      const faster = `About ${times(asShown(gain.onePiece) / asShown(gain.seconds))} times as fast: ${took}`;
       this.headline.say(faster, `In one piece about ${seconds(gain.onePiece)}, estimated${waits}`, { known: gain.known });
     }
     else if (parts.length > 1) this.headline.say(`Written in ${took}`, `${parts.length} parts at once${waits}`);
@@ -280,7 +281,7 @@ export class AnswerView {
   // It ended before it was complete: what is there stays, the parts whose turn had not come included.
   end({ stopped, problem }) {
     this.text = this.whatIsThere();
-    this.settle(this.parts);
+    this.settle(this.parts, this.seconds);
     this.stopped = stopped;
     const [lead, beside = ""] = stopped.split(/(?<=^Stopped) /);
     this.headline.say(lead, beside.replace(/\.$/, ""), { kind: problem ? "bad" : "" });
@@ -290,17 +291,18 @@ export class AnswerView {
     this.notes.append(element("p", { class: "problem", role: "alert" }, `${asSentence(problem).replace(/(?<![.!?])$/, ".")} ${kept}`));
   }
 
-  settle(parts) {
+  settle(parts, now) {
     clearInterval(this.timer);
     const places = this.cards.leave();
-    this.headline.explain(null);
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
     this.lead?.remove();
     this.body.replaceChildren(rendered(this.text));
     if (parts.length > 1) {
       asPoints(this.body);
-      settle(inColumns(paragraphsOf(this.body, parts), parts), places);
+      const found = inColumns(paragraphsOf(this.body, parts), parts);
+      keepBars(found, parts, now);
+      settle(found, places);
     }
     this.showThoughts();
     if (this.text) this.actions.prepend(copyButton(() => this.text, "Copy the answer", { class: "quiet", sign: sign("copy") }));
