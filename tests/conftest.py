@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from leaping import LeapingLoop
 from patience import slowness
 
 os.environ.setdefault("STRETTO_COMPILED", "1")  # what a test sees does not depend on how far a compiler is
@@ -15,7 +16,7 @@ os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 # A busy machine is not a failure. `make test-targets ONLY=properties` looks at more examples of each property.
-settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("quick", deadline=None, max_examples=12)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("quick")
 
@@ -46,8 +47,15 @@ def imports_of_a_file_stay():
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
+def anyio_backend(request):
+    return "asyncio", {"loop_factory": LeapingLoop} if request.node.get_closest_marker("leaping") else {}
+
+
+@pytest.fixture(autouse=True)
+def leaping(request, monkeypatch):
+    """The loops that a marked test runs by itself leap too."""
+    if request.node.get_closest_marker("leaping"):
+        monkeypatch.setattr("asyncio.events.new_event_loop", LeapingLoop)
 
 
 @pytest.fixture(autouse=True)

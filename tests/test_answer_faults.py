@@ -10,7 +10,6 @@ from itertools import product
 
 import anyio
 import pytest
-from patience import patience
 
 from stretto import AsyncStretto, Budget, StrettoError
 from stretto.backends.registry import open_backend
@@ -25,7 +24,7 @@ from stretto.errors import (
 )
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 KEY = "sk-test-0123456789abcdefghij"
 OUTLINE, FIRST, SECOND, THIRD = "Write only the outline", "text of point 1,", "text of point 2,", "text of point 3,"
@@ -46,8 +45,8 @@ RESILIENCE = Resilience(first_wait_s=0.001, longest_wait_s=0.002)
 
 
 def impatient():
-    """For a server that goes silent: longer than a busy machine is."""
-    return replace(RESILIENCE, first_text_s=patience(0.8), stall_s=patience(0.8))
+    """For a server that goes silent."""
+    return replace(RESILIENCE, first_text_s=5, stall_s=5)
 
 
 class Script:
@@ -98,7 +97,7 @@ async def serving(provider, script=None, *, resilience=RESILIENCE, **server_opti
         )
         async with aclosing(backend), AsyncStretto(backend) as stretto:
             yield stretto, server
-        with anyio.fail_after(patience(5)):
+        with anyio.fail_after(5):
             await server.wait_until(lambda s: s.open_connections == 0 and s.active_streams == 0)
     assert len(asyncio.all_tasks()) == tasks
     assert own_threads() == threads
@@ -256,13 +255,13 @@ async def test_a_client_closed_in_mid_answer_leaves_no_stream_open(provider):
             async for event in stream:
                 if event.type == "branch_delta" and event.branch_id == "point-2":
                     break
-        with anyio.fail_after(patience(5)):
+        with anyio.fail_after(5):
             await server.wait_until(lambda s: s.active_streams == 0)
 
 
 async def test_at_the_deadline_what_is_there_is_kept(provider):
     async with serving(provider, Script({SECOND: [Fault("stall", after=1)]}), resilience=Resilience()) as (stretto, _):
-        answer = await ask(stretto, deadline_s=patience(0.6))
+        answer = await ask(stretto, deadline_s=5)
     assert answer.finish_reason == "deadline"
     assert answer.text.startswith("1. **Tyres**: Pump them up well.\n2. **Chain**: Oil […broken off]")
     assert answer.text.endswith("3. **Brakes**: Test them before every ride.")

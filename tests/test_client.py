@@ -140,10 +140,11 @@ async def test_an_error_in_the_readers_own_code_comes_out_as_it_is():
     assert backend.running == 0
 
 
+@pytest.mark.leaping
 async def test_at_the_deadline_what_is_there_is_kept_and_the_rest_is_named():
     backend = Stuck(SKELETON)
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=patience(0.2))
+        answer = await stretto.ask("Why?", strategy="skeleton", deadline_s=0.2)
     assert "1. **Tyres**: Pump them." in answer.text
     assert "2. **Chain**: Oil […broken off]" in answer.text
     assert answer.text.endswith("3. **Brakes**: Test them.")
@@ -152,6 +153,7 @@ async def test_at_the_deadline_what_is_there_is_kept_and_the_rest_is_named():
     assert backend.running == 0
 
 
+@pytest.mark.leaping
 async def test_a_deadline_before_the_first_word_is_an_error_that_says_so():
     backend = ScriptedBackend({"": Reply("late", hold=anyio.Event())})
     async with AsyncStretto(backend) as stretto:

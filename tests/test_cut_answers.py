@@ -2,14 +2,13 @@
 
 import anyio
 import pytest
-from patience import patience
 
 from stretto import AsyncStretto, Budget, Request, Settings
 from stretto.errors import IncompleteAnswerError, ServerFailedError, SettingsError, StreamBrokenError
 from stretto.language.telling import language_of, languages
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 QUESTION = "How do I look after a bicycle?"
 OUTLINE = "Write only the outline"
@@ -38,7 +37,7 @@ async def test_a_direct_answer_that_breaks_off_for_good_says_so():
 
 async def test_a_direct_answer_cut_by_its_deadline_says_so():
     held = Reply("one two", chunks=("one ", "two"), chunk_delay_s=600)
-    answer = await ask({"": held}, strategy="direct", deadline_s=patience(0.3))
+    answer = await ask({"": held}, strategy="direct", deadline_s=0.3)
     assert (answer.text, answer.finish_reason) == ("one ", "deadline")
     (warning,) = answer.warnings
     assert warning.startswith("The answer is incomplete: The deadline passed after")
@@ -223,7 +222,7 @@ async def test_an_answer_tells_how_it_was_written_in_the_end():
     assert (await ask(SKELETON)).strategy == "skeleton"
     fell_back = await ask({OUTLINE: "I would rather not.", "": "Straight."})
     assert (fell_back.route.strategy, fell_back.strategy) == ("skeleton", "direct")
-    with anyio.fail_after(patience(60)):
+    with anyio.fail_after(60):
         not_split = await ask({"": "Straight."}, "Write a poem about the sea.", strategy="items")
     assert not_split.strategy == "direct"
 

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from patience import patience
 
 from stretto import AllModelsFailedError, AsyncStretto, Settings
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 RESILIENCE = Resilience(attempts=2, first_wait_s=0.001, longest_wait_s=0.002)
-IMPATIENT = replace(RESILIENCE, first_text_s=patience(0.8), stall_s=patience(0.8))
+IMPATIENT = replace(RESILIENCE, first_text_s=5, stall_s=5)
 OUTLINE, POINT = "Write only the outline", "text of point {},"
 DOWN = HttpReply(fault=Fault("status", status=500, message="out of order"))
 REST = "<received>\nPump them up well"
@@ -54,7 +53,7 @@ async def serving(*replies, resilience=RESILIENCE):
         yield await stack.enter_async_context(AsyncStretto(backends[0], fallback=backends[1:])), servers
         for backend in backends:
             await backend.aclose()
-        with anyio.fail_after(patience(5)):
+        with anyio.fail_after(5):
             for server in servers:
                 await server.wait_until(lambda s: s.open_connections == 0 and s.active_streams == 0)
     assert len(asyncio.all_tasks()) == tasks
@@ -145,7 +144,7 @@ async def test_a_model_that_breaks_off_goes_on_itself_where_no_other_can_be_reac
 async def test_the_deadline_holds_for_the_model_that_goes_on_too():
     second = parts(**{REST: broken(" and often at best every week.", "stall", 2)})
     async with serving(broken("Pump them up well and often.", "reset", 4), second) as (stretto, _):
-        answer = await ask(stretto, deadline_s=patience(1.0))
+        answer = await ask(stretto, deadline_s=5)
     assert (answer.text, answer.finish_reason) == ("Pump them up well and often", "deadline")
 
 

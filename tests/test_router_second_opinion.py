@@ -8,7 +8,7 @@ from stretto.request import Request
 from stretto.router import Judgement, Router, SecondOpinion
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 QUESTION = "What should I think of before I move to the country?"
 

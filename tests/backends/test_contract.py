@@ -313,6 +313,7 @@ class FailsAfterClosing(Own):
         (FailsAfterClosing, "aclose: it raised RuntimeError: no connection. Its errors must be StrettoErrors"),
     ],
 )
+@pytest.mark.leaping
 async def test_a_broken_rule_is_named_with_what_happened(kind, says):
     backend = kind()
     with pytest.raises(BrokenContractError) as caught:
@@ -340,6 +341,7 @@ async def test_an_error_in_a_group_is_named():
         await check_backend(Own(), failing=Grouped(failure=BackendError("down")))
 
 
+@pytest.mark.leaping
 async def test_a_stream_that_cannot_be_cancelled_does_not_hold_up_the_check():
     released = asyncio.Event()
     with pytest.raises(BrokenContractError) as caught:

@@ -15,7 +15,7 @@ from stretto.request import GenerationOptions
 from stretto.strategies.ledger import Ledger
 from stretto.testing.server import Fault, ScriptedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ def hanging(monkeypatch):
             return super().propose(context, rows)
 
     monkeypatch.setitem(catalogue.DRAFTERS, "hanging", lambda _: Hanging())
+    monkeypatch.setattr("stretto.backends.local.backend._LET_GO_S", 0.05)  # the engine does not let go before its time
     catalogue.all_drafters.cache_clear()
     rescue = threading.Timer(60, release.set)
     rescue.start()

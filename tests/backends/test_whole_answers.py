@@ -45,6 +45,7 @@ def finished(dialect):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("stall_s", [0.3, 20])
+@pytest.mark.leaping
 async def test_silence_after_the_finish_reason_ends_the_answer(model, stall_s):
     sent, unsent = up_to(finished(MODELS[model]), events(MODELS[model]))
     assert unsent
@@ -57,6 +58,7 @@ async def test_silence_after_the_finish_reason_ends_the_answer(model, stall_s):
     assert answer.usage.calls == len(server.requests) == 1
 
 
+@pytest.mark.leaping
 async def test_a_usage_that_follows_the_finish_reason_is_waited_for():
     listed = events(OpenAIDialect(), stream_options={"include_usage": True})
     sent, rest = up_to(b'"usage"', listed)
@@ -69,6 +71,7 @@ async def test_a_usage_that_follows_the_finish_reason_is_waited_for():
     assert (heard.text, heard.usage.prompt_tokens) == (TEXT, 9)
 
 
+@pytest.mark.leaping
 async def test_a_backend_of_the_callers_that_hangs_after_its_finish_reason_has_answered():
     class Hanging(ScriptedBackend):
         @asynccontextmanager

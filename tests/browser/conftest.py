@@ -17,11 +17,6 @@ from stretto import AsyncStretto, Settings
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 async def chromium():
     """A browser of a test's own: in a shared one, a page that hung kept the pages of later tests waiting."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

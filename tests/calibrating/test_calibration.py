@@ -22,11 +22,6 @@ KNOWN = [LabelledQuestion(question=f"What is easy {n} and 1? A number.", answer=
 HARD = [LabelledQuestion(question=f"What is hard {n} and 1? A number.", answer=str(n)) for n in range(12)]
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path, monkeypatch):
     (tmp_path / "settings.toml").touch()

@@ -2,7 +2,6 @@ import json
 import re
 
 import pytest
-from patience import patience
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
@@ -175,9 +174,10 @@ def test_an_answer_cut_by_length_is_incomplete(stretto):
     assert stretto("ask", "Why?", "--max-tokens", "2", script="One two three four five.").exit_code == 3
 
 
+@pytest.mark.leaping
 def test_an_answer_cut_by_its_deadline_is_incomplete(stretto):
     held = Reply("One two.", chunks=("One ", "two."), chunk_delay_s=600)
-    result = stretto("ask", "Why?", "-s", "direct", "--deadline", str(patience(1)), script={"": held})
+    result = stretto("ask", "Why?", "-s", "direct", "--deadline", "1", script={"": held})
     assert result.exit_code == 3
 
 
@@ -430,10 +430,11 @@ def test_a_missing_key_names_an_option_of_the_command_line(monkeypatch):
     ("script", "options", "said"),
     [
         (" ".join(map(str, range(90))), ("--max-tokens", "20"), "The answer was cut at --max-tokens 20. Allow more."),
-        (
+        pytest.param(
             Reply(chunks=("One ", "two."), chunk_delay_s=600),
-            ("--deadline", str(patience(1))),
+            ("--deadline", "1"),
             "Allow more with --deadline.",
+            marks=pytest.mark.leaping,
         ),
         (Reply("a b c", fault=StreamBrokenError("It broke off."), fault_after=1), (), "is incomplete: It broke off."),
     ],

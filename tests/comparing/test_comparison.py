@@ -17,11 +17,6 @@ QUESTIONS = ("How do I look after a bicycle?", "How can I sleep better?", "What 
 SCRIPT = {"outline": "1. Oil the chain\n2. Pump the tyres\n3. Test the brakes", "point ": "Do it.", "": "Straight on."}
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 def sides(backend):
     client = AsyncStretto(backend)
     return Side("in parts", client, {"strategy": "skeleton"}), Side("straight", client, {"strategy": "direct"})
@@ -182,7 +177,7 @@ async def test_no_side_is_drafted_from_what_the_other_wrote():
 
 
 def test_synchronous_code_compares_too():
-    found = compare(QUESTIONS[:1], "local:pocket")
+    found = compare(["Thank you!"], "local:pocket")
     assert found.sides == ("auto", "direct")
     assert found.pairs[0].one.text
 

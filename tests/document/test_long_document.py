@@ -2,7 +2,6 @@ import json
 import sys
 
 import pytest
-from patience import patience
 from reader import FACTS, answer, ask, haystack, record, scripted
 
 from stretto import AsyncStretto, Document
@@ -21,7 +20,7 @@ async def test_a_needle_is_found_at_every_depth_with_its_exact_place(name):
     assert document.text[citation.start : citation.end] == citation.quote == f"The code of {name} is {code}."
 
 
-@pytest.mark.parametrize("windows", [10, 100])
+@pytest.mark.parametrize("windows", [10, 40])
 async def test_all_needles_are_found_at_once_in_order_and_none_is_invented(windows):
     document = haystack(windows, FACTS)
     found = await ask(scripted(), "What is the code of every person?", document)
@@ -150,6 +149,7 @@ async def test_an_instruction_in_a_document_is_data():
     assert found.text.startswith("The code of name3 is 1021 [")
 
 
+@pytest.mark.leaping
 async def test_a_deadline_that_ends_while_reading_still_gives_an_answer():
     stuck = 0
 
@@ -160,7 +160,7 @@ async def test_a_deadline_that_ends_while_reading_still_gives_an_answer():
             return Reply("{}", delay_s=600)
         return answer(prompt)
 
-    found = await ask(scripted(slow), "What is the code of name3?", haystack(10, FACTS), deadline_s=patience(3))
+    found = await ask(scripted(slow), "What is the code of name3?", haystack(10, FACTS), deadline_s=3)
     assert stuck
     assert "1021" in found.text
     assert any("could not be read" in warning for warning in found.warnings)
@@ -208,7 +208,7 @@ async def test_progress_counts_every_passage():
     assert [event.done for event in read] == list(range(1, read[0].total + 1))
 
 
-@pytest.mark.parametrize(("windows", "way"), [(6, "passage-"), (100, "round-2-")])
+@pytest.mark.parametrize(("windows", "way"), [(6, "passage-"), (40, "round-2-")])
 async def test_a_question_in_two_hops_follows_its_notes_even_backwards(windows, way):
     text = haystack(windows, FACTS).text + "\n\nThe captain of the Aurora is name3."  # the code comes first
     question = "What is the code of the person who is captain of the Aurora?"
@@ -220,7 +220,7 @@ async def test_a_question_in_two_hops_follows_its_notes_even_backwards(windows, 
     ]
 
 
-@pytest.mark.parametrize("windows", [6, 100])
+@pytest.mark.parametrize("windows", [6, 40])
 async def test_reading_for_two_hops_ends_when_a_reader_is_sure_of_the_answer(windows):
     def sure(prompt):
         told = json.loads(said)["record"] if (said := answer(prompt)).startswith("{") else {}

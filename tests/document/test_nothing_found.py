@@ -196,6 +196,7 @@ async def test_after_two_documents_without_a_record_one_that_fits_is_answered_wi
     assert "2 of the last 2 readings of documents of this model in this language went wrong" in after.reason
 
 
+@pytest.mark.leaping
 async def test_a_deadline_before_one_passage_is_read_is_an_error_of_the_deadline():
     with pytest.raises(DeadlineExceededError, match=r"deadline of 0\.5 s left no time to read one of \d+ passages"):
         await ask(scripted(lambda _: Reply("{}", delay_s=600)), QUESTION, haystack(10, FACTS), deadline_s=0.5)

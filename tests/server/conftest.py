@@ -3,11 +3,6 @@ from live_server import in_front_of
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 async def live():
     """A server in front of a scripted one that says Hello."""
     async with in_front_of("Hello there, you.") as found:

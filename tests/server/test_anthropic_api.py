@@ -128,6 +128,7 @@ async def test_errors_are_anthropics(live):
     assert unread.value.body["error"]["message"].startswith("messages.1.content")
 
 
+@pytest.mark.leaping
 async def test_a_stream_that_breaks_off_says_the_id_of_its_request():
     fault = Reply(fault=ServerFailedError("It melted."), delay_s=1)
     client = AsyncStretto(ScriptedBackend({"": fault}), settings=Settings(attempts=1))

@@ -49,6 +49,7 @@ async def test_documents_that_were_mostly_not_read_end_with_length():
     assert chat.stretto["finish_reason"] == "incomplete"
 
 
+@pytest.mark.leaping
 async def test_a_deadline_while_documents_are_read_is_a_timeout():
     slow = HttpReply("{}", time_to_first_token_s=600)
     async with in_front_of(lambda _: slow) as live, live.http() as http:

@@ -3,7 +3,6 @@
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from patience import patience
 
 from stretto import AsyncStretto, DeadlineExceededError, Message
 from stretto.backends.resilience.resilient import Resilience, resilient
@@ -103,6 +102,7 @@ async def test_what_a_backend_of_the_callers_raises_is_no_fault_and_not_repeated
 # The deadline
 
 
+@pytest.mark.leaping
 async def test_a_strategy_that_works_on_past_the_deadline_is_ended():
     async def run(request, runner):
         await anyio.sleep_forever()
@@ -111,18 +111,20 @@ async def test_a_strategy_that_works_on_past_the_deadline_is_ended():
         await ask(run, deadline_s=0.05)
 
 
+@pytest.mark.leaping
 async def test_what_was_written_before_the_deadline_is_the_answer():
     async def run(request, runner):
         await branch(request, runner).ended()
         await checkpoint()
         await anyio.sleep_forever()
 
-    answer = await ask(run, deadline_s=patience(0.5))
+    answer = await ask(run, deadline_s=0.5)
     assert (answer.text, answer.finish_reason) == ("Yes.", "deadline")
     assert any("deadline_s" in warning for warning in answer.warnings)
 
 
 @pytest.mark.thorough
+@pytest.mark.leaping
 async def test_a_backend_that_holds_on_to_its_call_does_not_hold_the_reader():
     let_go = anyio.Event()
 
@@ -135,7 +137,7 @@ async def test_a_backend_that_holds_on_to_its_call_does_not_hold_the_reader():
 
     async with (
         AsyncStretto(Shielded({"": "Yes."})) as stretto,
-        stretto.stream("Why?", deadline_s=patience(0.2)) as events,
+        stretto.stream("Why?", deadline_s=0.2) as events,
     ):
         with pytest.raises(DeadlineExceededError, match="the backend holds on to its call"):
             await events.rest()

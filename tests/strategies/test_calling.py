@@ -30,7 +30,7 @@ from stretto.extending import Capabilities, Chunk
 from stretto.testing import Reply, ScriptedBackend
 from stretto.tool_calls import ToolCallFragment
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 TOOLS = Capabilities(tools=True)
 DECLARED = {"type": "function", "function": {"name": "approve", "parameters": {"type": "object", "properties": {}}}}

@@ -6,7 +6,6 @@ from datetime import date
 
 import anyio
 import pytest
-from patience import patience
 from scored_backend import ScoredBackend
 
 from stretto import AsyncStretto, Budget, InvalidRequestError
@@ -17,7 +16,7 @@ from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_lea
 from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 CHECK = "Is this answer correct"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -443,7 +442,7 @@ async def test_points_by_cascade_and_items_by_consensus_have_their_fallbacks_in_
 
 async def test_a_deadline_that_passes_while_the_small_one_writes_leaves_the_main_one_its_half():
     small = ScoredBackend({"": Reply("A small answer.", hold=anyio.Event())})
-    answer = await ask(small, question="Why is the sky blue?", deadline_s=patience(0.3))
+    answer = await ask(small, question="Why is the sky blue?", deadline_s=0.3)
     assert answer.text == "The main answer."
     assert "own:small was asked first, and it failed: The deadline passed" in answer.route.reason
 

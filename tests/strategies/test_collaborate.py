@@ -18,7 +18,7 @@ from stretto import (
 from stretto.extending import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 WHY = "Why do bees dance?"
 TOGETHER = "the answer to the question yourself"

@@ -29,7 +29,7 @@ from stretto.extending import Capabilities, Chunk
 from stretto.strategies.consensus.stopping import certainty, confident, decided, posterior
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 LEGS = "How many legs do 3 spiders have?"
 ESSAY = "Why do bees dance?"

@@ -1,6 +1,5 @@
 import anyio
 import pytest
-from patience import patience
 from streaming import streamed
 
 from stretto import AsyncStretto
@@ -8,7 +7,7 @@ from stretto.backends.base import Capabilities
 from stretto.errors import AuthenticationError, ServerFailedError, StreamBrokenError, UnknownPromptError
 from stretto.testing import Reply, ScriptedBackend
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 OUTLINE = "Write only the outline"
 QUESTION = "How do I look after a bicycle?"
@@ -136,7 +135,7 @@ async def test_the_first_title_is_shown_as_soon_as_a_second_point_has_begun():
     shown = []
     backend = Waiting(script(Reply(chunks=["1. Tyres\n", "2.", " Chain\n3. Brakes"])))
     async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as stream:
-        with anyio.fail_after(patience(10)):
+        with anyio.fail_after(10):
             async for text in stream.text():
                 shown.append(text)
                 if "".join(shown).endswith("Pump them."):
@@ -164,8 +163,7 @@ async def test_a_list_that_has_begun_when_its_outline_breaks_off_is_continued_as
 
 async def test_the_only_point_there_was_time_for_is_shown_with_its_title():
     stuck = Reply(chunks=["1. Tyres\n", "never"], chunk_delay_s=3600)
-    await ask(ScriptedBackend(script()))  # the first route of a process may take longer than the deadline
-    answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=patience(0.3))
+    answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=0.3)
     assert (answer.text, answer.finish_reason) == ("1. **Tyres**: Pump them.", "deadline")
     assert "broke off after one point" in answer.warnings[0]
 
@@ -239,8 +237,7 @@ async def test_an_outline_that_breaks_off_is_continued():
 
 async def test_the_half_title_of_an_outline_that_the_deadline_ended_is_no_point():
     slow = Reply(chunks=["1. Tyres\n2. Chain\n3. Bra", "kes"], chunk_delay_s=3600)
-    await ask(ScriptedBackend(script()))  # the first route of a process may take longer than the deadline
-    answer, _ = await ask(ScriptedBackend(script(slow)), deadline_s=patience(0.3))
+    answer, _ = await ask(ScriptedBackend(script(slow)), deadline_s=0.3)
     assert [branch.title for branch in answer.branches if branch.kind == "point"] == ["Tyres", "Chain"]
     assert "broke off after 2 points" in answer.warnings[0]
 
@@ -314,7 +311,7 @@ async def test_in_a_race_the_loser_is_cancelled_and_its_tokens_are_counted():
 
 async def test_in_a_race_the_straight_answer_does_not_wait_for_a_silent_outline():
     backend = ScriptedBackend(script(Reply("1. Tyres", hold=anyio.Event())))
-    with anyio.fail_after(patience(5)):
+    with anyio.fail_after(5):
         answer, _ = await ask(backend, race=True)
     assert answer.text == "A straight answer."
     assert answer.finish_reason == "stop"

@@ -9,11 +9,6 @@ from stretto.integrations.langchain import ChatStretto
 from stretto.testing.obliging import oblige
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "STRETTO_API_KEY", "STRETTO_MODEL"):
