@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 import anyio.lowlevel
 import pytest
+import warm
 from patience import patience
 
 from stretto import AnswerFinished, AsyncStretto, Stretto, StrettoError
@@ -151,9 +152,7 @@ with stretto.stream("Why?", strategy="direct") as events:
     for _ in events:
         sys.exit(7)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
-    )
+    done = warm.run([sys.executable, "-c", code], timeout=patience(60))
     assert (done.returncode, done.stderr) == (7, "")
 
 
@@ -249,9 +248,7 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
-    )
+    done = warm.run([sys.executable, "-W", "error", "-c", code], timeout=patience(60))
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -304,6 +301,7 @@ async def test_a_task_that_is_cancelled_again_and_again_ends_only_when_nothing_o
         assert backend.running == 0
 
 
+@pytest.mark.leaping
 async def test_a_timeout_around_a_stream_is_that_timeout_and_leaves_nothing(backend):
     async with AsyncStretto(backend) as client:
         with pytest.raises(TimeoutError):
@@ -387,9 +385,7 @@ client = Stretto(ScriptedBackend({"": Reply(chunks=["One", "two"], chunk_delay_s
 context = client.stream("Why?", strategy="direct")
 assert next(context.__enter__().text()) == "One"
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=True
-    )
+    done = warm.run([sys.executable, "-c", code], timeout=patience(60))
     assert (done.stdout, done.stderr) == ("", "")
 
 
@@ -442,9 +438,7 @@ class LooksUp(ScriptedBackend):
 client = Stretto(LooksUp({"": "A straight answer."}))
 threading.Thread(target=lambda: print(client.ask("Why?", strategy="direct"))).start()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
-    )
+    done = warm.run([sys.executable, "-c", code], timeout=patience(60))
     assert (done.stdout, done.stderr) == ("A straight answer.\n", "")
 
 
@@ -465,9 +459,7 @@ def refuse(*arguments, **options):
 def forbid():
     threading._start_new_thread = threading._start_joinable_thread = refuse
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
-    )
+    done = warm.run([sys.executable, "-c", code], timeout=patience(60))
     assert (done.returncode, done.stdout, done.stderr) == (0, "A straight answer.\n", "")
 
 
@@ -507,7 +499,5 @@ asking = threading.Thread(target=ask, daemon=True)
 asking.start()
 hangs.wait()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(60), check=False
-    )
+    done = warm.run([sys.executable, "-c", code], timeout=patience(60))
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\nended True\n", "")

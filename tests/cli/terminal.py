@@ -12,28 +12,26 @@ import termios
 import time
 
 from patience import patience
+from warm import Program
 
 
 class Terminal:
     """Start a program on a separate terminal; leaving the context kills it if it still runs.
 
-    ``controls``: keys and the closing of the window send signals, as in a window of a person.
+    ``controls``: keys and the closing of the window send signals, as in a window of a person. ``warm``: what it imports
+    is there already.
     """
 
-    def __init__(self, command, *, columns=80, rows=24, environment=None, controls=False):
+    def __init__(self, command, *, columns=80, rows=24, environment=None, controls=False, warm=True):
         self._controller, worker = pty.openpty()
         fcntl.ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         variables = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(environment or {})}
         variables.pop("COLUMNS", None)
-        self._program = subprocess.Popen(
-            command,
-            stdin=worker,
-            stdout=worker,
-            stderr=worker,
-            env=variables,
-            start_new_session=True,
-            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controls else None,  # noqa: PLW1509 - no threads
-        )
+        if warm:
+            self._program = Program(command, (worker, worker, worker), env=variables, controls=controls)
+        else:
+            streams = {"stdin": worker, "stdout": worker, "stderr": worker}
+            self._program = subprocess.Popen(command, **streams, env=variables, start_new_session=True)
         os.close(worker)
         self.seen = ""
 
@@ -43,7 +41,7 @@ class Terminal:
     def __exit__(self, *_):
         if self._program.poll() is None:
             self._program.kill()
-        self._program.wait()
+        self._program.wait(patience(60))
         self.close()
 
     def close(self):

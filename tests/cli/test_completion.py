@@ -73,7 +73,7 @@ def test_bash_takes_names_apart_at_colons(words, offered, shell):
 SHELLS = pytest.mark.parametrize("asked_by", [bash, zsh, fish])
 
 
-@SHELLS
+@pytest.mark.parametrize("asked_by", [bash, *(pytest.param(each, marks=pytest.mark.thorough) for each in (zsh, fish))])
 def test_the_program_itself_completes(asked_by):
     line = "chat --model local"
     assert asked_by(program, line.split(" ") if asked_by is bash else f"stretto {line}") == ["local:", "local:pocket"]

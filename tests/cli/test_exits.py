@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import typer
+import warm
 from patience import patience
 
 from stretto.cli.exits import Exit, reporting
@@ -46,7 +47,7 @@ def fail(*arguments, stdout=subprocess.PIPE, unbuffered=""):
     ],
 )
 def test_a_file_that_fails_is_not_taken_for_the_output(arguments, said):
-    result = fail(*arguments)
+    result = warm.run([sys.executable, "-c", FAILING, *map(str, arguments)], timeout=patience(60))
     assert (result.returncode, result.stdout, result.stderr) == (1, "Before.\n", f"error: {said}\n")
 
 

@@ -179,7 +179,7 @@ def test_the_progress_line_stands_behind_the_drawn_text(terminal):
 
 def test_a_chat_on_a_terminal_draws_markdown_too(program):
     script = '{"": "It is **fine** and " }'
-    with Terminal(without_textual(program(script, "chat", "-s", "direct")), columns=30) as terminal:
+    with Terminal(without_textual(program(script, "chat", "-s", "direct")), columns=30, warm=False) as terminal:
         terminal.wait_for("> ")
         terminal.type("Why?\n")
         seen = terminal.wait_for("direct · .*> ")

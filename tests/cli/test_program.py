@@ -9,6 +9,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
+import warm
 from patience import patience
 from terminal import Terminal
 
@@ -34,6 +35,10 @@ def run(command, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False, **options)
 
 
+def run_warm(command, **options):
+    return warm.run(command, timeout=patience(60), **options)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", [["doctor"], ["route", "How are you?"], ["prompts", "list"]])
 def test_a_reader_that_went_away_has_its_own_exit_code_in_every_command(command):
@@ -48,6 +53,7 @@ def test_a_reader_that_went_away_has_its_own_exit_code_in_every_command(command)
     assert (result.returncode, result.stderr) == (141, b"")
 
 
+@pytest.mark.thorough
 def test_comparing_imports_what_a_remote_backend_needs_before_the_clock_starts():
     code = """
 import sys, anyio
@@ -71,12 +77,12 @@ def test_piped_output_is_plain(program):
 
 
 def test_a_pipe_gives_the_question(program):
-    result = run(program(PLAIN, "ask", "-q", "-s", "direct"), input="Why?\n")
+    result = run_warm(program(PLAIN, "ask", "-q", "-s", "direct"), given="Why?\n")
     assert (result.stdout, result.stderr) == ("A plain answer.\n", "")
 
 
 def test_no_question_and_no_pipe_does_not_wait(program):
-    result = run(program(PLAIN, "ask"), stdin=subprocess.DEVNULL)
+    result = run_warm(program(PLAIN, "ask"))
     assert result.returncode == 2
     assert "There is no question" in result.stderr
 
@@ -186,7 +192,14 @@ def test_a_chat_that_waits_for_a_pipe_is_ended_by_ctrl_c(program):
 
 
 @needs_terminal
-@pytest.mark.parametrize("module", ["stretto.cli.app", "stretto.errors", "pydantic", "typer", "stretto.client"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "stretto.cli.app",
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("stretto.errors", "pydantic", "typer")),
+        "stretto.client",
+    ],
+)
 def test_ctrl_c_while_the_program_starts_ends_it_without_a_traceback(module):
     code = f"""
 import importlib.abc, os, signal, sys
@@ -209,7 +222,7 @@ main()
 
 def test_a_deadline_ends_the_program_while_a_model_that_cannot_be_stopped_is_loading(program):
     command = program(json.dumps({"": {"text": "Late.", "delay_s": 3600}}), "ask", "-q", "--deadline", "0.5", "Why?")
-    result = run(command, stdin=subprocess.DEVNULL, env=os.environ | {"STUBBORN": "1"})
+    result = run_warm(command, env=os.environ | {"STUBBORN": "1"})
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr.startswith("error: The deadline passed after 0.5 s")  # on a busy machine, still importing
     assert result.stderr.endswith(". Allow more with --deadline.\n")
@@ -219,7 +232,10 @@ def test_the_version_is_that_of_the_package():
     assert run([*STRETTO, "--version"]).stdout == f"stretto {version('stretto')}\n"
 
 
-@pytest.mark.parametrize("command", [["--help"], ["ask", "--help"], ["chat", "--help"]])
+@pytest.mark.parametrize(
+    "command",
+    [["--help"], *(pytest.param([each, "--help"], marks=pytest.mark.thorough) for each in ("ask", "chat"))],
+)
 def test_help_imports_nothing_heavy(command):
     listing = (
         "import sys; sys.argv = ['stretto', *sys.argv[1:]]\n"
@@ -232,29 +248,26 @@ def test_help_imports_nothing_heavy(command):
 
 
 def test_help_tells_the_exit_codes():
-    shown = run([*STRETTO, "--help"]).stdout
+    shown = run_warm([*STRETTO, "--help"]).stdout
     for code in (0, 1, 2, 3, 4, 130, 141):
         assert re.search(rf"^    {code} ", shown, re.MULTILINE)
 
 
 def test_an_unknown_option_is_a_usage_error():
-    assert run([*STRETTO, "ask", "--nonsense"]).returncode == 2
+    assert run_warm([*STRETTO, "ask", "--nonsense"]).returncode == 2
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
 def test_an_output_that_is_full_is_one_line(program):
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        command = program(PLAIN, "ask", "Why?", "--quiet")
-        result = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=patience(60), check=False
-        )
+        result = run_warm(program(PLAIN, "ask", "Why?", "--quiet"), shown=full)
     assert result.returncode == 1
     assert result.stderr.startswith("error: The output cannot be written: No space left on device.")
     assert result.stderr.count("\n") == 1
 
 
 def test_a_log_level_that_does_not_exist_is_one_line():
-    result = run([*STRETTO, "ask", "Why?"], env=os.environ | {"STRETTO_LOG": "loud"})
+    result = run_warm([*STRETTO, "ask", "Why?"], env=os.environ | {"STRETTO_LOG": "loud"})
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("error: STRETTO_LOG: ")
 

@@ -93,7 +93,7 @@ async def test_a_hostile_model_cannot_act_on_the_chat():
         for y in range(0, chat.app.talk.max_scroll_y + 1, chat.app.talk.size.height):
             chat.app.talk.scroll_to(y=y, animate=False)
             await chat.pilot.pause()
-            for row in range(0, chat.app.talk.size.height, 4):
+            for row in range(0, chat.app.talk.size.height, 9):
                 await chat.pilot.click(chat.app.talk, offset=(6, row))
         assert chat.app.is_running
     async with chatting(opening(script), chat=ChatFolder().find(None)) as chat:  # and once more from the file

@@ -131,13 +131,13 @@ FITS = "import sys; from stretto.cli.terminal import fits; print('fits' if fits(
     ],
 )
 def test_the_whole_terminal_is_taken_where_it_can_be_drawn_on(environment, said):
-    with Terminal([sys.executable, "-c", FITS], environment=environment) as terminal:
+    with Terminal([sys.executable, "-c", FITS], environment=environment, warm=False) as terminal:
         shown, _ = terminal.wait_for_end()
     assert shown.split() == [said]
 
 
 def test_without_textual_it_says_what_to_install_and_goes_line_by_line(program):
-    with Terminal(without_textual(program(PLAIN, "chat", "-s", "direct"))) as terminal:
+    with Terminal(without_textual(program(PLAIN, "chat", "-s", "direct")), warm=False) as terminal:
         terminal.wait_for("pip install 'stretto\\[chat\\]'")
         terminal.wait_for("> ")
         terminal.type("/quit\n")

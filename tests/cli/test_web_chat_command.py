@@ -2,20 +2,21 @@
 
 import gzip
 import signal
-import subprocess
 import urllib.request
 from pathlib import Path
 
 import pytest
+import warm
 from patience import patience
 
 import stretto.server.web
 
 
-def test_the_page_is_served_and_a_signal_ends_it(program, tmp_path):
+def test_the_page_is_served_and_a_signal_ends_it(program, tmp_path, monkeypatch):
     command = program('{"": "Yes."}', "chat", "--web", "--no-browser")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
-        address = next(word for line in running.stderr for word in line.split() if word.startswith("http://127.0.0.1:"))
+    monkeypatch.chdir(tmp_path)
+    with warm.started(command) as (running, said):
+        address = next(word for line in said for word in line.split() if word.startswith("http://127.0.0.1:"))
         with urllib.request.urlopen(address, timeout=patience(20)) as page:  # noqa: S310 - this machine
             assert b"<title>Stretto</title>" in page.read()
             assert "script-src 'self'" in page.headers["content-security-policy"]

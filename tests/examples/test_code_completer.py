@@ -114,6 +114,7 @@ async def test_a_plug_in_that_leaves_ends_its_completion(endpoint):
         free.set()
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_what_is_no_request_is_refused(endpoint):
     async with plug_in(endpoint) as (client, _):
@@ -131,6 +132,7 @@ async def test_what_is_no_request_is_refused(endpoint):
             assert response.status_code == status, (content[:40], changed)
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_an_empty_file_a_long_one_and_half_a_character_are_completed(endpoint):
     async with plug_in(endpoint) as (client, completer):
@@ -165,7 +167,7 @@ def test_the_editor_suggests_takes_and_saves(tmp_path):
     file.write_text(CODE)
     command = [sys.executable, str(FOLDER / "editor.py"), str(file)]
     row, column = CODE.count("\n") + 1, len(CODE.rpartition("\n")[2]) + 1
-    with Terminal(command, columns=110, environment={"STRETTO_SETTINGS": os.devnull}) as terminal:
+    with Terminal(command, columns=110, environment={"STRETTO_SETTINGS": os.devnull}, warm=False) as terminal:
         terminal.wait_for(rf"{row}:{column}  \d+ tokens in ")
         terminal.type("r")
         terminal.wait_for(rf"{row}:{column + 1}  \d+ tokens in ")

@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import anyio
 import httpx
 import openai
 import pytest
+import warm
 from live_server import QUESTION, in_front_of, serving, until
 from patience import patience
 
@@ -196,29 +197,26 @@ async def test_the_risk_of_an_open_server_is_named(host, warned):
         assert "without a key" in said
 
 
-def started(*arguments, **environment):
-    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", "0", *arguments]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
-    for line in process.stderr:
-        if " at http://" in line:
-            return process, line.split(" at ")[1].split("/v1")[0]
-    raise AssertionError(process.wait())
+@contextmanager
+def started(*arguments):
+    """The server as a program, its address, and what it says afterwards."""
+    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", "0", "-m", "openai:any", *arguments]
+    with warm.started(command) as (program, said):
+        line = next(line for line in said if " at http://" in line)
+        yield program, line.split(" at ")[1].split("/v1")[0], said
 
 
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough)]
 )
 def test_the_program_ends_in_order_at_a_signal(sent, code):
-    process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1")
-    with process:
+    with started("--base-url", "http://127.0.0.1:1/v1") as (process, url, said):
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=patience(5)) as opened:
             opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert b"200 OK" in opened.recv(4096)
         process.send_signal(sent)
         assert process.wait(patience(20)) == code
-        assert "Traceback" not in process.stderr.read()
+        assert "Traceback" not in said.read()
 
 
 @pytest.mark.thorough
@@ -240,8 +238,10 @@ async def test_a_server_serves_though_nobody_can_read_what_it_says():
 
 
 def test_a_second_signal_ends_the_program_at_once():
-    process, url = started("-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1", "--drain", "600")
-    with process, socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=patience(5)) as opened:
+    with (
+        started("--base-url", "http://127.0.0.1:1/v1", "--drain", "600") as (process, url, _),
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=patience(5)) as opened,
+    ):
         opened.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         opened.recv(4096)
         process.send_signal(signal.SIGINT)
@@ -251,11 +251,7 @@ def test_a_second_signal_ends_the_program_at_once():
 
 async def test_a_second_signal_ends_streams_with_the_error_of_their_api():
     async with ScriptedServer("word " * 500, tokens_per_second=20) as upstream:
-        url = upstream.openai_url
-        process, address = await anyio.to_thread.run_sync(
-            lambda: started("-m", "openai:any", "--base-url", url, "--drain", "600")
-        )
-        with process:
+        with started("--base-url", upstream.openai_url, "--drain", "600") as (process, address, said):
             async with openai.AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
                 asked = {"model": "stretto-direct", "messages": QUESTION, "stream": True}
                 stream = await client.chat.completions.create(**asked)
@@ -268,8 +264,8 @@ async def test_a_second_signal_ends_streams_with_the_error_of_their_api():
                 with pytest.raises(openai.APIError, match="shutting down"):
                     async for _ in stream:
                         pass
-            assert await anyio.to_thread.run_sync(process.wait, 20) == 0
-            assert "Traceback" not in await anyio.to_thread.run_sync(process.stderr.read)
+            assert await anyio.to_thread.run_sync(process.wait, patience(20)) == 0
+            assert "Traceback" not in said.read()
 
 
 @pytest.mark.thorough
