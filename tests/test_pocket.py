@@ -82,6 +82,7 @@ def test_held_out_unknown_questions_are_not_trained_on(corpus: Corpus) -> None:
     assert not held & set(corpus.unknown)
 
 
+@pytest.mark.thorough
 def test_held_out_source_is_not_training_source() -> None:
     held, trained = source.held_out_source(), source.training_source()
     assert len(held) >= 15

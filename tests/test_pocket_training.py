@@ -109,6 +109,7 @@ def test_a_stopped_run_resumes_to_the_same_state(tmp_path: Path, small_corpus: C
         assert torch.equal(tensor, second.optimiser.state[name]), name
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_other_sizes_is_refused_by_name(tmp_path: Path, small_corpus: Corpus) -> None:
     _trainer(tmp_path, small_corpus, steps=2).save()
     other = NetworkConfig(**{**TINY.as_dict(), "layers": 3})

@@ -33,6 +33,7 @@ def test_a_trained_model_judges_what_it_was_trained_on(few):
     assert right > 0.8 * len(few)
 
 
+@pytest.mark.thorough
 def test_the_report_sets_the_model_beside_the_baselines(few, monkeypatch):
     monkeypatch.setattr(evaluate, "FOLDS", 2)
     monkeypatch.setattr(evaluate, "INNER_FOLDS", 2)

@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
+pytestmark = pytest.mark.thorough  # it is built
 SOURCE = Path(__file__).parents[1]
 MOST_BYTES = 27_000_000  # most of it is the pocket model with its adapters, and what two others change of it
 TRAINING = (

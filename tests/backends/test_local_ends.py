@@ -195,6 +195,7 @@ except DeadlineExceededError:
     assert (done.returncode, done.stdout, done.stderr) == (0, "too late\n", "")
 
 
+@pytest.mark.thorough
 def test_models_that_wait_for_another_one_to_load_are_not_loaded_while_the_interpreter_exits(folder):
     code = """
 import asyncio, atexit, sys, threading

@@ -64,7 +64,7 @@ def by_hand(folder, text, count, options):
     return model.decode(answer)
 
 
-@pytest.mark.parametrize("way", ["focus", "star"])
+@pytest.mark.parametrize("way", ["focus", pytest.param("star", marks=pytest.mark.thorough)])
 async def test_a_prompt_over_the_window_is_answered_and_streamed(way, adapted):
     async with opened(adapted, long_context=way) as backend:
         async with backend.stream(prompt(QUESTION), GenerationOptions(max_tokens=30)) as stream:

@@ -65,6 +65,7 @@ async def test_a_model_with_the_differences_added_by_hand_says_the_same(adapted,
         assert await said(backend, ABOUT_DOCUMENTS) == await said(other, QUESTION)
 
 
+@pytest.mark.thorough
 async def test_what_is_longer_than_the_window_is_read_by_the_sum(adapted, whole, plain):
     long = prompt("The rent is 900 euros. " * 60 + "What is the rent?")
     options = StarOptions(block=64)

@@ -10,7 +10,7 @@ from stretto.strategies.document import strategy
 
 pytestmark = pytest.mark.anyio
 
-TEXT = "\n\n".join(f"paragraph{number % 400} " + "river stone garden winter " * 12 for number in range(8_000))
+TEXT = "\n\n".join(f"paragraph{number % 400} " + "river stone garden winter " * 12 for number in range(3_000))
 
 
 async def test_a_word_that_stands_there_often_is_kept_once(monkeypatch):

@@ -240,6 +240,7 @@ def test_the_built_in_model_finds_facts_in_sources_longer_than_its_window(tmp_pa
     assert "What does the green chair cost?\n  The documents do not tell it." in said
 
 
+@pytest.mark.thorough
 def test_the_tests_of_an_application_run_without_the_plugins_of_this_project():
     command = [sys.executable, "-m", "pytest", "examples/test_my_application.py"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}

@@ -44,7 +44,14 @@ def generated(architecture, text, length=LENGTH):
     return said[0, len(text) :].tolist()
 
 
-@pytest.mark.parametrize("architecture", ["phi3 longrope", "gemma3", *ALONE])
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        "phi3 longrope",
+        "mpt",
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("gemma3", *ALONE) if each != "mpt"),
+    ],
+)
 def test_answers_are_those_of_generate_alone_and_in_a_batch_of_unequal_lengths(architecture, loaded, start):
     engine = start(loaded(architecture))
     expected = [generated(architecture, text) for text in MIXED]

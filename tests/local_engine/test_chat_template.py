@@ -226,7 +226,7 @@ class Counting(PreTrainedTokenizerFast):
         return super().__call__(text, *given, **named)
 
 
-@pytest.mark.parametrize("text", ["How do I oil a chain? " * 200_000, "x" * 5_000_000, "</s>" * 1_000_000])
+@pytest.mark.parametrize("text", ["How do I oil a chain? " * 20_000, "x" * 500_000, "</s>" * 100_000])
 def test_a_prompt_that_is_far_too_long_is_refused_by_its_beginning(text):
     tokenizer = Counting(tokenizer_object=byte_level(), eos_token=END)
     template = ChatTemplate("local:tiny", tokenizer)

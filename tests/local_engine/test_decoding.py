@@ -44,7 +44,7 @@ def in_double(tokenizer):
     corners(
         ARCHITECTURES,
         ["fp32", "fp64"],
-        of=lambda name, precision: (name, precision) in {("llama", "fp32"), ("gemma3", "fp32"), ("mistral", "fp64")},
+        of=lambda name, precision: (name, precision) == ("llama", "fp32"),
     ),
 )
 def test_greedy_answers_do_not_depend_on_the_method(architecture, precision, loaded, in_double, start):
@@ -81,7 +81,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize(
     ("architecture", "name"),
-    corners(["llama", "mistral"], SETTINGS, of=lambda architecture, name: architecture == "llama" or name == "limited"),
+    corners(["llama", "mistral"], SETTINGS, of=lambda architecture, _: architecture == "llama"),
 )
 def test_a_seed_gives_the_same_answer_under_every_method(architecture, name, in_double, start):
     """Every method samples; some methods under each of the other settings."""
@@ -141,7 +141,7 @@ def test_the_whole_context_window_can_be_filled_with_drafts(loaded, start):
     answers = {}
     for architecture in ("llama", "gpt2"):
         engine = start(loaded(architecture), drafters=with_drafters(answers))
-        for method in ("autoregressive", "random", "oracle", "lookahead", "auto"):
+        for method in ("autoregressive", "random", "auto"):
             pair = [Generation((9,) * 240, 16, decoding=method), Generation((9,) * 200, 56, decoding=method)]
             handles = submit_together(engine, pair)
             got = {handle.sequence.request.prompt: tokens(handle) for handle in handles}

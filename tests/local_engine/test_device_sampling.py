@@ -186,7 +186,7 @@ def test_a_step_in_which_much_is_accepted_takes_one_copy_to_the_host(settings, m
     corners(
         sorted(set(DRAFTERS) - EQUIPPED),
         ["sampled", "top-p", "penalty, bias and limits"],
-        of=lambda method, name: method == "auto" or name == "penalty, bias and limits",
+        of=lambda method, name: method in {"auto", "suffix"} and name == "penalty, bias and limits",
     ),
 )
 def test_every_method_and_seed_answers_as_on_a_cpu_with_two_copies_a_step_at_most(method, name, models):

@@ -42,7 +42,9 @@ def lessons_of(model, losses=LOSSES):
     return Lessons(Haystack(model, hay), losses, PLAN.chunk, PLAN.appended, tokens=400, total=40)
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral"])
+@pytest.mark.parametrize(
+    "architecture", ["llama", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("qwen3", "mistral"))]
+)
 def test_what_is_trained_is_what_the_reader_computes(architecture, tokenizer):
     model = tiny(architecture, tokenizer)
     generator = torch.Generator().manual_seed(2)
@@ -175,6 +177,7 @@ def test_the_command_writes_an_adapter_for_the_folder_it_was_given(tokenizer, tm
     assert any(bool(layer.output.outer.any()) for layer in adapter.layers)
 
 
+@pytest.mark.thorough
 def test_an_adapter_is_trained_over_the_sum_with_the_adapter_for_reading_and_belongs_to_both(tokenizer, tmp_path):
     folder, texts = tmp_path / "model", tmp_path / "texts"
     build("llama").save_pretrained(folder)
@@ -228,10 +231,10 @@ def test_a_run_can_begin_with_an_adapter_of_the_same_sizes(tokenizer, tmp_path):
 def test_lessons_become_harder_when_they_are_answered_and_easier_when_not(tokenizer, tmp_path):
     model = tiny("llama", tokenizer)
     trainer = Trainer(replace(PLAN, skilled=(0.0, 0.0)), model, Same(lessons_of(model)), tmp_path)  # all is good enough
-    for _ in range(4):
+    for _ in range(2):
         trainer.step()
-    assert trainer.level == pytest.approx(4 * PLAN.climb)
+    assert trainer.level == pytest.approx(2 * PLAN.climb)
     trainer.plan = replace(PLAN, skilled=(2.0, 2.0))  # nothing is
-    for _ in range(9):
+    for _ in range(5):
         trainer.step()
     assert trainer.level == 0

@@ -114,8 +114,7 @@ print(resident() - before)
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("dtype", "tied"), [("float32", False), ("bfloat16", True)])
 def test_a_loaded_model_takes_little_more_memory_than_its_weights(dtype, tied, tmp_path, tokenizer):
     torch.manual_seed(1)
     wider = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "initializer_range": 0.02}

@@ -36,7 +36,9 @@ def client():
         yield opened
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "question", [QUESTIONS[0], *(pytest.param(each, marks=pytest.mark.thorough) for each in QUESTIONS[1:])]
+)
 def test_the_demonstration_model_answers_its_examples_in_points_of_their_topic(question, titles, client):
     route = client.route(question)
     answer = client.ask(question, strategy="skeleton")

@@ -68,7 +68,7 @@ async def test_the_whole_page_is_small_as_it_is_served():
 
 
 async def test_a_file_that_takes_too_long_is_refused():
-    async with in_front_of("Fine.", settings=Settings(reading_s=2)) as live, live.http() as http:
+    async with in_front_of("Fine.", settings=Settings(reading_s=0.2)) as live, live.http() as http:
         answer = await http.post("/web/read?name=a.html", content=b"<a " * 1_000_000)
         assert answer.status_code == 400
         assert "reading_s" in answer.json()["error"]["message"]

@@ -96,6 +96,7 @@ class TestAnthropicUnit(OverAnthropic, ChatModelUnitTests):
         super().test_serdes(model, snapshot)
 
 
+@pytest.mark.thorough  # a model of this processor answers each of them
 class TestPocket(OnPocket, ChatModelIntegrationTests):
     pass
 

@@ -103,7 +103,9 @@ def test_the_small_vocabulary_holds_what_is_frequent_and_what_must_be_there():
     assert frequent(texts, 99, {1}, 4).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("kind", [Eagle, Medusa, Hydra, Blockwise])
+@pytest.mark.parametrize(
+    "kind", [Eagle, *(pytest.param(each, marks=pytest.mark.thorough) for each in (Medusa, Hydra, Blockwise))]
+)
 def test_a_head_learns_what_the_model_says_and_drafts_it(kind, target, texts, tmp_path):
     run = trainer(kind, target, texts, tmp_path)
     first = run.step()

@@ -138,6 +138,7 @@ def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path
         engine.close()
 
 
+@pytest.mark.thorough
 def test_the_weights_of_a_gguf_file_are_unpacked_into_a_folder_with_the_adapter(tokenizer, tmp_path):
     path, source, folder = tmp_path / "model.gguf", tmp_path / "texts", tmp_path / "unpacked"
     write_gguf(path, build("llama"), tokenizer)
