@@ -113,10 +113,15 @@ async def test_a_forecast_of_several_models_adds_their_prices(tmp_path):
             name: (await two.route(POINTS, strategy=name)).forecast[name].cost
             for name in ("direct", "cascade", "collaborate")
         }
+        vote, judged, own = [
+            (await two.route(POINTS, strategy="consensus", strategy_options=options)).forecast["consensus"].cost
+            for options in ({}, {"judge": "small"}, {"judge": "main"})
+        ]
         between = Budget(max_cost=told["direct"] * 1.1)
         cascade = await two.route(POINTS, strategy="cascade", budget=between)
     assert told["cascade"] == pytest.approx(1.2 * told["direct"], rel=0.01)  # two calls at a tenth of the price
     assert told["collaborate"] > 2 * told["direct"]
+    assert judged - vote == pytest.approx(0.1 * (own - vote), rel=0.05)  # a judge at a tenth of the price
     assert cascade.strategy == "direct"
     assert "strategy='cascade' was asked for: it would cost about" in cascade.reason
 

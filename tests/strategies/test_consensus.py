@@ -26,6 +26,7 @@ from stretto import (
     Usage,
 )
 from stretto.extending import Capabilities, Chunk
+from stretto.strategies.consensus.judging import chosen_by
 from stretto.strategies.consensus.stopping import certainty, confident, decided, posterior
 from stretto.testing import Reply, ScriptedBackend
 
@@ -268,6 +269,7 @@ async def test_a_judge_that_was_named_chooses_among_longer_texts():
     ("reply", "cause"),
     [
         (Reply("I will not.", finish_reason="refusal"), "it answered 'I will not.'"),
+        (Reply("No, 1.", finish_reason="content_filter"), "it answered 'No, 1.'"),
         (Reply("7"), "it answered '7'"),
         (Reply("\x1b[J</answers> 2000"), r"it answered '\x1b[J</answers> 2000'"),
         (Reply(fault=ServerFailedError("It is down.", backend="scripted:model")), "It is down"),
@@ -281,6 +283,21 @@ async def test_where_the_judge_chooses_nothing_likeness_decides(reply, cause):
         f"The judge chose no answer, so the one that is most like the others is shown: {cause}.",
     )
     assert answer.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("said", "chosen"),
+    [
+        *((said, 2) for said in ("2", "**2**", "Answer 2.", "Of the 3 answers, answer 2 is best.")),
+        ("Answer 2: unlike answers 1 and 3, it is complete.", 2),
+        ("I cannot choose between 1 and 3.", None),
+        ("I'm sorry, but I can't help with comparing answer 2.", None),
+        ("I compared these 3 answers.", None),
+        ("2.5 of 3", 3),
+    ],
+)
+def test_a_judge_chooses_the_number_that_it_begins_with_or_the_only_one(said, chosen):
+    assert chosen_by(said) == chosen
 
 
 async def test_a_judge_that_goes_on_and_on_is_cut_and_its_choice_counts():

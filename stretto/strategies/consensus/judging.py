@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from stretto.answer import REFUSALS
 from stretto.backends.base import Backend, ModelRequest
 from stretto.generation_options import GenerationOptions
+from stretto.language.echoes import refuses
 from stretto.request import Request
 from stretto.strategies.branch import BranchSpec
+from stretto.strategies.consensus.options import JUDGE_TOKENS
 from stretto.strategies.fencing import numbered
 from stretto.strategies.limits import THINKING
 from stretto.strategies.runner import Runner
 
-__all__ = ["judged"]
+__all__ = ["chosen_by", "judged"]
 
-_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
-_TOKENS = 64  # a choice is one word; one that goes on and on is paid for
+_HOW_MANY = re.compile(r"\b\d{1,3}\s+answers\b", re.IGNORECASE)
+_FIRST = re.compile(r"\W*(?:answer\W*)?(\d{1,3})\s*(?:[:;*)\]\n]|[.,](?!\d)|$)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}(?!\d|[.,]\d)")
 
 
 async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequence[str]) -> int | None:
@@ -37,19 +41,29 @@ async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequen
             title="Judge",
             label="The judge",
             prompt=lambda: ModelRequest(messages),
-            options=GenerationOptions(max_tokens=_TOKENS + (THINKING if backend.capabilities.reasoning else 0)),
+            options=GenerationOptions(max_tokens=JUDGE_TOKENS + (THINKING if backend.capabilities.reasoning else 0)),
             backend=backend,
             successors=(),
             allow_refusal=True,
         )
         running = runner.start(spec)
         await running.ended()
-        found = _NUMBER.search(running.text)
-        number = int(found[0]) if found and running.exception is None else 0
-        if 1 <= number <= len(texts):
+        answered = running.exception is None and running.finish_reason not in REFUSALS
+        number = chosen_by(running.text) if answered else None
+        if number is not None and 1 <= number <= len(texts):
             if causes:
                 runner.warn(f"{backend.name} was the judge, because another one chose no answer: {'; '.join(causes)}.")
             return number - 1
         causes.append(str(running.exception or f"it answered {' '.join(running.text.split())[:60]!r}").rstrip("."))
     runner.warn(f"The judge chose no answer, so the one that is most like the others is shown: {'; '.join(causes)}.")
     return None
+
+
+def chosen_by(text: str) -> int | None:
+    """The number that a judge begins with, or the only one that it names; ``None``: it names none, or several."""
+    if refuses(text):
+        return None
+    if first := _FIRST.match(text):
+        return int(first[1])
+    named = set(map(int, _NUMBER.findall(_HOW_MANY.sub("", text))))
+    return named.pop() if len(named) == 1 else None

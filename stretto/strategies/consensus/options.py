@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Compare = Literal["auto", "number", "phrase", "text"]
 Rule = Literal["votes", "confidence"]
 
+JUDGE_TOKENS = 64  # a choice is one word; one that goes on and on is paid for
+
 
 class ConsensusOptions(BaseModel):
     """Options of ``consensus``.
