@@ -260,9 +260,10 @@ class Runner:
         if scope.cancelled_caught:
             raise self.too_late()
 
-    def too_late(self) -> DeadlineExceededError:
-        """Make the error for what the deadline has ended."""
-        return DeadlineExceededError(f"The deadline passed after {self._deadline_s:g} s. Allow more with deadline_s.")
+    def too_late(self, after_s: float | None = None) -> DeadlineExceededError:
+        """Make the error for what the deadline has ended, or a part's own one, ``after_s`` seconds."""
+        passed_s = round(self._deadline_s if after_s is None else after_s, 2)
+        return DeadlineExceededError(f"The deadline passed after {passed_s:g} s. Allow more with deadline_s.")
 
     def send_along(self, fields: Mapping[str, Any]) -> None:
         """Send these fields of the request's body with every call."""
@@ -336,7 +337,7 @@ class Runner:
                 elif not await self._attempts.take_given(running):
                     await self._write_in_slot(running)
             if scope.cancelled_caught and running.exception is None:
-                running.exception = self.too_late()
+                running.exception = self.too_late(min(running.spec.deadline_s, self._deadline_s))
                 running.finish_reason = "deadline"
         finally:
             self._share.end()

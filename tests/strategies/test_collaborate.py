@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from patience import patience
 from pydantic import BaseModel
 
 from stretto import (
@@ -121,10 +122,11 @@ async def test_at_the_time_for_proposals_it_goes_on_with_what_there_is():
     answer, _ = await answered(main, model("b"), model("c", never()), given={"quorum": 3, "proposals_s": 0.3})
     assert answer.text == "All three agree."
     assert "The answer began with 2 of 3 proposals, below its quorum of 3." in answer.warnings
+    assert "The proposal of scripted:c was left out: The deadline passed after 0.3 s." in answer.warnings[0]
 
 
 async def test_half_of_a_deadline_is_for_the_proposals():
-    answer, _ = await answered(model("a"), model("b", never()), given={"quorum": 2}, deadline_s=0.6)
+    answer, _ = await answered(model("a"), model("b", never()), given={"quorum": 2}, deadline_s=patience(0.6))
     assert answer.text == "What a says."
     assert answer.finish_reason == "stop"
 
