@@ -8,7 +8,7 @@ from dataclasses import replace
 from stretto.agreement import Decided
 from stretto.events import BranchStarted, VoteCounted
 from stretto.foundation.queue import Queue
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import BranchSpec, RunningBranch, Writing
 from stretto.strategies.consensus.ballots import Ballot, Reading
 from stretto.strategies.consensus.medoid import medoid
 from stretto.strategies.consensus.stopping import decided
@@ -117,6 +117,7 @@ class _Vote:
             running.exception, running.finish_reason = failed.exception, failed.finish_reason
             return
         winner = with_text[medoid([sample.text for sample in with_text])]
+        running.writers.append(Writing(winner.writers[-1].backend))
         running.finish_reason = winner.finish_reason
         running.write(winner.text, self._runner.now_s())
         for each in self._samples:
