@@ -10,7 +10,7 @@ __all__ = ["offer"]
 
 _XLLAMACPP = (
     "import sys, xllamacpp; given = xllamacpp.CommonParams(); given.model.path = sys.argv[1]; "
-    "given.hostnames, given.port = {'127.0.0.1'}, 8080; server = xllamacpp.Server(given); sys.stdin.read()"
+    'given.hostnames, given.port = ["127.0.0.1"], 8080; server = xllamacpp.Server(given); sys.stdin.read()'
 )
 
 
