@@ -19,7 +19,7 @@ from stretto.local_engine.drafting.watch import RepetitionWatch
 
 __all__ = ["Auto"]
 
-_CANDIDATES = 40
+_CANDIDATES = 64
 _BEYOND_SHARE = 4  # a request may ask for this many times its share: others may need less than theirs
 _LONGEST, _DEEPEST = 7, 4  # of the kinds of guesses: octaves of the match, and depth
 _KINDS = 16  # of the guesses of one source
