@@ -142,6 +142,14 @@ async def test_a_format_that_does_not_parse_is_the_hardest_check():
     assert answer.parsed == {"n": 4}
 
 
+async def test_an_answer_that_ends_at_the_limit_of_the_small_model_does_not_stand():
+    cut = scored(-0.01, Reply("A small", finish_reason="length"))
+    answer = await ask(cut)
+    assert answer.text == "The main answer."
+    assert "own:small was asked first, and it was cut by the limit of its model." in answer.route.reason
+    assert (await ask(cut, max_tokens=2)).text == "A small"  # as short as the caller wants it
+
+
 async def test_a_small_model_that_fails_is_asked_once_and_the_main_one_answers():
     small = model(DOWN, "own:small", logprobs=True)
     answer = await ask(small)
@@ -194,6 +202,8 @@ async def test_a_ladder_has_several_models():
     main = model()
     answer = await ask(scored(-2.0), main, roles={"smallest": scored(-3.0), "smaller": scored(-2.0)})
     assert [branch.id for branch in answer.branches] == ["smallest", "smaller", "small", "direct"]
+    assert answer.route.reason.count("was asked first") == 1
+    assert answer.route.reason.count("was asked next") == 2
     answer = await ask(middle, main, roles={"smaller": scored(-3.0)})
     assert answer.text == "A middle answer."
     assert [branch.id for branch in answer.branches] == ["smaller", "small"]
@@ -302,6 +312,8 @@ async def test_the_router_chooses_it_for_nobody_and_its_price_is_told_beforehand
         route = await stretto.route("Why is the sky blue?", strategy="cascade", preference="fastest")
         assert (route.strategy, route.role) == ("cascade", "main")
         assert route.forecast["cascade"].calls == 3
+        points = await stretto.route("Give me six tips.", strategy="cascade", strategy_options={"parts": "skeleton"})
+        assert points.forecast["cascade"].calls == 1 + 6 + 6
         assert (await stretto.route("Why is the sky blue?")).strategy == "direct"
 
 
@@ -442,9 +454,14 @@ async def test_points_by_cascade_and_items_by_consensus_have_their_fallbacks_in_
 
 async def test_a_deadline_that_passes_while_the_small_one_writes_leaves_the_main_one_its_half():
     small = ScoredBackend({"": Reply("A small answer.", hold=anyio.Event())})
-    answer = await ask(small, question="Why is the sky blue?", deadline_s=0.3)
+    deadline_s = 0.3
+    answer = await ask(small, question="Why is the sky blue?", deadline_s=deadline_s)
     assert answer.text == "The main answer."
-    assert "own:small was asked first, and it failed: The deadline passed" in answer.route.reason
+    told = re.search(
+        r"own:small was asked first, and it failed: The deadline passed after (\S+) s\.", answer.route.reason
+    )
+    assert told is not None
+    assert float(told[1]) < 0.7 * deadline_s
 
 
 async def test_leaving_in_the_middle_ends_all_models():

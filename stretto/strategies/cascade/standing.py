@@ -181,14 +181,8 @@ class Small:
         """Wait for the answer, and tell how sure the model is of it."""
         running = self.running
         await running.ended()
-        if running.exception is not None:
-            return self._cannot(f"it failed: {str(running.exception).rstrip('.')}")
-        if running.finish_reason in REFUSALS or refuses(running.text) or is_unknown(running.text):
-            return self._cannot("it refused")
-        if self._request.options.response_format is not None:
-            found = fit(running.text, self._request.options)
-            if found.wrong:
-                return self._cannot(f"its answer does not fit response_format: {found.wrong}")
+        if why := self._of_no_use():
+            return self._cannot(why)
         if self.by == "probability" and running.logprobs:
             mean = sum(each.logprob for each in running.logprobs) / len(running.logprobs)
             return Sureness("probability", mean, f"the mean log-probability of its tokens is {mean:.2f}")
@@ -196,6 +190,19 @@ class Small:
             return await self._checked()
         self._second = self._second or self._sampled()
         return await self._agreed(self._second)
+
+    def _of_no_use(self) -> str:
+        """Why its answer cannot stand, however sure the model is of it; empty where it can."""
+        running, options = self.running, self._request.options
+        if running.exception is not None:
+            return f"it failed: {str(running.exception).rstrip('.')}"
+        if running.finish_reason in REFUSALS or refuses(running.text) or is_unknown(running.text):
+            return "it refused"
+        if running.finish_reason == "length" and options.max_tokens is None:
+            return "it was cut by the limit of its model"
+        if options.response_format is not None and (wrong := fit(running.text, options).wrong):
+            return f"its answer does not fit response_format: {wrong}"
+        return ""
 
     def _cannot(self, why: str, by: By | None = None) -> Sureness:
         return Sureness(by or self.by, None, why)

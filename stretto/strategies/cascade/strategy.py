@@ -26,9 +26,11 @@ from stretto.strategies.cascade.parts import PartsFirst
 from stretto.strategies.cascade.standing import USUAL, Bound, By, Small, can_tell, usual_way
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.items import Items
+from stretto.strategies.items.offer import items_forecast
 from stretto.strategies.needs import check_needs
 from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton import Skeleton
+from stretto.strategies.skeleton_offer import offer_skeleton
 from stretto.strategies.strategy_options import options_of
 
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
@@ -51,8 +53,10 @@ class Cascade:
         """
         if case.request.strategy != self.name:
             return None
-        named = options_of(case.request, CascadeOptions).ladder
-        ladder = [case.backends[role] for role in named if role in case.backends]
+        options = options_of(case.request, CascadeOptions)
+        ladder = [case.backends[role] for role in options.ladder if role in case.backends]
+        if options.parts is not None and ladder:
+            return _offer_of_parts(case, options.parts, ladder[-1])
         alone, most = case.direct_forecast, 1 + _MOST_CALLS * (len(ladder) or 1)
         read, written = case.prompt_tokens, case.answer_tokens
         costs = [cost_of(case, case.backend, read=read, written=written, calls=1)]
@@ -60,7 +64,8 @@ class Cascade:
             cost_of(case, each, read=_MOST_CALLS * read, written=_MOST_CALLS * written, calls=_MOST_CALLS)
             for each in ladder
         ]
-        forecast = Forecast(seconds=alone.seconds * most, tokens=alone.tokens * most, calls=most, cost=sum_of(costs))
+        total_s = round(alone.seconds * most, 2)
+        forecast = Forecast(seconds=total_s, tokens=alone.tokens * most, calls=most, cost=sum_of(costs))
         return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
@@ -83,6 +88,23 @@ class Cascade:
             return
         runner.strategy = self.name
         await _Cascade(request, runner, steps, hand_on=options.hand_on).run()
+
+
+def _offer_of_parts(case: Case, strategy: str, small: Backend) -> Offer:
+    """What an answer in parts costs at most: the main model and the smaller one write all of it."""
+    if strategy == "skeleton":
+        once = offer_skeleton(case).forecast
+    else:
+        once = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, max(2, case.items))
+    parts = once.calls - 1 if strategy == "skeleton" else once.calls  # the outline is the main model's
+    written = once.written or 0
+    costs = [
+        cost_of(case, each, read=once.tokens - written, written=written, calls=calls)
+        for each, calls in ((case.backend, once.calls), (small, parts))
+    ]
+    total_s = round(2 * once.seconds, 2)  # a part is written by one after the other
+    forecast = Forecast(seconds=total_s, tokens=2 * once.tokens, calls=once.calls + parts, cost=sum_of(costs))
+    return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
 
 async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step, strategy: str) -> None:
@@ -177,7 +199,7 @@ class _Cascade:
             if verdict.stands:
                 await self._show_small(small, verdict.why)
                 return
-            self.doubts.append(f"{small.backend.name} was asked first, and {verdict.why}.")
+            self.doubts.append(f"{small.backend.name} was asked {'next' if number else 'first'}, and {verdict.why}.")
         await self._show_main()
 
     def _affords_next(self) -> bool:
