@@ -28,7 +28,7 @@ from rich.table import Table
 
 from recipes.denoise.evaluate import asked
 from recipes.pocket.corpus import Corpus
-from stretto.local_engine.generation import Generation
+from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.pocket import MODEL_FOLDER
@@ -82,10 +82,11 @@ def measure(
             handle = engine.submit(request)
             end = list(handle)[-1]
             seconds[method], tokens[method] = clock() - began, handle.sequence.generated
-            figures = end.figures if method == STRIDED else figures
+            figures = end.figures if isinstance(end, Finished) and method == STRIDED else figures
         if number and figures is not None:
-            same = tokens[PLAIN] == tokens[STRIDED]
-            found.append((same, figures.tokens, figures.steps, seconds[STRIDED] / seconds[PLAIN]))
+            found.append(
+                (tokens[PLAIN] == tokens[STRIDED], figures.tokens, figures.steps, seconds[STRIDED] / seconds[PLAIN])
+            )
     same, written, steps, ratios = zip(*found, strict=True)
     return Result(chance, len(found), sum(same), sum(written) / sum(steps), Spread.of(ratios))
 

@@ -30,19 +30,7 @@ SMALL_POINTS, SMALL_TEXT = 4, 50  # points of a weak model's answer, and tokens 
 def offer_skeleton(case: Case) -> Offer:
     """Offer an outline with parallel points if the shape model is confident enough that they suit."""
     sure, needed = case.judgement.skeleton, case.threshold
-    small = case.backend.capabilities.prompt_family == SMALL
-    points, together = max(POINTS, case.parse.points.asked or 0), 1
-    if case.backend.capabilities.prompt_family == GENERAL:
-        together = points_together(case.load, case.answer_tokens * LENGTH / points, points)
-    forecast = skeleton_forecast(
-        case.speed,
-        case.prompt_tokens,
-        case.answer_tokens,
-        small=small,
-        points=points,
-        together=together,
-        outline=lengths_of(case.backend).typical("outline"),
-    )
+    together, forecast = _together(case), forecast_of(case)
     suits = sure >= needed and not case.judgement.unsure
     doubted = case.judgement.shape == "points" and not suits
     doubt = (
@@ -64,6 +52,31 @@ def offer_skeleton(case: Case) -> Offer:
         obstacle=lambda: case.obstacle(forecast, special=to_skeleton(case.parse) or _seen_against(case)),
         why_not=doubt,
     )
+
+
+def forecast_of(case: Case) -> Forecast:
+    """Expected cost of an answer in points to this request."""
+    return skeleton_forecast(
+        case.speed,
+        case.prompt_tokens,
+        case.answer_tokens,
+        small=case.backend.capabilities.prompt_family == SMALL,
+        points=_points(case),
+        together=_together(case),
+        outline=lengths_of(case.backend).typical("outline"),
+    )
+
+
+def _points(case: Case) -> int:
+    return max(POINTS, case.parse.points.asked or 0)
+
+
+def _together(case: Case) -> int:
+    """How many points share a call."""
+    if case.backend.capabilities.prompt_family != GENERAL:
+        return 1
+    points = _points(case)
+    return points_together(case.load, case.answer_tokens * LENGTH / points, points)
 
 
 def _seen_against(case: Case) -> str | None:

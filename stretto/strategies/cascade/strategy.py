@@ -30,7 +30,7 @@ from stretto.strategies.items.offer import items_forecast
 from stretto.strategies.needs import check_needs
 from stretto.strategies.runner import Runner
 from stretto.strategies.skeleton import Skeleton
-from stretto.strategies.skeleton_offer import offer_skeleton
+from stretto.strategies.skeleton_offer import forecast_of as skeleton_forecast_of
 from stretto.strategies.strategy_options import options_of
 
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
@@ -93,7 +93,7 @@ class Cascade:
 def _offer_of_parts(case: Case, strategy: str, small: Backend) -> Offer:
     """What an answer in parts costs at most: the main model and the smaller one write all of it."""
     if strategy == "skeleton":
-        once = offer_skeleton(case).forecast
+        once = skeleton_forecast_of(case)
     else:
         once = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, max(2, case.items))
     parts = once.calls - 1 if strategy == "skeleton" else once.calls  # the outline is the main model's
