@@ -53,6 +53,21 @@ async def test_what_asks_several_times_has_its_options(strategy, options, asked)
     assert 2 <= len(called) <= len(asked)
 
 
+async def test_further_models_have_roles_by_name_or_as_chat_models():
+    async with ScriptedServer("Forty.") as server:
+        there = {"base_url": server.openai_url, "api_key": "any"}
+        chat = ChatStretto(
+            model="openai:main",
+            roles={"other": ChatOpenAI(model="other", **there), "third": "openai:third"},
+            strategy="collaborate",
+            strategy_options={"quorum": 3},
+            **there,
+        )
+        message = await chat.ainvoke("How many thieves did Ali Baba meet?")
+    assert message.text == "Forty."
+    assert sorted(request.body["model"] for request in server.requests) == ["main", "main", "other", "third"]
+
+
 async def test_a_cascade_of_two_models_of_one_server():
     def reply(received):
         small = received.body["model"] == "small"
