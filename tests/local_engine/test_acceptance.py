@@ -204,3 +204,11 @@ def test_a_model_that_sees_what_follows_is_refused_with_a_sentence():
     model = BertLMHeadModel(BertConfig(vocab_size=VOCABULARY, is_decoder=False, **small)).eval()
     with pytest.raises(BackendError, match=r"BertLMHeadModel gives other logits than without .*docs/models\.md"):
         choose_forward("local:odd", model, packed=False)
+
+
+def test_a_layer_without_plain_weights_is_left_to_transformers():
+    """As compressed-tensors packs them: the class stays, and the weight has another name."""
+    model = build("llama")
+    assert is_llama_like(model)
+    del model.model.layers[0].mlp.up_proj.weight
+    assert not is_llama_like(model)

@@ -63,7 +63,7 @@ def _is_dense(model: Any) -> bool:
     products = [module for name, module in model.named_modules() if name.endswith(_PRODUCTS)]
     return bool(products) and all(
         type(module) is torch.nn.Linear
-        and type(module.weight) is torch.nn.Parameter
+        and type(getattr(module, "weight", None)) is torch.nn.Parameter  # compressed-tensors has it under other names
         and type(module.weight.data) is Tensor
         and module.weight.is_floating_point()
         and module.weight.dtype == model.dtype
