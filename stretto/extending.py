@@ -19,6 +19,7 @@ if typing.TYPE_CHECKING:
         MeasuresItself,
         ModelRequest,
         Stages,
+        WrittenPaths,
     )
     from stretto.backends.load import Load, ReportsLoad
     from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
@@ -63,6 +64,7 @@ __all__ = [
     "TextFilter",
     "TextSource",
     "TextWatch",
+    "WrittenPaths",
     "resilient",
 ]
 
@@ -77,6 +79,7 @@ _HOMES = {
         "MeasuresItself",
         "ModelRequest",
         "Stages",
+        "WrittenPaths",
     ),
     "stretto.backends.load": ("Load", "ReportsLoad"),
     "stretto.backends.resilience.resilient": ("Endpoints", "Resilience", "resilient"),

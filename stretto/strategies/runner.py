@@ -262,7 +262,7 @@ class Runner:
 
     def too_late(self, after_s: float | None = None) -> DeadlineExceededError:
         """Make the error for what the deadline has ended, or a part's own one, ``after_s`` seconds."""
-        passed_s = round(self._deadline_s if after_s is None else after_s, 2)
+        passed_s = round(self._deadline_s if after_s is None else after_s, 3)
         return DeadlineExceededError(f"The deadline passed after {passed_s:g} s. Allow more with deadline_s.")
 
     def send_along(self, fields: Mapping[str, Any]) -> None:
