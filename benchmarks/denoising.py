@@ -2,7 +2,7 @@
 
     python benchmarks/denoising.py                                     local:pocket and local:pocket-diffusion
     python benchmarks/denoising.py --model local:build/distilled       a folder that recipes.denoise wrote
-    python benchmarks/denoising.py --topics 10 --update-docs
+    python benchmarks/denoising.py --topics 10
     python benchmarks/denoising.py --threads 1 --clock cpu             on a machine that others use too
 
 The pocket model's 100 topics are asked in known words, changed by code, as on its card; the score is the share of the
@@ -18,9 +18,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -148,9 +147,10 @@ def table(results: Sequence[Result]) -> Table:
     return shown
 
 
-def plot(results: Sequence[Result], model: str, file: Path) -> None:
+def draw(result: Mapping[str, Any]) -> None:
     """Score over that of straight answers, beside tokens a forward."""
-    straight = results[0].score
+    results = [Result(**row | {"seconds": Spread(**row["seconds"])}) for row in result["results"]]
+    model, straight = result["model"], results[0].score
 
     def drawn(plt: Any, colours: Palette) -> Any:
         figure, axes = plt.subplots(figsize=(8, 4.5))
@@ -177,7 +177,7 @@ def plot(results: Sequence[Result], model: str, file: Path) -> None:
         axes.legend()
         return figure
 
-    plots.plot(file, drawn)
+    plots.plot(IMAGES / "denoising", drawn)
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,6 @@ def main() -> None:
     parser.add_argument("--parent", default="local:pocket", help="the causal model that it came from")
     parser.add_argument("--topics", type=int, default=40)
     parser.add_argument("--thresholds", type=float, nargs="+", default=THRESHOLDS)
-    parser.add_argument("--update-docs", action="store_true", help="write the plot into docs/img")
     parser.add_argument("--threads", type=int, help="of the engine")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     chosen = parser.parse_args()
@@ -276,8 +275,6 @@ def main() -> None:
         },
     )
     console.print(f"kept in {file.name}")
-    if chosen.update_docs:
-        plot(results, chosen.model, IMAGES / "quality-by-tokens-a-forward")
 
 
 def _ratio(results: Sequence[Result], kept: dict[str, Any]) -> str:

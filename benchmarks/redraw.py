@@ -10,6 +10,7 @@ from typing import Any
 import big_little
 import cascade
 import consensus
+import denoising
 import document_chart
 import hand_on
 import llamacpp
@@ -36,6 +37,7 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "consensus": (consensus.draw, ["consensus"]),
     "decoding": (lambda result: report.draw(result, IMAGES / "decoding"), ["decoding"]),
     "decoding-float32": (lambda result: report.draw(result, IMAGES / "decoding-float32"), ["decoding-float32"]),
+    "denoising": (denoising.draw, ["denoising"]),
     "document": (document_chart.draw, ["document-figures"]),
     "hand_on": (hand_on.draw, ["hand-on"]),
     "lexical": (lambda result: draw_lexical(result["rows"]), ["lexical"]),
