@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
-from stretto.errors import InvalidRequestError
-from stretto.foundation.validation import explained
+from stretto.foundation.validation import CheckedModel
 from stretto.generation_options import not_bool
 
 __all__ = ["Budget"]
 
 
-class Budget(BaseModel):
+class Budget(CheckedModel):
     """The most an answer may cost.
 
     Attributes:
@@ -45,11 +44,3 @@ class Budget(BaseModel):
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
-
-    if not TYPE_CHECKING:  # a type checker reads the names of the limits from the fields
-
-        def __init__(self, **limits: Any) -> None:
-            try:
-                super().__init__(**limits)
-            except ValidationError as error:
-                raise InvalidRequestError(explained(error, "budget.")) from None

@@ -6,14 +6,15 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, ConfigDict
 
 from stretto.foundation.surrogates import mend
+from stretto.foundation.validation import CheckedModel
 
 __all__ = ["Document", "Heading"]
 
 
-class Heading(BaseModel):
+class Heading(CheckedModel):
     """A heading of a document.
 
     Attributes:
@@ -29,7 +30,7 @@ class Heading(BaseModel):
     text: str
 
 
-class Document(BaseModel):
+class Document(CheckedModel):
     """A text to read for the answer.
 
     `Document.read` makes one from a file. Without a title, a document is called by its number.

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from stretto.foundation.json_schema import read_format
 from stretto.foundation.surrogates import mend
+from stretto.foundation.validation import CheckedModel
 
 __all__ = ["GenerationOptions", "not_bool"]
 
@@ -29,7 +30,7 @@ class _ResponseModel:
     model: type[BaseModel] | None = field(default=None, compare=False)
 
 
-class GenerationOptions(BaseModel):
+class GenerationOptions(CheckedModel):
     """How to sample and when to stop. ``None`` leaves the choice to the backend.
 
     Attributes:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from stretto.content import is_plain, mended, split_results, text_of, without_calls
 from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import looks_like_key
 from stretto.foundation.surrogates import mend
+from stretto.foundation.validation import CheckedModel
 from stretto.tool_calls import ANTHROPIC_THOUGHTS, reasoning_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _is_plain(turn: Any) -> bool:
     return type(turn) is dict and turn.keys() == _PLAIN and type(turn["role"]) is type(turn["content"]) is str
 
 
-class Message(BaseModel):
+class Message(CheckedModel):
     """One turn of a conversation.
 
     The forms of OpenAI and Anthropic are read. The role ``developer`` becomes ``system``, and ``function`` becomes
@@ -186,7 +187,7 @@ def _turns(turn: Any) -> tuple[Message, ...]:
     if isinstance(turn, Message):
         return (turn,)
     if _is_plain(turn):
-        return (Message(**turn),)
+        return (Message.model_validate(turn),)
     if isinstance(turn, str):
         return (Message(role="user", content=turn),)
     if not isinstance(turn, Mapping):
@@ -202,4 +203,4 @@ def _message(turn: Mapping[str, Any]) -> Message:
     beside = {name: value for name, value in turn.items() if name not in _FIELDS and value is not None}
     if beside:
         fields["extra"] = {**(fields.get("extra") or {}), **beside}
-    return Message(**fields)
+    return Message.model_validate(fields)

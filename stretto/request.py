@@ -14,7 +14,7 @@ from stretto.document import Document
 from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import shown, spelled_out, unknown_names
 from stretto.foundation.bounds import check_numbers
-from stretto.foundation.validation import explained
+from stretto.foundation.validation import CheckedModel, explained
 from stretto.generation_options import GenerationOptions, not_bool
 from stretto.messages import Message, Role, documents_of, messages_of
 from stretto.tools import Tool, tool_of
@@ -138,7 +138,7 @@ class RequestOptions(TypedDict, total=False):
     extra: Mapping[str, Any] | None
 
 
-class Request(BaseModel):
+class Request(CheckedModel):
     """One question with everything that belongs to it. Frozen; made by ``Request.of``.
 
     `RequestOptions` explains the fields that have the name of an option.
@@ -225,8 +225,8 @@ class Request(BaseModel):
             before = base.options.model_dump() if base else {}
             if base and base.options.response_model:
                 before["response_format"] = base.options.response_model
-            changes["options"] = GenerationOptions(**(before | sampling))
-            request = cls(**changes)
+            changes["options"] = GenerationOptions.model_validate(before | sampling)
+            request = cls.model_validate(changes)
             if (ends_s := request.budget.deadline_s) is not None:
                 ends_s = min(ends_s, request.deadline_s or ends_s)
                 request = request.model_copy(update={"deadline_s": ends_s})

@@ -8,16 +8,18 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from platformdirs import user_config_path
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
 from stretto.errors import SettingsError
 from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS, reason, shown
+from stretto.foundation.validation import CheckedModel
 from stretto.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
@@ -33,7 +35,7 @@ _SLIP = 2  # characters by which a misspelt name may be longer or shorter; a lon
 _log = logging.getLogger(__name__)
 
 
-class Settings(BaseModel):
+class Settings(CheckedModel):
     """What applies to all requests of a client.
 
     Attributes:
@@ -156,27 +158,30 @@ class Settings(BaseModel):
         _tell_misspelt(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
         given = {name: value for name, value in arguments.items() if value is not None}
         sources = dict.fromkeys(written, file) | {name: _variable(name) for name in exported}
+        sources = {name: source for name, source in sources.items() if name not in given}
         try:
-            settings = cls(**(written | exported | given))
+            settings = cls.model_validate(written | exported | given)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(str(part) for part in first["loc"])
-            value = "..." if "key" in name else shown(first.get("input"))
-            if first["type"] == "extra_forbidden":
-                where = f" It stands in {file}." if name in written and name not in given else ""
-                hint = _hint(name, cls.model_fields)
-                raise SettingsError(f"There is no setting {name}, given as {value}.{hint}{where}") from None
-            said = f"cannot be used: {reason(first)}."
-            match None if name in given else sources.get(name):
-                case None:
-                    message = f"The setting {name}={value} {said}"
-                case Path():
-                    message = f"The setting {name}={value} {said} The value comes from {file}."
-                case variable:
-                    message = f"{variable}={value} {said}"
-            raise SettingsError(message) from None
-        settings._sources = {name: source for name, source in sources.items() if name not in given}
+            raise cls._refused(error, sources) from None
+        settings._sources = sources
         return settings
+
+    @classmethod
+    def _refused(
+        cls, error: ValidationError, sources: Mapping[str, str | Path] = MappingProxyType({})
+    ) -> SettingsError:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        value = "..." if "key" in name else shown(first.get("input"))
+        source = sources.get(name)
+        if first["type"] == "extra_forbidden":
+            where = f" It stands in {source}." if isinstance(source, Path) else ""
+            return SettingsError(f"There is no setting {name}, given as {value}.{_hint(name, cls.model_fields)}{where}")
+        said = f"cannot be used: {reason(first)}."
+        if isinstance(source, str):
+            return SettingsError(f"{source}={value} {said}")
+        where = "" if source is None else f" The value comes from {source}."
+        return SettingsError(f"The setting {name}={value} {said}{where}")
 
 
 def _variable(name: str) -> str:

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
-from stretto.errors import StrettoError
-from stretto.foundation.arguments import looks_like_key, reason, shown
+from pydantic import BaseModel, ValidationError
 
-__all__ = ["explained"]
+from stretto.errors import InvalidRequestError, StrettoError
+from stretto.foundation.arguments import looks_like_key, reason, shown, unknown_names
+
+__all__ = ["CheckedModel", "explained"]
+
+
+class CheckedModel(BaseModel):
+    """A value that callers make. What cannot be used is one of the library's errors.
+
+    As a part of another value, or read by ``model_validate``, it raises pydantic's error, which has the path to it.
+    """
+
+    if not TYPE_CHECKING:  # a type checker reads the names of the arguments from the fields
+
+        def __init__(self, /, *values: Any, **given: Any) -> None:
+            if values:
+                fields = ", ".join(f"{name}=" for name in type(self).model_fields)
+                raise TypeError(f"{type(self).__name__} takes its fields by name: {fields}.")
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise type(self)._refused(error) from None
+
+        # Without this mark, pydantic calls the constructor for parts of other values, too, and the path is lost.
+        __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def _refused(cls, error: ValidationError) -> StrettoError:
+        """The error for what a caller gave."""
+        first = error.errors()[0]
+        if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
+            wrong = unknown_names([str(first["loc"][0])], cls.model_fields, cls.__name__)
+            return InvalidRequestError(wrong or explained(error))
+        return InvalidRequestError(explained(error, f"{cls.__name__}."))
 
 
 def explained(error: ValidationError, within: str = "") -> str:
@@ -16,5 +48,7 @@ def explained(error: ValidationError, within: str = "") -> str:
     if isinstance(cause := first.get("ctx", {}).get("error"), StrettoError):
         return str(cause)
     parts = (str(part) for part in first["loc"])
-    name = ".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request"
-    return f"{within}{name}={shown(first.get('input'))} cannot be used: {reason(first)}."
+    name = within + (".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request")
+    if first["type"] == "missing":
+        return f"{name} is missing. Give it."
+    return f"{name}={shown(first.get('input'))} cannot be used: {reason(first)}."

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from stretto.backends.base import Backend, ModelRequest
+from stretto.errors import SettingsError
 from stretto.request import GenerationOptions, Message
 from stretto.router.excerpt import excerpt
 
@@ -48,13 +49,13 @@ class SecondOpinion:
 
     def __post_init__(self) -> None:
         if self.deadline_s <= 0:
-            raise ValueError(
+            raise SettingsError(
                 f"deadline_s={self.deadline_s} leaves no time to answer. Give a number of seconds above 0."
             )
         for name in ("hit_rate", "false_alarm_rate"):
             rate = getattr(self, name)
             if not 0 < rate < 1:
-                raise ValueError(f"{name}={rate} is not a rate. Give a number between 0 and 1, both excluded.")
+                raise SettingsError(f"{name}={rate} is not a rate. Give a number between 0 and 1, both excluded.")
 
     async def ask(self, text: str, backend: Backend) -> bool | None:
         """Whether the backend considers parallel points suitable; ``None`` if it failed, was late or gave no letter."""

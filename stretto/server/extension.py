@@ -12,7 +12,6 @@ from pydantic.fields import FieldInfo
 
 from stretto.answer import Answer
 from stretto.document import Document
-from stretto.errors import InvalidRequestError
 from stretto.events import Event, TextDelta
 from stretto.foundation.arguments import unknown_names
 from stretto.generation_options import GenerationOptions
@@ -95,9 +94,6 @@ class Extension:
             read = _Fields(**given)
         except ValidationError as error:
             problem = of_validation(error)
-            cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
-            if isinstance(cause, InvalidRequestError):  # of a `Budget`
-                problem = replace(problem, param=str(cause).partition("=")[0], message=str(cause))
             raise replace(problem, param=f"stretto.{problem.param}", message=f"stretto.{problem.message}") from None
         options: Any = {name: value for name, value in read if value is not None and name != "events"}
         if read.documents:
