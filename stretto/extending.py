@@ -1,7 +1,7 @@
 """What backends, strategies and decoding methods of your own are made of.
 
-The contracts are in the docstrings of `Backend`, `Strategy` and `Drafter`. Everything about drafters (`Drafter`,
-`DraftTree`, `DraftContext`, `DraftOutcome`, `DraftEquipment`) is provisional: it may change in any release.
+The contracts are in the docstrings of `Backend`, `Strategy` and `Drafter`. What calls itself provisional may change in
+any release: everything about drafters, and what docs/extending.md does not use of `Case`, `Runner` and `RunningBranch`.
 """
 
 import typing

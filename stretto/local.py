@@ -1,7 +1,6 @@
 """Models in this process: the backend, the options that it takes, and the engine under it.
 
-The engine itself (`Engine`, `Generation`, `Handle`, `Listener`, `Piece`, `Finished`, `LoadedModel`, `load_model`,
-`find_source`, `measure_step_cost`) is provisional: it may change in any release.
+The engine itself calls itself provisional: it may change in any release.
 """
 
 import typing

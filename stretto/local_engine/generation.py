@@ -46,6 +46,8 @@ class JoinedPaths:
 class Generation:
     """One request to the engine. Raises `InvalidRequestError` for a number out of range.
 
+    Provisional: it may change in any release.
+
     Attributes:
         prompt: token ids, at least one.
         max_new_tokens: the most tokens to generate; an answer of this length ends with the reason ``length``.
@@ -171,6 +173,8 @@ class TokenLogprob:
 class Piece:
     """Text that is certain now, and the tokens generated since the previous piece.
 
+    Provisional: it may change in any release.
+
     Attributes:
         text: not empty, except that the last piece may hold tokens only, where log-probabilities were asked for.
         tokens: an end token included.
@@ -226,6 +230,8 @@ class Figures:
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The end of a generation; nothing follows it.
+
+    Provisional: it may change in any release.
 
     Attributes:
         reason: ``stop`` for an end token or a stop text, ``length`` for the limit of tokens, ``cancelled``, ``error``.

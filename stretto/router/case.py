@@ -51,6 +51,8 @@ NAMES = {
 class Case:
     """One request on one backend, with everything that is known about it without a call. Read-only for strategies.
 
+    Provisional beyond what the guide to extending uses: it may change in any release.
+
     Attributes:
         request: what is asked.
         backend: the backend that would answer. Only its name and capabilities may be read.

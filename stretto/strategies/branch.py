@@ -149,6 +149,8 @@ class Writing:
 class RunningBranch:
     """A running or ended branch. It has one reader; any number of tasks may wait for its end.
 
+    Provisional beyond what the guide to extending uses: it may change in any release.
+
     Attributes:
         spec: what it is to write, and how.
         needed_s: when what it waits for was there, in seconds since the request arrived, as the next two.

@@ -61,6 +61,8 @@ _AFTER_DEADLINE_S = 1.0
 class Runner:
     """What a strategy works with: it starts branches, adds them to the merge, and warns. Opened by `open_runner`.
 
+    Provisional beyond what the guide to extending uses: it may change in any release.
+
     Attributes:
         merge: the merged text.
         branches: all branches started so far.

@@ -26,6 +26,8 @@ USUAL_COSTS = {1: 10.0, 8: 11.0, 64: 30.0}
 class DraftEquipment:
     """What drafters may need.
 
+    Provisional: it may change in any release.
+
     Attributes:
         cost: of a step on this machine; without it, a typical table.
         texts: outside of the request, in which drafts are looked for: earlier answers; at most two.

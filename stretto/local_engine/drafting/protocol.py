@@ -22,6 +22,8 @@ __all__ = ["DraftContext", "DraftOutcome", "DraftSource", "Drafter"]
 class DraftContext:
     """What a drafter sees of its sequence.
 
+    Provisional: it may change in any release.
+
     Attributes:
         tokens: prompt and answer so far; the engine appends to it and never removes any.
         prompt_length: number of tokens of the prompt.
@@ -45,6 +47,8 @@ class DraftContext:
 @dataclass(frozen=True, slots=True)
 class DraftOutcome:
     """What became of a draft.
+
+    Provisional: it may change in any release.
 
     Attributes:
         rows: for each node of the draft, the row in which it was evaluated; -1 if it was pruned.
@@ -71,6 +75,8 @@ class DraftOutcome:
 @runtime_checkable
 class Drafter(Protocol):
     """Proposes what comes next in one sequence. Each sequence has its own.
+
+    Provisional: it may change in any release.
 
     A drafter that reads the model's hidden states names their layers in a further attribute, ``wants_states``, as
     `stretto.local_engine.model.layer_states.LayerStates` numbers them; it does not change.

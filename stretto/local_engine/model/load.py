@@ -50,6 +50,8 @@ _ONE_THREAD_LOADS = 2**28  # weights
 class LoadedModel:
     """A model in memory.
 
+    Provisional: it may change in any release.
+
     Attributes:
         name: as the user wrote it, with ``local:``.
         forward: runs the model.
@@ -152,6 +154,8 @@ def load_model(
     quantize: str | None = None,
 ) -> LoadedModel:
     """Load a causal language model; from safetensors files only.
+
+    Provisional: it may change in any release.
 
     Args:
         source: which one.

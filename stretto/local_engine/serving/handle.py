@@ -27,6 +27,8 @@ _numbers = itertools.count(1)
 class Handle:
     """One submitted request.
 
+    Provisional: it may change in any release.
+
     Iterate for its pieces and, last, its `Finished`; unless `Engine.submit` was given a listener.
 
     Attributes:

@@ -29,6 +29,8 @@ _LIMIT_S = 3.0
 def measure_step_cost(model: LoadedModel) -> StepCost:
     """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few rounds counts.
 
+    Provisional: it may change in any release.
+
     A step of several rows has a draft tree, because the layout and the mask of a tree are part of the cost. All numbers
     of rows are timed in each round, so that other programs slow all of them down alike. Timing ends early where rows
     are too expensive to be drafted, and on slow machines after some seconds.
