@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 880, 300
 BOXES = {  # left, top, width, height, kind, words
     "question": (10, 128, 96, 44, "box", ("Your question",)),
     "router": (142, 118, 118, 64, "own", ("Router", "judges the shape,", "calls no model")),
-    "direct": (308, 12, 180, 40, "box", ("one call, straight through",)),
+    "direct": (308, 12, 180, 40, "box", ("one call, in one piece",)),
     "outline": (308, 116, 84, 40, "box", ("outline",)),
     "point1": (440, 76, 112, 30, "box", ("point 1",)),
     "point2": (440, 122, 112, 30, "box", ("point 2",)),

@@ -164,7 +164,7 @@ def table(gpu_tokens: float) -> str:
     streams = _result("server")["streams"]
     heads = " | ".join(f"{each:,} an hour" for each in AN_HOUR)
     lines = [
-        f"{_result('replicas')['machine']}. One answer in eight points of 60 words, against a straight one:",
+        f"{_result('replicas')['machine']}. One answer in eight points of 60 words, against a direct one:",
         "",
         "| | in points | straight |",
         "|---|---|---|",

@@ -155,7 +155,7 @@ class Writer(BaseModel):
 
 
 class Branch(BaseModel):
-    """One generation: the straight answer, the outline, one point, one item.
+    """One generation: the direct answer, the outline, one point, one item.
 
     Attributes:
         id: unique within the answer, for instance ``point-2``.

@@ -21,7 +21,7 @@ class Budget(CheckedModel):
         max_tool_calls: calls of the functions in ``tools``; by default 64.
         max_tool_rounds: how often the model may ask for such calls before it has to answer; by default 8.
         max_cost: US dollars, by the prices of the models. A way that is forecast to cost more is not taken; where even
-            the straight answer is, `BudgetExceededError` is raised before a call. Once it is spent, no further call is
+            the direct answer is, `BudgetExceededError` is raised before a call. Once it is spent, no further call is
             made; those under way then are finished.
         deadline_s: seconds, as ``deadline_s`` of a request; and a way that is forecast to take longer is not taken, as
             with ``max_cost``.

@@ -78,10 +78,10 @@ class RequestOptions(TypedDict, total=False):
         strategy: "auto" (the router decides), "direct", "skeleton", "items", "document", "cascade", "consensus",
             "collaborate", "forking", the name of one that was registered on the client, or a strategy itself.
         strategy_options: options of the strategy that is named, such as ``{"samples": 9}`` of "consensus".
-        race: let the straight answer run against the outline of a skeleton.
+        race: let the direct answer run against the outline of a skeleton.
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
-        on_loop: what becomes of a straight answer that repeats itself: "tell" says so in its warnings, "cut" ends it
+        on_loop: what becomes of a direct answer that repeats itself: "tell" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
         budget: the most the answer may cost. A way that is forecast to be over its ``max_cost`` or ``deadline_s`` is
             not taken.

@@ -63,7 +63,7 @@ async def test_a_way_that_is_over_the_budget_is_not_taken_and_the_route_says_so(
 async def test_if_even_the_straight_answer_is_over_it_one_error_comes_before_a_call(priced, budget, says):
     asked = backend()
     async with AsyncStretto(asked, settings=priced) as stretto:
-        with pytest.raises(BudgetExceededError, match="does not allow even a straight answer: ") as error:
+        with pytest.raises(BudgetExceededError, match="does not allow even a direct answer: ") as error:
             await stretto.ask(POINTS, budget=budget)
     assert says in str(error.value)
     assert asked.calls == []
@@ -79,7 +79,7 @@ async def test_with_fastest_a_quicker_model_is_taken_where_the_main_one_is_over_
 async def test_documents_that_only_fit_in_passages_are_not_sent_straight_for_the_budget(priced):
     long = ScriptedBackend({"": "x"}, capabilities=Capabilities(context_window=2_000))
     async with AsyncStretto(long, settings=priced) as stretto:
-        with pytest.raises(BudgetExceededError, match="a straight answer has no room for the prompt: it would cost"):
+        with pytest.raises(BudgetExceededError, match="a direct answer has no room for the prompt: it would cost"):
             await stretto.ask("Who signed?", documents="Some words. " * 5_000, budget=Budget(max_cost=0.01))
     assert long.calls == []
 

@@ -168,8 +168,7 @@ def test_items_that_are_not_sure_enough_are_written_straight_through_and_the_cau
     model.judgement = replace(model.judgement, shapes=model.judgement.shapes | {"points": 0.4, "items": 0.48})
     cause = Router(model=model).decide(Request.of(SLOGANS), {"main": backend()}).reason
     assert cause == (
-        "Written straight through: that the answer is a set of separate items is not sure enough "
-        "(48% sure, 50% needed)."
+        "Written in one piece: that the answer is a set of separate items is not sure enough (48% sure, 50% needed)."
     )
     assert "shows no items to count" in fixed(0.1, prompt="Describe them.", shape="items").reason
 

@@ -1,4 +1,4 @@
-"""Runs a check: asks the questions, judges the answers, and measures speed and length of straight ones."""
+"""Runs a check: asks the questions, judges the answers, and measures speed and length of direct ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Run:
                 self._note(question, False, str(error))
 
     async def answer_within(self, question: str, limit: anyio.CapacityLimiter) -> None:
-        """Ask for a straight answer, for its length alone."""
+        """Ask for a direct answer, for its length alone."""
         async with limit:
             try:
                 _, tokens, _ = await _heard(
@@ -117,7 +117,7 @@ class _Run:
             families=scores,
             held=dict(_abilities(counted)),
             tokens_per_s=self.speeds,
-            straight_tokens=round(statistics.median(self.lengths)) if len(self.lengths) == len(ADVICE) else None,
+            direct_tokens=round(statistics.median(self.lengths)) if len(self.lengths) == len(ADVICE) else None,
         )
 
 

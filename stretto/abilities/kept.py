@@ -52,7 +52,7 @@ class Abilities(BaseModel):
         families: right answers to outlines and points, by family of prompts.
         held: abilities by name; what was not measured in time is missing.
         tokens_per_s: of one stream, by the number of streams that ran.
-        straight_tokens: that a straight answer to a question for points has; ``None`` where tokens are not counted.
+        direct_tokens: that a direct answer to a question for points has; ``None`` where tokens are not counted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,7 +65,7 @@ class Abilities(BaseModel):
     families: Mapping[str, int] = Field(default_factory=dict)
     held: Mapping[str, Ability] = Field(default_factory=dict)
     tokens_per_s: Mapping[int, float] = Field(default_factory=dict)
-    straight_tokens: int | None = None
+    direct_tokens: int | None = None
 
     def against(self, *needed: str) -> str | None:
         """Why what needs these abilities is not offered, as half a sentence; ``None`` if nothing speaks against it."""

@@ -82,7 +82,7 @@ async def ask_small(
 async def ask_large(
     client: AsyncStretto, question: LabelledQuestion, options: Mapping[str, Any], seed: int | None
 ) -> Scored:
-    """The straight answer of the large model."""
+    """The direct answer of the large model."""
     found = await sample(Side("main", client, _options(question, options) | {"strategy": "direct"}), question, seed)
     return Scored(**found.model_dump())
 

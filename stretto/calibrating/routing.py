@@ -33,7 +33,7 @@ class RoutedQuestion(BaseModel):
 
     Attributes:
         question: its text.
-        strategy: "skeleton" for points that are written side by side, "direct" for a straight answer.
+        strategy: "skeleton" for points that are written side by side, "direct" for a direct answer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -112,7 +112,7 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
 
 
 def routed_questions_in(file: str | Path) -> tuple[RoutedQuestion, ...]:
-    """Read questions with their strategy: JSON Lines, or the report of a comparison of points with straight answers.
+    """Read questions with their strategy: JSON Lines, or the report of a comparison of points with direct answers.
 
     Of a report (``.json``), the strategy that the judge preferred is taken; ties are left out. Raises
     `InvalidRequestError`.
@@ -156,7 +156,7 @@ def _compared(text: str, path: Path) -> list[RoutedQuestion]:
 
 
 def _preferred(pair: dict[str, Any]) -> RoutedQuestion | None:
-    """The question of a pair whose sides were written in points and straight, with the strategy that was preferred."""
+    """The question of a pair, one side by points and one in one piece, with the strategy that was preferred."""
     said = ((pair["verdict"] or {}).get("preferences") or {}).get("general")
     strategies = {pair[side]["strategy"] for side in ("one", "other")}
     if said not in ("one", "other") or strategies != {"skeleton", "direct"}:

@@ -18,7 +18,7 @@ COMMANDS = (
     ("document PATH", "read a file or folder for every question; - for none"),
     ("retry", "ask the last question again"),
     ("edit [TEXT]", "ask TEXT instead of the last question"),
-    ("compare [TEXT]", "ask both in parts and straight on, with times"),
+    ("compare [TEXT]", "ask both in parts and in one piece, with times"),
     ("trace [on|off]", "draw what ran when: of the last answer, or below each"),
     ("export FILE", "write the chat to FILE.md or FILE.json"),
     ("clear", "begin another chat"),

@@ -91,6 +91,6 @@ def rendered(found: Abilities, width: int | None = None) -> list[Text]:
     if found.tokens_per_s:
         speeds = [f"{rate:g} with {streams}" for streams, rate in found.tokens_per_s.items()]
         lines.append(Text(f"tokens a second of one stream: {', '.join(speeds)} at once"))
-    if found.straight_tokens is not None:
-        lines.append(Text(f"a straight answer to a question for points: {found.straight_tokens} tokens"))
+    if found.direct_tokens is not None:
+        lines.append(Text(f"a direct answer to a question for points: {found.direct_tokens} tokens"))
     return lines

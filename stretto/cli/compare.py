@@ -55,9 +55,9 @@ async def direct_beside(
         screen.note("Nothing to compare: the answer was written with direct. Compare with --strategy skeleton.")
         return ()
     screen.note("Once more with direct, to compare.")
-    straight = {name: value for name, value in request.items() if name != "race"} | {"strategy": "direct"}
+    direct = {name: value for name, value in request.items() if name != "race"} | {"strategy": "direct"}
     with asked_for(UNKNOWN):  # or a local model would draft it from the answer at hand
-        return (await answer_live(client, question, screen, silently, **straight),)
+        return (await answer_live(client, question, screen, silently, **direct),)
 
 
 def figures(answer: Answer) -> dict[str, float | int | None]:
@@ -75,30 +75,30 @@ def figures(answer: Answer) -> dict[str, float | int | None]:
     }
 
 
-def speed_up(answer: Answer, straight: Answer) -> float | None:
+def speed_up(answer: Answer, direct: Answer) -> float | None:
     """How many times as fast the answer was as the direct one."""
     total_s = answer.timeline.total_s
-    return straight.timeline.total_s / total_s if total_s > 0 else None
+    return direct.timeline.total_s / total_s if total_s > 0 else None
 
 
 def as_json(answers: Sequence[Answer]) -> str:
     """One answer as it is; two with their figures, as ``{"answer", "direct", "comparison"}``."""
     if len(answers) == 1:
         return plain_json(answers[0].model_dump_json(indent=2))
-    answer, straight = answers
+    answer, direct = answers
     both = {
         "answer": answer.model_dump(mode="json"),
-        "direct": straight.model_dump(mode="json"),
+        "direct": direct.model_dump(mode="json"),
         "comparison": {
             _written(answer): figures(answer),
-            "direct": figures(straight),
-            "speed_up": speed_up(answer, straight),
+            "direct": figures(direct),
+            "speed_up": speed_up(answer, direct),
         },
     }
     return plain_json(json.dumps(both, indent=2, ensure_ascii=False))
 
 
-def table(answer: Answer, straight: Answer) -> list[Text]:
+def table(answer: Answer, direct: Answer) -> list[Text]:
     """The figures of both answers side by side, and one sentence."""
     units = (
         "seconds to first text",
@@ -110,10 +110,10 @@ def table(answer: Answer, straight: Answer) -> list[Text]:
         "words",
         "words per second",
     )
-    both = zip(units, figures(answer).values(), figures(straight).values(), strict=True)
+    both = zip(units, figures(answer).values(), figures(direct).values(), strict=True)
     rows = [(unit, _shown(one), _shown(other)) for unit, one, other in both]
     heading = ("", (_written(answer), "bold"), ("direct", "bold"))
-    return [*columns([heading, *rows], right=(1, 2)), Text(_sentence(answer, straight), "bold")]
+    return [*columns([heading, *rows], right=(1, 2)), Text(_sentence(answer, direct), "bold")]
 
 
 def _shown(figure: float | None) -> str:
@@ -124,11 +124,11 @@ def _shown(figure: float | None) -> str:
     return f"{figure:,}"
 
 
-def _sentence(answer: Answer, straight: Answer) -> str:
-    times = speed_up(answer, straight)
+def _sentence(answer: Answer, direct: Answer) -> str:
+    times = speed_up(answer, direct)
     if times is None:
         return ""
-    tokens = straight.usage.total_tokens
+    tokens = direct.usage.total_tokens
     spent = f", for {answer.usage.total_tokens / tokens:.1f} times the tokens" if tokens else ""
     how = f"was {times:.1f} times as fast as direct" if times >= 1 else f"took {1 / times:.1f} times as long as direct"
     return f"{_written(answer)} {how}{spent}."

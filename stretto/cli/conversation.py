@@ -95,16 +95,16 @@ class Conversation:
         return answer
 
     async def _compare(self, rest: str) -> None:
-        """Answer in the chosen way and once more straight on, and say which was faster."""
+        """Answer in the chosen way and once more in one piece, and say which was faster."""
         from stretto.cli.compare import direct_beside, make_ready, table  # noqa: PLC0415 - only here
 
         question = rest or self.state.last().question
         await make_ready(self.state.client, question, self._screen)
         self.state.fresh = False
         answer = await self._ask(question, instead=not rest)
-        straight = await direct_beside(self.state.client, self.state.prompt(), self._screen, answer, self.state.request)
-        if straight:
-            self._screen.show("", *table(answer, *straight))
+        direct = await direct_beside(self.state.client, self.state.prompt(), self._screen, answer, self.state.request)
+        if direct:
+            self._screen.show("", *table(answer, *direct))
 
     def _warn_unkept(self) -> None:
         if self.state.unkept:

@@ -37,7 +37,7 @@ class OnMissing(StrEnum):
 
 
 class OnLoop(StrEnum):
-    """What becomes of a straight answer that repeats itself."""
+    """What becomes of a direct answer that repeats itself."""
 
     tell = "tell"
     cut = "cut"
@@ -240,9 +240,9 @@ Missing = Annotated[
 ]
 Looping = Annotated[
     OnLoop | None,
-    typer.Option("--on-loop", help="What becomes of a straight answer that repeats itself: tell says so, cut ends it."),
+    typer.Option("--on-loop", help="What becomes of a direct answer that repeats itself: tell says so, cut ends it."),
 ]
-Race = Annotated[bool | None, typer.Option("--race", help="Also write straight on, and keep what is there first.")]
+Race = Annotated[bool | None, typer.Option("--race", help="Also write in one piece, and keep what is there first.")]
 Logprobs = Annotated[
     int | None,
     typer.Option(

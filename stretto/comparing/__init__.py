@@ -1,4 +1,4 @@
-"""Compares two ways of answering on questions of the caller: in parts and straight, or any two strategies or models.
+"""Compares two ways of answering on a caller's questions: in parts and in one piece, or any two strategies or models.
 
 `compare` asks every question both ways, measures the answers by code, and lets a judge prefer one where a judge is
 named. The result is a `Comparison`: tables, intervals, and a page in HTML with the pairs side by side.

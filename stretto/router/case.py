@@ -130,7 +130,7 @@ class Case:
         shape, words = self.judgement.shape, self.parse.words
         seen = lengths_of(self.backend).typical(shape)
         if seen is None and self.abilities is not None and shape == "points":
-            seen = self.abilities.straight_tokens
+            seen = self.abilities.direct_tokens
         return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)
 
     @lazy

@@ -151,7 +151,7 @@ def answer_tokens(
 ) -> int:
     """Expected tokens of an answer.
 
-    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, ``seen`` what straight answers
+    ``words`` is the length that the prompt asks for, ``max_tokens`` the caller's limit, ``seen`` what direct answers
     of this model to such questions had.
     """
     tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else seen or TOKENS_BY_SHAPE[shape]

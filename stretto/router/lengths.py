@@ -1,4 +1,4 @@
-"""How long straight answers and outlines of a model turned out: what forecasts go by."""
+"""How long direct answers and outlines of a model turned out: what forecasts go by."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stretto.backends.by_backend import ByBackend
 from stretto.route import Shape
 
 Kind = Shape | Literal["outline"]
-"""A straight answer of this shape, or an outline."""
+"""A direct answer of this shape, or an outline."""
 
 LAST = 9
 ENOUGH = 2

@@ -87,7 +87,7 @@ class Router:
 
         ``strategies`` are the strategies to choose from, by name, including "direct"; by default those of the library.
         Raises `InvalidRequestError` if no backend has the role "main", and `BudgetExceededError` where the budget does
-        not even allow a straight answer.
+        not even allow a direct answer.
         """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
@@ -187,9 +187,9 @@ def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[s
 
 
 def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
-    """Choose the strategy asked for, else the best suitable one; a straight answer where that is over the budget.
+    """Choose the strategy asked for, else the best suitable one; a direct answer where that is over the budget.
 
-    Raises `BudgetExceededError` where the straight answer is, too.
+    Raises `BudgetExceededError` where the direct answer is, too.
     """
     offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
     decision = _chosen(case, offers)
@@ -205,15 +205,15 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     window = case.backend.capabilities.context_window
     if window is not None and case.prompt_tokens > window:
         raise BudgetExceededError(
-            f"The budget does not allow strategy={decision.strategy!r}, and a straight answer has no room for the "
+            f"The budget does not allow strategy={decision.strategy!r}, and a direct answer has no room for the "
             f"prompt: {against}. {ALLOW_MORE}"
         )
     if (why := over_budget(case, straight)) is not None:
-        raise BudgetExceededError(f"The budget does not allow even a straight answer: {why}. {ALLOW_MORE}")
+        raise BudgetExceededError(f"The budget does not allow even a direct answer: {why}. {ALLOW_MORE}")
     named = case.request.strategy
     though = f"strategy={named!r} was asked for" if named != "auto" or chosen is None else chosen.when_blocked
     return replace(
-        decision, strategy=DIRECT, confidence=1.0, reason=f"Written straight through although {though}: {against}."
+        decision, strategy=DIRECT, confidence=1.0, reason=f"Written in one piece although {though}: {against}."
     )
 
 
@@ -221,7 +221,7 @@ def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
     named = case.request.strategy
     if (whole := case.request.whole_reason) and named != DIRECT and _is_ours(case.request, named):
         asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
-        return _Decision(case, offers, DIRECT, 1.0, f"Written straight through{asked}: {whole}.")
+        return _Decision(case, offers, DIRECT, 1.0, f"Written in one piece{asked}: {whole}.")
     if named != "auto":
         wanted = offers.get(named)
         against = case.missing_ability(wanted.needs) if wanted is not None else None
@@ -232,13 +232,13 @@ def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
     offer = offers[best]
     if best != DIRECT:
         if against := case.missing_ability(offer.needs) or offer.obstacle():
-            reason = f"Written straight through although {offer.when_blocked}: {against}."
+            reason = f"Written in one piece although {offer.when_blocked}: {against}."
             return _Decision(case, offers, DIRECT, 1.0, reason)
         return _Decision(case, offers, best, offer.confidence, offer.reason)
     why_not = "" if case.judgement.unsure else next((each.why_not for each in offers.values() if each.why_not), "")
-    reason = f"Written straight through: {why_not}." if why_not else offer.reason
+    reason = f"Written in one piece: {why_not}." if why_not else offer.reason
     if beyond := obstacles.beyond(case.backend, case.prompt_tokens):
-        reason = f"Written straight through: {beyond}."
+        reason = f"Written in one piece: {beyond}."
     return _Decision(case, offers, best, offer.confidence, reason)
 
 

@@ -23,7 +23,7 @@ class AnswerLimit:
     waits for those under way. It gets what is left once none of them runs, so the sum never passes the limit.
 
     Outlines, plans and the reading of passages are no text of the answer and do not count. Each of several choices has
-    the whole limit, as in OpenAI's API, and so has the straight answer beside one in parts.
+    the whole limit, as in OpenAI's API, and so has the direct answer beside one in parts.
 
     Args:
         most: tokens of the whole answer; ``None``: no limit.

@@ -151,7 +151,7 @@ async def _answer(
 
 
 def _length_is_free(request: Request, route: Route) -> bool:
-    """Whether a straight answer was as long as the model makes it: nothing in the request says how long."""
+    """Whether a direct answer was as long as the model makes it: nothing in the request says how long."""
     options, parse = request.options, route.parse
     formed = options.stop or options.response_format is not None
     return request.n == 1 and not formed and parse is not None and parse.words is None

@@ -25,12 +25,12 @@ class Direct:
     """As it is asked for."""
 
     def offer(self, case: Case) -> Offer:
-        """Offer one straight answer, which every request can have."""
+        """Offer one direct answer, which every request can have."""
         judgement = case.judgement
         reason = "nothing in the request tells what shape the answer has" if judgement.unsure else case.expected
         return Offer(
             confidence=1.0 if case.request.strategy == self.name else 1 - judgement.skeleton,
-            reason=f"Written straight through: {reason}.",
+            reason=f"Written in one piece: {reason}.",
             forecast=case.direct_forecast,
             priority=0,
         )
@@ -56,7 +56,7 @@ class Direct:
 
 
 async def show(request: Request, runner: Runner, running: RunningBranch) -> RunningBranch:
-    """Show a straight answer, one with a ``response_format`` once it fits; return the branch that was shown."""
+    """Show a direct answer, one with a ``response_format`` once it fits; return the branch that was shown."""
     if request.options.response_format is None:
         runner.merge.add_branch(running)
     else:
@@ -96,7 +96,7 @@ def _further(request: Request, runner: Runner) -> list[RunningBranch]:
 async def _choices(
     request: Request, runner: Runner, direct: RunningBranch, further: list[RunningBranch]
 ) -> tuple[Choice, ...]:
-    """All answers, the first of which is the straight one."""
+    """All answers, the first of which is the direct one."""
     for running in further:
         await running.ended()
     choices = (*direct.choices, *(choice for running in further for choice in running.choices))

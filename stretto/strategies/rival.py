@@ -1,4 +1,4 @@
-"""The straight answer that runs beside an answer in parts: of the two, the one that is there first is shown."""
+"""The direct answer that runs beside an answer in parts: of the two, the one that is there first is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = 150  # characters of an answer that no points are worth asking for
 
 
 class Rival:
-    """The straight answer, started and held back.
+    """The direct answer, started and held back.
 
     Args:
         request: to answer.
@@ -101,7 +101,7 @@ class _Length:
 
 
 def may_begin(request: Request) -> bool:
-    """Whether a request leaves room for a straight answer that may not be shown."""
+    """Whether a request leaves room for a direct answer that may not be shown."""
     budget = request.budget
     return request.n == 1 and budget.max_tokens_total is None and budget.max_calls is None
 

@@ -237,7 +237,7 @@ class Runner:
             standing_of(self._backend, kind, self.language).note(held=held)
 
     def note_lengths(self, shape: Shape) -> None:
-        """Note how long a straight answer to a question of this shape turned out, or an outline.
+        """Note how long a direct answer to a question of this shape turned out, or an outline.
 
         What was cut short tells nothing, unless it was long already.
         """

@@ -3,7 +3,7 @@
 After Skeleton-of-Thought (Ning et al., 2307.15337), with what came later at the level of prompts:
 dependencies between points (Skeleton Graph Decoding, 2402.12280) and a length for each part
 (PASTA, 2502.11517). New here: a point starts the moment its outline line is complete, while the
-outline is still being written, and the straight answer may run against it.
+outline is still being written, and the direct answer may run against it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from stretto.strategies.skeleton_offer import offer_skeleton
 from stretto.strategies.skeleton_warnings import tell_dropped, tell_missing, was_cut_short
 
 FEWEST_POINTS = 2
-LOST = "the straight answer was there first"
+LOST = "the direct answer was there first"
 
 
 class Skeleton:
@@ -110,7 +110,7 @@ class _Skeleton:
         await self._write(outline)
 
     async def _is_short(self) -> bool:
-        """Begin the straight answer of a weak model, and show it if it ends at once.
+        """Begin the direct answer of a weak model, and show it if it ends at once.
 
         Where a second call beside it would cost too much, or as much as nobody knows, it stops once it is long. So a
         short answer never waits for an outline.
@@ -122,7 +122,7 @@ class _Skeleton:
             begun = Rival(self.request, self.runner, lambda: None)
         await begun.is_long()
         if begun.is_whole:
-            self.runner.warn("Answered straight on instead of by points: the straight answer is short.")
+            self.runner.warn("Answered in one piece instead of by points: the direct answer is short.")
             await begun.show()
             return True
         if self.rival is None:
@@ -203,18 +203,18 @@ class _Skeleton:
         return self.parser.finish()
 
     def _lost(self) -> bool:
-        """Whether the straight answer was whole before this one was decided, by points of a weak model or by titles."""
+        """Whether the direct answer was whole before this one was decided, by points of a weak model or by titles."""
         decided = self.placed if self.small else len(self.points) >= FEWEST_POINTS
         return self.rival is not None and self.rival.is_whole and not decided
 
     def _end_lost(self) -> None:
-        """Stop what is of no use once the straight answer has won."""
+        """Stop what is of no use once the direct answer has won."""
         if self._lost():
             for running in (*filter(None, (self.outline,)), *self.written.values()):
                 running.cancel(LOST)
 
     def _win(self, reason: str) -> None:
-        """Stop the straight answer."""
+        """Stop the direct answer."""
         if self.rival is not None:
             self.rival.running.drop(reason)
 
@@ -280,12 +280,12 @@ class _Skeleton:
         else:
             reason = f"the outline had {'one point' if self.points else 'no points'}"
         if self.placed and self.held is None:  # its second line had begun: the reader has the beginning of a list
-            self.runner.warn(f"Continued straight on instead of by points: {reason}.")
+            self.runner.warn(f"Continued in one piece instead of by points: {reason}.")
             await self._go_on_from(self.points[0])
             return
         for running in self.written.values():
             running.drop("its outline had no other point")
-        self.runner.warn(f"Answered straight on instead of by points: {reason}.")
+        self.runner.warn(f"Answered in one piece instead of by points: {reason}.")
         if self.rival is None or self.rival.failed:
             if self.rival is not None:
                 self.rival.running.drop("the answer is written anew")

@@ -113,7 +113,7 @@ async def test_a_weak_model_is_asked_for_points_in_the_languages_of_its_prompts(
         "de": True,
         **dict.fromkeys(("fr", "es", "it", "pt"), False),
     }
-    keep(found.model_copy(update={"tokens_per_s": {}, "straight_tokens": None}))  # points of a script do not pay
+    keep(found.model_copy(update={"tokens_per_s": {}, "direct_tokens": None}))  # points of a script do not pay
     async with AsyncStretto(backend) as stretto:
         german, french = [await stretto.route(asked) for asked in ("Wie pflege ich ein Fahrrad?", FRENCH)]
     assert german.strategy == "skeleton"
@@ -284,12 +284,12 @@ async def test_streams_that_slow_each_other_make_points_too_slow():
 async def test_a_check_measures_how_long_straight_answers_are_and_short_ones_make_points_too_dear():
     backend = scripted(good)
     found = await check(backend, Catalogue())
-    assert found.straight_tokens == math.ceil(len(TOLD[""]) / 4)
-    keep(found_of(backend, held={}, straight_tokens=found.straight_tokens))
+    assert found.direct_tokens == math.ceil(len(TOLD[""]) / 4)
+    keep(found_of(backend, held={}, direct_tokens=found.direct_tokens))
     async with AsyncStretto(backend) as stretto:
         route = await stretto.route(BICYCLE)
     assert route.strategy == "direct"
-    assert route.forecast["direct"].written == found.straight_tokens
+    assert route.forecast["direct"].written == found.direct_tokens
 
 
 def test_questions_can_be_asked_in_every_family_of_prompts():

@@ -140,7 +140,7 @@ def test_the_strategy_that_is_asked_for_writes_the_answer(stretto):
 
 def test_the_route_explains_itself_where_the_router_chose(stretto):
     question = "Write a poem about the sea."
-    assert "direct: Written straight through" in stretto("ask", question).stderr
+    assert "direct: Written in one piece" in stretto("ask", question).stderr
     assert "caller" not in stretto("ask", question, "-s", "direct").stderr
 
 

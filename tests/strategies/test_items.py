@@ -105,7 +105,7 @@ async def test_what_cannot_be_split_safely_goes_straight_and_says_so(question, c
     answer = await ask(backend, question)
     assert answer.text == "A straight answer."
     assert [branch.kind for branch in answer.branches] == ["direct"]
-    assert answer.warnings[0].startswith("Answered straight on instead of item by item:")
+    assert answer.warnings[0].startswith("Answered in one piece instead of item by item:")
     assert cause in answer.warnings[0]
 
 

@@ -125,7 +125,7 @@ async def test_where_every_item_is_spoiled_the_whole_is_answered_straight_with_a
     answer = await ask(backend, REVIEWS)
     assert (answer.text, answer.strategy, answer.finish_reason) == ("All of them: mixed.", "direct", "stop")
     assert answer.warnings == (
-        "Answered straight on instead of item by item: no result could be used: "
+        "Answered in one piece instead of item by item: no result could be used: "
         "The model wrote none of the labels positive, negative. Ask a stronger model.",
     )
 
@@ -236,7 +236,7 @@ async def test_an_echo_is_no_explanation_and_no_answer(question):
     answer = await ask(ScriptedBackend(echo), question)
     assert (answer.strategy, answer.text) == ("direct", question.rsplit("\n", 1)[-1])
     assert answer.warnings == (
-        "Answered straight on instead of item by item: no result could be used: it repeats the entry.",
+        "Answered in one piece instead of item by item: no result could be used: it repeats the entry.",
     )
 
 

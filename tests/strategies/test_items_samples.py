@@ -167,7 +167,7 @@ async def test_without_a_plan_the_answer_is_written_straight_on(plan):
     backend = ScriptedBackend(lambda prompt: plan if ANGLES in text_of(prompt) else "A straight answer.")
     answer = await ask(backend)
     assert answer.text == "A straight answer."
-    assert "Answered straight on" in answer.warnings[0]
+    assert "Answered in one piece" in answer.warnings[0]
 
 
 async def test_samples_begun_before_the_plan_was_refused_are_cancelled_and_counted():

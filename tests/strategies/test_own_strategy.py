@@ -103,13 +103,13 @@ async def test_an_obstacle_makes_the_answer_straight_and_is_named():
     )
     answer = await ask([BothSides(hindered)])
     assert answer.text == "A straight answer."
-    assert answer.route.reason == "Written straight through although two sides would serve: one of them is asleep."
+    assert answer.route.reason == "Written in one piece although two sides would serve: one of them is asleep."
 
 
 async def test_a_doubt_becomes_the_cause_where_nothing_suits():
     doubtful = Offer(confidence=0.2, reason="", eligible=False, why_not="it hardly has two sides")
     answer = await ask([BothSides(doubtful)], prompt="Write a poem about the harbour at night.")
-    assert answer.route.reason == "Written straight through: it hardly has two sides."
+    assert answer.route.reason == "Written in one piece: it hardly has two sides."
 
 
 async def test_a_strategy_that_cannot_make_its_offer_is_left_out_and_logged(caplog):

@@ -87,7 +87,7 @@ async def test_there_is_no_outline_where_the_straight_answer_is_short():
     backend = Machine({OUTLINE: TITLES, STRAIGHT: SHORT, **POINTS})
     answer = await ask(backend)
     assert (answer.text, answer.strategy, len(backend.calls)) == (SHORT, "direct", 1)
-    assert answer.warnings == ("Answered straight on instead of by points: the straight answer is short.",)
+    assert answer.warnings == ("Answered in one piece instead of by points: the direct answer is short.",)
 
 
 async def test_where_two_calls_cost_too_much_a_short_straight_answer_waits_for_no_outline_either():
@@ -126,7 +126,7 @@ async def test_a_straight_answer_that_is_whole_first_is_shown():
     backend = Machine({OUTLINE: outline, STRAIGHT: Reply(WRITTEN, hold=begun)})
     answer = await ask(backend)
     assert (answer.text, answer.strategy) == (WRITTEN, "direct")
-    assert answer.warnings == ("Answered straight on instead of by points: the straight answer was there first.",)
+    assert answer.warnings == ("Answered in one piece instead of by points: the direct answer was there first.",)
 
 
 async def test_it_is_shown_while_the_points_are_still_being_written_too():
@@ -140,7 +140,7 @@ async def test_it_is_shown_while_the_points_are_still_being_written_too():
     answer = await ask(backend)
     assert (answer.text, answer.strategy) == (WRITTEN, "direct")
     assert backend.running == 0
-    assert "the straight answer was there first" in answer.warnings[0]
+    assert "the direct answer was there first" in answer.warnings[0]
 
 
 async def test_points_that_are_there_first_cancel_it_and_its_tokens_count_as_discarded():

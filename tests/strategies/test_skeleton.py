@@ -108,7 +108,7 @@ async def test_no_outline_one_point_or_a_refusal_goes_on_straight_with_a_warning
     answer, _ = await ask(backend)
     assert answer.text == "A straight answer."
     assert len(answer.warnings) == 1
-    assert answer.warnings[0].startswith("Answered straight on instead of by points")
+    assert answer.warnings[0].startswith("Answered in one piece instead of by points")
 
 
 @pytest.mark.parametrize("form", ["", " Write an essay.", " Answer in bullet points.", " Write sections."])
@@ -118,7 +118,7 @@ async def test_the_straight_answer_of_an_outline_with_one_point_stands_under_no_
     backend = ScriptedBackend(script(outline))
     answer, _ = await ask(backend, QUESTION + form, on_missing=on_missing)
     assert (answer.text, answer.finish_reason) == ("A straight answer.", "stop")
-    assert answer.warnings == ("Answered straight on instead of by points: the outline had one point.",)
+    assert answer.warnings == ("Answered in one piece instead of by points: the outline had one point.",)
     assert answer.usage.discarded_tokens == 3  # the point that was written and not needed
 
 
@@ -157,7 +157,7 @@ async def test_a_list_that_has_begun_when_its_outline_breaks_off_is_continued_as
     })  # fmt: skip
     answer, _ = await ask(backend)
     assert answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: Oil it."
-    assert answer.warnings == ("Continued straight on instead of by points: reset.",)
+    assert answer.warnings == ("Continued in one piece instead of by points: reset.",)
     assert answer.finish_reason == "stop"
 
 
@@ -328,7 +328,7 @@ async def test_in_a_race_that_both_lose_the_answer_is_written_anew_and_the_lost_
         answer = events.answer
     assert (answer.text, answer.finish_reason) == ("A straight answer.", "stop")
     assert sorted(branch.id for branch in answer.branches) == ["direct", "direct-again", "outline"]
-    assert answer.warnings == ("Answered straight on instead of by points: the outline had one point.",)
+    assert answer.warnings == ("Answered in one piece instead of by points: the outline had one point.",)
 
 
 async def test_a_mistake_in_a_callers_own_backend_reaches_the_caller_as_it_is():

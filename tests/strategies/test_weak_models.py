@@ -77,7 +77,7 @@ async def test_an_outline_of_echoes_is_answered_straight(outline):
     answer = await ask({OUTLINE: outline, "": "A straight answer."})
     assert answer.text == "A straight answer."
     assert answer.strategy == "direct"
-    assert "Answered straight on instead of by points" in answer.warnings[0]
+    assert "Answered in one piece instead of by points" in answer.warnings[0]
 
 
 async def test_the_real_title_behind_a_placeholder_is_kept():

@@ -9,7 +9,7 @@ from stretto.cli.terminal.answer_view import AnswerView
 
 
 class Beside(Widget):
-    """An answer in parts, and one that is written straight on."""
+    """An answer in parts, and one that is written in one piece."""
 
     DEFAULT_CSS = """
     Beside { layout: horizontal; height: auto; width: 1fr; }
@@ -19,7 +19,7 @@ class Beside(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.chosen = AnswerView("In the chosen way")
-        self.direct = AnswerView("Straight on")
+        self.direct = AnswerView("In one piece")
 
     def compose(self) -> ComposeResult:
         """The chosen way first."""

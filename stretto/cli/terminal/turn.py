@@ -62,7 +62,7 @@ class Answering:
         await self._kept(view)
 
     async def compare(self, rest: str) -> None:
-        """Answer in the chosen way and once more straight on, side by side, and say which was faster."""
+        """Answer in the chosen way and once more in one piece, side by side, and say which was faster."""
         from stretto.cli.compare import loaded, table  # noqa: PLC0415 - only here
 
         question = rest or self._state.last().question
@@ -81,7 +81,7 @@ class Answering:
         if (answer.strategy or answer.route.strategy) == "direct":
             beside.direct.remove()
             raise InvalidRequestError(
-                "There is nothing to compare: the answer was written straight on. "
+                "There is nothing to compare: the answer was written in one piece. "
                 "Choose another way: /strategy skeleton"
             )
         direct = await self._write(beside.direct, self._state.request | {"strategy": "direct"}, keeps=False)

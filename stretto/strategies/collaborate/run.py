@@ -33,7 +33,7 @@ async def write_together(request: Request, route: Route, runner: Runner) -> None
     own = aggregator is runner.backends.get(route.role)
     proposers = proposers_of(request, runner, options)
     if not proposers:
-        runner.warn("Answered straight on instead of together: no call is left for a proposal.")
+        runner.warn("Answered in one piece instead of together: no call is left for a proposal.")
         await Direct().run(request, route, runner)
         return
     quorum = min(options.quorum or len(proposers) // 2 + 1, len(proposers))

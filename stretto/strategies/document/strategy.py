@@ -56,7 +56,7 @@ class LongDocument:
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
         """Read the documents, combine what was found, and answer. Without documents, answer directly."""
         if not request.documents:
-            runner.warn("Answered straight on: the request has no documents.")
+            runner.warn("Answered in one piece: the request has no documents.")
             await Direct().run(request, route, runner)
             return
         await _Run(await reading_of(request, runner, self._cache)).run()

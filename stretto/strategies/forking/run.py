@@ -27,9 +27,9 @@ __all__ = ["write_forking"]
 
 
 async def write_forking(request: Request, route: Route, runner: Runner) -> None:
-    """Write an answer that forks where its model says so; a straight one where that cannot be done."""
+    """Write an answer that forks where its model says so; a direct one where that cannot be done."""
     if why := _why_not(request, runner):
-        runner.warn(f"Answered straight on instead of forking: {why}.")
+        runner.warn(f"Answered in one piece instead of forking: {why}.")
         await Direct().run(request, route, runner)
         return
     await _Forking(request, runner).run()

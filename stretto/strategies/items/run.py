@@ -56,7 +56,7 @@ async def write_items(request: Request, route: Route, runner: Runner) -> None:
             reason = await Samples(calls, taken, layout).run()
         if reason is None:
             return
-    runner.warn(f"Answered straight on instead of item by item: {reason}.")
+    runner.warn(f"Answered in one piece instead of item by item: {reason}.")
     await Direct().run(request, route, runner)
 
 

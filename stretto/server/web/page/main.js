@@ -98,11 +98,11 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
     } else if (shown.race && first.stopped) {
       shown.race.stop();
     } else if (shown.race) {
-      const straight = await answered(shown, messages, "direct", 1);
-      if (straight.stopped) shown.race.stop();
+      const direct = await answered(shown, messages, "direct", 1);
+      if (direct.stopped) shown.race.stop();
       else {
-        first.straight = straight;
-        shown.race.decide(first, straight);
+        first.direct = direct;
+        shown.race.decide(first, direct);
         announce(shown.race.verdict.textContent);
       }
     }

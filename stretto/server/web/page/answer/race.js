@@ -54,13 +54,13 @@ export class Race {
     });
   }
 
-  decide(answer, straight) {
+  decide(answer, direct) {
     clearInterval(this.timer);
-    this.times = [secondsOf(answer), secondsOf(straight)];
+    this.times = [secondsOf(answer), secondsOf(direct)];
     this.axis = Math.max(...this.times) * 1.02;
     this.draw();
     const [own, other] = this.times;
-    const [one, two] = [answerOf(answer), answerOf(straight)];
+    const [one, two] = [answerOf(answer), answerOf(direct)];
     const faster = other >= own;
     this.verdict.textContent = faster ? `${times(other / own)} times as fast as in one piece` : `${times(own / other)} times as slow as in one piece`;
     this.root.classList.toggle("decided", faster);
