@@ -244,8 +244,8 @@ class _Docstring:
 
 def _explained(error: ValidationError) -> str:
     """What is wrong with the arguments of a call, in words for the model."""
-    told = [
+    mistakes = [
         ": ".join(filter(None, (".".join(map(str, each["loc"])), reason(each))))
         for each in error.errors(include_url=False)[:_MOST_TOLD]
     ]
-    return "The arguments do not fit. " + "; ".join(told) + "."
+    return "The arguments do not fit. " + "; ".join(mistakes) + "."

@@ -170,8 +170,9 @@ async def _speeds(backend: Backend) -> Mapping[int, float]:
 def _quantisation(backend: Backend) -> str | None:
     """Of a GGUF file in this process, or of a server's model, where it told that."""
     if not backend.name.startswith("local:"):
-        told: str | None = getattr(backend, "quantisation", None)  # wrappers pass on what the backend inside has
-        return told
+        # Wrappers pass on what the backend inside has.
+        quantisation: str | None = getattr(backend, "quantisation", None)
+        return quantisation
     from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - for local models only
 
     header = find_source(backend.name).header()

@@ -63,7 +63,7 @@ class Capabilities:
         logprobs: log-probabilities can be asked for.
         reasoning: the model thinks before it answers and takes an effort.
         concurrent_calls: calls that run side by side without slowing each other.
-        told_calls: its server told that number: a call that is late among no more did not wait for its turn.
+        calls_reported: its server reports that number: a call that is late among no more did not wait for its turn.
         prompt_cache_minimum: prompt tokens from which a shared prefix is cached, if at all.
         prefix_caching: its server reads the common beginning of prompts only once. ``None``: not known.
         speculation: its server drafts tokens and verifies them. ``None``: not known.
@@ -90,7 +90,7 @@ class Capabilities:
     logprobs: bool = False
     reasoning: bool = False
     concurrent_calls: int = 16
-    told_calls: bool = False
+    calls_reported: bool = False
     prompt_cache_minimum: int | None = None
     prefix_caching: bool | None = None
     speculation: bool | None = None

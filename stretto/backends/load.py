@@ -296,7 +296,7 @@ def answering(backend: Backend, planned: int) -> Iterator[Share]:
 def load_of(backend: Backend) -> Load:
     """The load of a backend now."""
     shown, measured = meter_of(backend).load(), measured_by(backend)
-    if backend.capabilities.told_calls:  # calls that are late there cost what their times say, and there is room
+    if backend.capabilities.calls_reported:  # calls that are late there cost what their times say, and there is room
         shown = replace(shown, holds=None)
     if measured is not None:
         shown = replace(shown, step_ms=measured.step_ms)
@@ -304,11 +304,11 @@ def load_of(backend: Backend) -> Load:
     found: Callable[[], Load] | None = getattr(backend, ReportsLoad.load_now.__name__, None)
     if found is None:
         return shown
-    told = found()
-    bounds = [each for each in (shown.holds, told.holds) if each is not None]
+    reported = found()
+    bounds = [each for each in (shown.holds, reported.holds) if each is not None]
     return replace(
-        told,
-        calls=max(shown.calls, told.calls),
+        reported,
+        calls=max(shown.calls, reported.calls),
         holds=min(bounds, default=None),
         first_token_s=shown.first_token_s,
         tokens_per_s=shown.tokens_per_s,

@@ -70,11 +70,12 @@ async def ask_small(
     role, by = model
     asking = _Asking(role, by)
     found = await sample(Side(role, client, _options(question, options) | {"strategy": asking}), question, seed)
-    told = asking.sureness
-    score = None if told is None or found.failed else told.score
-    if told is not None and score is not None and told.by != by:
+    sureness = asking.sureness
+    score = None if sureness is None or found.failed else sureness.score
+    if sureness is not None and score is not None and sureness.by != by:
         raise InvalidRequestError(
-            f"{client.backends[role].name} reported no log-probabilities, although its server can. Name by={told.by!r}."
+            f"{client.backends[role].name} reported no log-probabilities, although its server can. "
+            f"Name by={sureness.by!r}."
         )
     return Scored(**found.model_dump(), by=by, score=score)
 

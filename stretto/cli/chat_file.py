@@ -118,13 +118,13 @@ class ChatFile:
 
     def read(self) -> Saved:
         """All that can be read of it. Raises `StrettoError` where the file cannot be."""
-        with told(self.file):
+        with errors_named(self.file):
             content = self.file.read_bytes() if self.file.exists() else b""
         return read(content)
 
     def _append(self, record: Mapping[str, Any]) -> None:
         records = [record]
-        with told(self.file):
+        with errors_named(self.file):
             if not self._known:
                 self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 records.insert(0, {"type": "chat", "format": FORMAT, "id": self.id, "began": now()})
@@ -197,7 +197,7 @@ def now() -> str:
 
 
 @contextmanager
-def told(file: Path) -> Iterator[None]:
+def errors_named(file: Path) -> Iterator[None]:
     """Say which file an error is about, and what to do."""
     try:
         yield

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from platformdirs import user_data_path
 
-from stretto.cli.chat_file import ChatFile, Saved, fresh_name, read, told
+from stretto.cli.chat_file import ChatFile, Saved, errors_named, fresh_name, read
 from stretto.errors import InvalidRequestError
 
 _NAME = re.compile(r"[0-9a-f]{1,8}")
@@ -102,13 +102,13 @@ class ChatFolder:
         if name is not None and files[0].stem != name:
             raise InvalidRequestError(f"To remove a chat, give its whole name: {files[0].stem}, not {name!r}.")
         for file in files:
-            with told(file):
+            with errors_named(file):
                 file.unlink(missing_ok=True)
         return len(files)
 
     def _files(self) -> Sequence[tuple[Path, float]]:
         """The files with the times of their last lines, the newest first."""
-        with told(self.folder):
+        with errors_named(self.folder):
             there = list(self._there()) if self.folder.is_dir() else []
         return sorted(there, key=lambda each: (-each[1], each[0]))
 

@@ -96,13 +96,13 @@ class Progress:
         return f"reading {self._bar[0] * full}{self._bar[1] * (_BAR - full)} {done:,} of {counted(total, 'passage')}"
 
 
-def _agreed(told: Agreement) -> str:
+def _agreed(agreement: Agreement) -> str:
     """How far samples agree, in a few words."""
-    if told.decided_by == "similarity":
-        return f"the most typical of {counted(told.finished, 'sample')}"
-    if told.decided_by == "judge":
-        return f"the judge's choice of {counted(told.finished, 'sample')}"
-    return f"{max(told.votes.values(), default=0):,} of {counted(sum(told.votes.values()), 'vote')}"
+    if agreement.decided_by == "similarity":
+        return f"the most typical of {counted(agreement.finished, 'sample')}"
+    if agreement.decided_by == "judge":
+        return f"the judge's choice of {counted(agreement.finished, 'sample')}"
+    return f"{max(agreement.votes.values(), default=0):,} of {counted(sum(agreement.votes.values()), 'vote')}"
 
 
 def counted(number: int, noun: str) -> str:

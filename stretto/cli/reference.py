@@ -112,12 +112,14 @@ def reference() -> str:
     """The page, as it belongs in the documentation."""
     codes = "\n".join(f"| {code.value} | {meaning} |" for code, meaning in MEANINGS.items())
     page = OPENING.replace("{codes}", f"| code | meaning |\n| --- | --- |\n{codes}").replace("{timeline}", example())
-    told = dict[str, str]()
-    helps = (f"### {f'stretto {command}'.strip()}\n\n```text\n{_once(command, told)}\n```\n" for command in COMMANDS)
+    explained = dict[str, str]()
+    helps = (
+        f"### {f'stretto {command}'.strip()}\n\n```text\n{_once(command, explained)}\n```\n" for command in COMMANDS
+    )
     return "\n".join((page, *helps))
 
 
-def _once(command: str, told: dict[str, str]) -> str:
+def _once(command: str, explained: dict[str, str]) -> str:
     """The help of a command; of options that an earlier one has described, the names alone."""
     again = dict[str, list[str]]()
 
@@ -125,10 +127,10 @@ def _once(command: str, told: dict[str, str]) -> str:
         words = " ".join(found[0].split())
         if words.startswith("-h, --help"):
             return ""
-        if words in told:
-            again.setdefault(told[words], []).append(re.findall(r"--[\w-]+", words)[0])
+        if words in explained:
+            again.setdefault(explained[words], []).append(re.findall(r"--[\w-]+", words)[0])
             return ""
-        told[words] = f"stretto {command}".strip()
+        explained[words] = f"stretto {command}".strip()
         return found[0]
 
     text = OPTION.sub(first, f"{help_of(command)}\n").replace("  Exit codes: see stretto --help.\n", "")

@@ -43,18 +43,18 @@ class TerminalColours:
     bad: str
 
 
-def _told(table: str) -> dict[str, Any]:
-    told: dict[str, Any] = tomllib.loads(files("stretto.display").joinpath("palette.toml").read_text(encoding="utf-8"))[
-        table
-    ]
-    return told
+def _colours(table: str) -> dict[str, Any]:
+    colours: dict[str, Any] = tomllib.loads(
+        files("stretto.display").joinpath("palette.toml").read_text(encoding="utf-8")
+    )[table]
+    return colours
 
 
-TERMINAL = TerminalColours(**_told("terminal"))
+TERMINAL = TerminalColours(**_colours("terminal"))
 
 
 @cache
 def palette(scheme: Scheme) -> Palette:
     """The colours on a light or a dark ground."""
-    told = _told(scheme)
-    return Palette(**told | {"voices": tuple(told["voices"])})
+    colours = _colours(scheme)
+    return Palette(**colours | {"voices": tuple(colours["voices"])})

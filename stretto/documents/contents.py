@@ -28,11 +28,11 @@ def contents(file: Path, allowance: Allowance) -> bytes:
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
         opened = os.open(file, flags)
         try:
-            told = os.fstat(opened)  # of what was opened: another thing may stand there by now
-            _check_kind(told.st_mode)
-            if told.st_size > MOST_BYTES:
-                raise DocumentError(f"it has {told.st_size:,} bytes, and {MOST_BYTES:,} are the most; split it")
-            return _all(opened, allowance, pipe=stat.S_ISFIFO(told.st_mode))
+            status = os.fstat(opened)  # of what was opened: another thing may stand there by now
+            _check_kind(status.st_mode)
+            if status.st_size > MOST_BYTES:
+                raise DocumentError(f"it has {status.st_size:,} bytes, and {MOST_BYTES:,} are the most; split it")
+            return _all(opened, allowance, pipe=stat.S_ISFIFO(status.st_mode))
         finally:
             os.close(opened)
     except StrettoError:

@@ -95,7 +95,7 @@ class _Finding:
             self._check()
             here = waiting.pop()
             yield here
-            names = (name for name in self._names(here, told=False) if not name.startswith("."))
+            names = (name for name in self._names(here, noted=False) if not name.startswith("."))
             waiting += reversed([inner for name in names if self._is_folder(inner := here / name)])
 
     def matching(self, folder: Path, parts: tuple[str, ...]) -> Iterator[Path]:
@@ -117,11 +117,11 @@ class _Finding:
             elif not rest and os.path.lexists(path) and self._is_file(path):
                 yield path
 
-    def _names(self, folder: Path, *, told: bool = True) -> list[str]:
+    def _names(self, folder: Path, *, noted: bool = True) -> list[str]:
         try:
             return sorted(each.name for each in folder.iterdir())
         except OSError as error:
-            if told:
+            if noted:
                 self._leave(folder, f"{error.strerror or error}; check its rights")
             return []
 

@@ -215,7 +215,7 @@ class Case:
             return 0, None
         from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
 
-        taken = self.parse.split
-        if isinstance(taken, Split):
-            return len(taken.items) if taken.marks in LISTED_MARKS else 0, None
-        return 0, taken.reason if taken.final else None
+        split = self.parse.split
+        if isinstance(split, Split):
+            return len(split.items) if split.marks in LISTED_MARKS else 0, None
+        return 0, split.reason if split.final else None

@@ -61,8 +61,8 @@ class Parse:
         """Number of items that the question contains or asks for: those of `split`, else those that its form shows."""
         from stretto.strategies.items.splitting import Split  # noqa: PLC0415 - its patterns are slow to compile
 
-        taken = self.split
-        return (len(taken.items) or taken.count) if isinstance(taken, Split) else items_wanted(self.text)
+        split = self.split
+        return (len(split.items) or split.count) if isinstance(split, Split) else items_wanted(self.text)
 
     @lazy
     def words(self) -> int | None:

@@ -90,7 +90,7 @@ class MessagesBody(BaseModel):
             check_tools(self.tools, self.tool_choice)
 
     def without_effect(self, served: Served) -> list[str]:
-        """Warnings of the fields that only Anthropic's models heed, where the model is another one."""
+        """Warnings of the fields that only Anthropic's models read, where the model is another one."""
         if _is_anthropic(served):
             return []
         given = self.model_extra or {}
@@ -240,10 +240,10 @@ class MessagesScribe:
             "content": content,
             **_end(answer),
             "usage": _usage(answer.usage),
-            "stretto": self._told(answer),
+            "stretto": self._extension(answer),
         }
 
-    def _told(self, answer: Answer) -> dict[str, Any]:
+    def _extension(self, answer: Answer) -> dict[str, Any]:
         unknown = self.untold and _end(answer)["stop_reason"] == "end_turn"
         return extension_of(answer, warnings=[*self._warnings, self.untold] if unknown else self._warnings)
 
@@ -330,8 +330,8 @@ class MessagesScribe:
                 frames += self._delta({"type": "input_json_delta", "partial_json": call.arguments}) + self._close()
         if self._later:
             frames += self._text(self._later) + self._close()
-        told = self._told(answer)
-        return frames + _event("message_delta", delta=_end(answer), usage=_usage(answer.usage), stretto=told)
+        extension = self._extension(answer)
+        return frames + _event("message_delta", delta=_end(answer), usage=_usage(answer.usage), stretto=extension)
 
     def _start(self, what: str | int, block: dict[str, Any]) -> bytes:
         closed = self._close()

@@ -236,7 +236,7 @@ class ChatScribe:
         self._begun: set[int] = set()  # choices
         self._is_direct = False
         self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
-        self._told: dict[int, int] = {}  # by choice, log-probabilities that were sent
+        self._logprobs_sent: dict[int, int] = {}  # by choice, log-probabilities that were sent
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
@@ -255,8 +255,8 @@ class ChatScribe:
         extra = self._extra(answer)
         if annotations := extra.pop("annotations", None):
             choices[0]["message"]["annotations"] = annotations
-        told = {"choices": choices, "usage": usage_of(answer.usage), "stretto": extension_of(answer)}
-        return self._frame | extra | told
+        whole = {"choices": choices, "usage": usage_of(answer.usage), "stretto": extension_of(answer)}
+        return self._frame | extra | whole
 
     def _extra(self, answer: Answer) -> dict[str, Any]:
         return dict(answer.extra) if self._own else {}
@@ -313,9 +313,9 @@ class ChatScribe:
         for index, choice in enumerate(choices_of(answer)):
             frames += self._begin(index, "")
             delta = {"annotations": annotations} if annotations and index == 0 else {}
-            told = {"stretto": extension_of(answer, route=False)} if index == 0 else {}
-            left = choice.logprobs[self._told.get(index, 0) :]
-            frames += self._chunk(index, delta, extra | told, logprobs=left, finish=finish_of_choice(choice))
+            shown = {"stretto": extension_of(answer, route=False)} if index == 0 else {}
+            left = choice.logprobs[self._logprobs_sent.get(index, 0) :]
+            frames += self._chunk(index, delta, extra | shown, logprobs=left, finish=finish_of_choice(choice))
         return frames
 
     def _begin(self, index: int, content: str | None) -> bytes:
@@ -330,7 +330,7 @@ class ChatScribe:
             choice, logprobs, self._logprobs = 0, self._logprobs, ()
         else:
             choice, logprobs = event.choice, event.logprobs
-        self._told[choice] = self._told.get(choice, 0) + len(logprobs)
+        self._logprobs_sent[choice] = self._logprobs_sent.get(choice, 0) + len(logprobs)
         said = {"refusal" if choice in self._refused else "content": event.text}
         return self._begin(choice, "") + self._chunk(choice, said, logprobs=logprobs)
 

@@ -84,13 +84,13 @@ def usage_of(usage: Usage) -> dict[str, Any]:
     }
 
 
-def logprobs_of(told: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+def logprobs_of(logprobs: Sequence[TokenLogprob]) -> dict[str, Any] | None:
     """OpenAI's form of log-probabilities."""
-    if not told:
+    if not logprobs:
         return None
 
     def one(token: str, logprob: float) -> dict[str, Any]:
         return {"token": token, "logprob": logprob, "bytes": list(token.encode())}
 
-    content = [one(each.token, each.logprob) | {"top_logprobs": [one(*pair) for pair in each.top]} for each in told]
+    content = [one(each.token, each.logprob) | {"top_logprobs": [one(*pair) for pair in each.top]} for each in logprobs]
     return {"content": content, "refusal": None}

@@ -100,7 +100,7 @@ class CompletionsScribe:
         self._usage = Usage()
         self._is_direct: dict[int, bool] = {}
         self._logprobs: dict[int, tuple[TokenLogprob, ...]] = {}  # of text that is not sent yet
-        self._told: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
+        self._sent: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         """The response as JSON."""
@@ -120,16 +120,16 @@ class CompletionsScribe:
             case BranchDelta() if self._is_direct.get(index) and event.branch_id == "direct":
                 self._logprobs[index] = self._logprobs.get(index, ()) + event.logprobs
             case TextDelta():
-                new, before = self._logprobs.pop(index, ()), self._told.get(index, ())
-                self._told[index] = (*before, *new)
+                new, before = self._logprobs.pop(index, ()), self._sent.get(index, ())
+                self._sent[index] = (*before, *new)
                 return self._chunk(_choice(index, event.text, None, new, _length(before)))
             case AnswerFinished():
                 answer = event.answer
                 self._usage += answer.usage
-                told = {"stretto": extension_of(answer)}
-                sent = self._told.get(index, ())
+                logprobs = {"stretto": extension_of(answer)}
+                sent = self._sent.get(index, ())
                 left = answer.logprobs[len(sent) :]
-                return self._chunk(_choice(index, "", finish_of(answer.finish_reason), left, _length(sent)), told)
+                return self._chunk(_choice(index, "", finish_of(answer.finish_reason), left, _length(sent)), logprobs)
         return b""
 
     def closing(self) -> bytes:
@@ -147,26 +147,26 @@ class CompletionsScribe:
 
 
 def _choice(
-    index: int, text: str, finish_reason: str | None = None, told: Sequence[TokenLogprob] = (), before: int = 0
+    index: int, text: str, finish_reason: str | None = None, logprobs: Sequence[TokenLogprob] = (), before: int = 0
 ) -> dict[str, Any]:
-    return {"text": text, "index": index, "logprobs": _logprobs(told, before), "finish_reason": finish_reason}
+    return {"text": text, "index": index, "logprobs": _logprobs(logprobs, before), "finish_reason": finish_reason}
 
 
-def _length(told: Sequence[TokenLogprob]) -> int:
-    return sum(len(each.token) for each in told)
+def _length(logprobs: Sequence[TokenLogprob]) -> int:
+    return sum(len(each.token) for each in logprobs)
 
 
-def _logprobs(told: Sequence[TokenLogprob], at: int) -> dict[str, Any] | None:
+def _logprobs(logprobs: Sequence[TokenLogprob], at: int) -> dict[str, Any] | None:
     """The log-probabilities of tokens, the first of which stands at this place of the text."""
-    if not told:
+    if not logprobs:
         return None
     offsets = []
-    for each in told:
+    for each in logprobs:
         offsets.append(at)
         at += len(each.token)
     return {
-        "tokens": [each.token for each in told],
-        "token_logprobs": [each.logprob for each in told],
-        "top_logprobs": [dict(each.top) for each in told],
+        "tokens": [each.token for each in logprobs],
+        "token_logprobs": [each.logprob for each in logprobs],
+        "top_logprobs": [dict(each.top) for each in logprobs],
         "text_offset": offsets,
     }

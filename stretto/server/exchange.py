@@ -160,8 +160,8 @@ class Exchange:
 
     async def _start(self, status: int, kind: str, headers: Mapping[str, str]) -> None:
         self.status = status
-        told = {"content-type": kind, **named(self.id), **headers}
-        raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in told.items()]
+        all_headers = {"content-type": kind, **named(self.id), **headers}
+        raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in all_headers.items()]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def _deliver(self, body: bytes, *, more: bool) -> None:

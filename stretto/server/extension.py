@@ -107,14 +107,14 @@ def route_header(route: Route | None) -> dict[str, str]:
     """The route as a header: JSON in ASCII, with what a person wants to know of it."""
     if route is None:
         return {}
-    told: dict[str, Any] = {"strategy": route.strategy, "backend": route.backend, "decoding": route.decoding}
-    told |= {"confidence": round(route.confidence, 3), "reason": route.reason[:_LONGEST_CAUSE]}
-    return {ROUTE_HEADER: json.dumps({name: value for name, value in told.items() if value not in {None, ""}})}
+    shown: dict[str, Any] = {"strategy": route.strategy, "backend": route.backend, "decoding": route.decoding}
+    shown |= {"confidence": round(route.confidence, 3), "reason": route.reason[:_LONGEST_CAUSE]}
+    return {ROUTE_HEADER: json.dumps({name: value for name, value in shown.items() if value not in {None, ""}})}
 
 
 def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """What an answer's own form has no place for; ``warnings`` of the request stand before those of the answer."""
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "strategy": answer.strategy,
         "finish_reason": answer.finish_reason,
         "usage": answer.usage.model_dump(),
@@ -122,12 +122,12 @@ def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] 
         "warnings": [*warnings, *answer.warnings],
     }
     if answer.citations:
-        told["citations"] = [citation.model_dump(mode="json") for citation in answer.citations]
+        shown["citations"] = [citation.model_dump(mode="json") for citation in answer.citations]
     if answer.agreement is not None:
-        told["agreement"] = answer.agreement.model_dump(mode="json")
+        shown["agreement"] = answer.agreement.model_dump(mode="json")
     if route:
-        told["route"] = answer.route.model_dump(mode="json")
-    return told
+        shown["route"] = answer.route.model_dump(mode="json")
+    return shown
 
 
 def named_event(event: Event, beside: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

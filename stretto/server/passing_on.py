@@ -85,14 +85,14 @@ async def _pass_on(
         kind = response.headers.get("content-type", "application/json")
         if not kind.startswith("text/event-stream"):
             whole = b"".join([piece async for piece in response.iter_bytes()])
-            exchange.meter.passed_on = _told(whole) or read + len(whole) / _BYTES
+            exchange.meter.passed_on = _tokens_reported(whole) or read + len(whole) / _BYTES
             await exchange.send_bytes(whole, kind, headers=route)
             return
         exchange.beside = route
         tally = _Tally()
         async for piece in response.iter_bytes():
             tally.feed(piece)
-            exchange.meter.passed_on = tally.told or read + tally.events
+            exchange.meter.passed_on = tally.reported or read + tally.events
             await exchange.write(piece)
         await exchange.finish()
 
@@ -113,7 +113,7 @@ class _Tally:
     """Counts the tokens of a stream: as its usage tells, or else its events, of which each is about a token."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.reported = 0
         self.events = 0
         self._rest = b""  # of a line that is not whole
 
@@ -126,14 +126,14 @@ class _Tally:
             if line.startswith(b"data:"):
                 self.events += 1
                 if b'"usage"' in line:
-                    self.told = _told(line.removeprefix(b"data:")) or self.told
+                    self.reported = _tokens_reported(line.removeprefix(b"data:")) or self.reported
 
 
-def _told(body: bytes) -> int:
+def _tokens_reported(body: bytes) -> int:
     """The tokens that a response or an event tells the usage of; 0 where it does not."""
     try:
-        told = json.loads(body)
-        told = told.get("response") or told  # an event of Responses holds the whole response
-        return int(told["usage"]["total_tokens"])
+        reported = json.loads(body)
+        reported = reported.get("response") or reported  # an event of Responses holds the whole response
+        return int(reported["usage"]["total_tokens"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return 0

@@ -162,7 +162,7 @@ class ResponsesScribe:
             "temperature": 1.0 if asked.temperature is None else asked.temperature,
             "text": {"format": (asked.text and asked.text.format) or {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",
-            "tools": [_told_tool(tool) for tool in asked.tools or ()],
+            "tools": [_tool_shown(tool) for tool in asked.tools or ()],
             "top_logprobs": asked.top_logprobs or 0,
             "top_p": 1.0 if asked.top_p is None else asked.top_p,
             "truncation": "disabled",
@@ -299,13 +299,13 @@ class ResponsesScribe:
         return done + self._event("response.output_item.done", output_index=place, item=item)
 
     def _message(self, answer: Answer) -> dict[str, Any]:
-        told = logprobs_of(answer.logprobs)
+        logprobs = logprobs_of(answer.logprobs)
         return {
             "id": self._message_id,
             "type": "message",
             "status": "completed" if _whole(answer) else "incomplete",
             "role": "assistant",
-            "content": [_part(answer.text, told["content"] if told else (), refused(answer))],
+            "content": [_part(answer.text, logprobs["content"] if logprobs else (), refused(answer))],
         }
 
     def _ended(self, answer: Answer, output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -333,7 +333,7 @@ def _number(given: Any) -> float:
     return given if isinstance(given, int | float) and not isinstance(given, bool) else 0.0
 
 
-def _told_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_shown(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool with the fields that a response holds, also where the request left them out."""
     if tool.get("type") != "function":
         return dict(tool)

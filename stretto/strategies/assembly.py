@@ -202,8 +202,8 @@ def _assemble(
         usage = usage + branch.usage
         if branch.decoding is not None:
             decoding = branch.decoding if decoding is None else decoding + branch.decoding
-    told = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
-    if request.options.logprobs is not None and not told:
+    logprobs = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
+    if request.options.logprobs is not None and not logprobs:
         runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} returned none.")
     ends = [
         span.needed_s + span.ended_s - span.started_s
@@ -221,7 +221,7 @@ def _assemble(
         usage=usage,
         cost=_cost(prices, backend, runner),
         decoding=decoding,
-        logprobs=told,
+        logprobs=logprobs,
         timeline=Timeline(
             first_text_s=runner.merge.first_s,
             total_s=total_s,

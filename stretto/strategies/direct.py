@@ -148,8 +148,8 @@ def _for_loops(request: Request, tell: Callable[[str], None]) -> TextWatch:
     """Watches for loops; the answer is left as it is unless the request says to cut it."""
     if request.on_loop == "cut":
         return Watch()
-    told = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
-    return LoopAlarm(lambda: tell(told))
+    warning = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
+    return LoopAlarm(lambda: tell(warning))
 
 
 def rest_of(request: Request, runner: Runner, received: str) -> ModelRequest:

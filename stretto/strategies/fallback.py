@@ -142,10 +142,10 @@ class Succession:
                 for sentence in not_asked:
                     error.remark(sentence)
             return error
-        told = (_with_name(each) for each in self._failed)
+        causes = (_with_name(each) for each in self._failed)
         first = by_models[0]
         failure = AllModelsFailedError(
-            " ".join(("Every model failed.", *told, *not_asked)),
+            " ".join(("Every model failed.", *causes, *not_asked)),
             backend=first.backend,
             status=first.status,
             transient=any(each.transient for each in by_models),

@@ -39,8 +39,8 @@ def _with_schema(messages: tuple[Message, ...], request: Request, runner: Runner
     if (able.json_schema and not able.schema_in_words) or not isinstance(wanted, dict):
         return messages
     system = "\n\n".join(message.content for message in messages if message.role == "system")
-    told = runner.template("in_form").messages(system=system, schema=json.dumps(wanted, ensure_ascii=False))
-    return (*told, *(message for message in messages if message.role != "system"))
+    instructions = runner.template("in_form").messages(system=system, schema=json.dumps(wanted, ensure_ascii=False))
+    return (*instructions, *(message for message in messages if message.role != "system"))
 
 
 async def write_in_form(request: Request, runner: Runner, running: RunningBranch, again: Again) -> RunningBranch:

@@ -228,8 +228,8 @@ class ScriptedServer:
     async def _inform(self, connection: Connection, received: ReceivedRequest) -> None:
         if received.path in self._pages:
             page = self._pages[received.path]
-            told = page if isinstance(page, Page) else Page(page)
-            await connection.send_page(told.status, told.body)
+            sent = page if isinstance(page, Page) else Page(page)
+            await connection.send_page(sent.status, sent.body)
         elif received.path == "/health":
             await connection.send_json(200, {"status": "ok"})
         elif received.path == "/v1/models":

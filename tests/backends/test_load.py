@@ -80,7 +80,7 @@ def test_prompts_that_are_read_one_after_the_other_are_no_bound():
 def test_late_calls_are_no_bound_where_the_server_told_how_many_it_takes():
     for told, holds in ((False, 1), (True, None)):
         backend = ScriptedBackend("any")
-        backend.capabilities = Capabilities(concurrent_calls=8, told_calls=told)
+        backend.capabilities = Capabilities(concurrent_calls=8, calls_reported=told)
         meter = meter_of(backend)
         meter.first(1, 0.2)
         for _ in range(3):  # five points, each begun after the one before had ended: their prompts took that long

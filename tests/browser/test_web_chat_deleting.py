@@ -32,13 +32,13 @@ async def test_a_deletion_is_taken_back(chatting):
         await ask(page, "First question", strategy="direct")
         await page.wait_for_selector("#send:enabled")
         await page.click("#conversations [aria-label^=Delete]")
-        await page.wait_for_selector("#told >> text=“First question” was deleted.")
+        await page.wait_for_selector("#notice >> text=“First question” was deleted.")
         assert await page.locator("#conversations li").count() == 0
         await no_violations(page)
         await page.get_by_role("button", name="Undo").click()
         await page.click("#conversations button:text-is('First question')")
         await page.wait_for_selector("text=It rolls.")
-        assert not await page.is_visible("#told")
+        assert not await page.is_visible("#notice")
 
 
 async def test_who_goes_by_keyboard_keeps_the_focus_through_deletion_and_undo(chatting):
@@ -52,17 +52,17 @@ async def test_who_goes_by_keyboard_keeps_the_focus_through_deletion_and_undo(ch
         await page.get_by_role("button", name="Undo").press("Enter")
         await page.wait_for_function(f"() => {FOCUSED} === 'open-{first}'")
         assert await page.inner_text("#status") == "It is back."
-        assert not await page.is_visible("#told")
+        assert not await page.is_visible("#notice")
 
 
 async def test_a_conversation_that_is_not_brought_back_is_not_said_to_be(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         first = await two_conversations(page)
         await page.press(f"#delete-{first}", "Enter")
-        await page.wait_for_selector("#told >> text=was deleted.")
+        await page.wait_for_selector("#notice >> text=was deleted.")
         await page.evaluate(FAILING, "put")
         await page.get_by_role("button", name="Undo").press("Enter")
-        await page.wait_for_selector("#told >> text=It stays deleted")
+        await page.wait_for_selector("#notice >> text=It stays deleted")
         await page.wait_for_function(f"() => {FOCUSED} === 'search'")
         assert "It stays deleted" in await page.inner_text("#status")
         assert await page.locator("#conversations li").count() == 1
@@ -77,7 +77,7 @@ async def test_undo_leaves_what_another_tab_went_on_with(chatting):
         await other.goto(page.url)
         await other.wait_for_selector("text=It rolls.")
         await page.click("#conversations [aria-label^=Delete]")
-        await page.wait_for_selector("#told >> text=was deleted.")
+        await page.wait_for_selector("#notice >> text=was deleted.")
         await ask(other, "Second question", strategy="direct")
         await other.wait_for_selector(f"article:nth-child(2) {ENDED}")
         await other.wait_for_selector("#send:enabled")
@@ -94,5 +94,5 @@ async def test_a_conversation_that_cannot_be_deleted_stays_and_that_is_said(chat
         await page.wait_for_selector(ENDED)
         await page.evaluate(FAILING, "delete")
         await page.click("#conversations [aria-label^=Delete]")
-        await page.wait_for_selector("#told >> text=Nothing was deleted")
+        await page.wait_for_selector("#notice >> text=Nothing was deleted")
         assert await page.locator("#conversations li").count() == 1

@@ -61,7 +61,7 @@ class Chunks:
         self._filled = asyncio.Event()
         self._finished = asyncio.Event()
         self._over = False
-        self._stages, self._told_stages = Stages(), Stages()
+        self._stages, self._stages_sent = Stages(), Stages()
 
     def put(self, event: Piece | Finished) -> None:
         """Add an event; from any thread."""
@@ -168,8 +168,8 @@ class Chunks:
             await self._filled.wait()
             with self._lock:
                 events, self._events = self._events, []
-                stages = None if self._stages == self._told_stages else self._stages
-                self._told_stages = self._stages
+                stages = None if self._stages == self._stages_sent else self._stages
+                self._stages_sent = self._stages
                 self._filled.clear()
             if events or stages:  # a stage may have come along with the events before it
                 return events, stages

@@ -41,8 +41,8 @@ class Learned:
     @property
     def engine(self) -> Engine | None:
         """The program: as it answered, else as it was named."""
-        told = self.facts.engine if self.facts is not None else None
-        return told or self.assumed
+        engine = self.facts.engine if self.facts is not None else None
+        return engine or self.assumed
 
     @property
     def settled(self) -> bool:

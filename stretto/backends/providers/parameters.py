@@ -103,7 +103,7 @@ class ParameterMemory:
         usage: Usage,
         *,
         wanted: dict[str, Any] | None = None,
-        schema_is_told: bool = False,
+        schema_in_words: bool = False,
     ) -> None:
         """Return if the call is to be sent again without a parameter that it was refused for, else raise the failure.
 
@@ -111,8 +111,8 @@ class ParameterMemory:
         ``wanted``: the parameters before `fit`, for what this one call is sent without.
         ``schema_is_told``: a schema stands in the messages too.
         """
-        told = wanted if schema_is_told and wanted is not None else None
-        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, told)
+        schema = wanted if schema_in_words and wanted is not None else None
+        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, schema)
         if not learned or (why := why_not_again()):
             if learned:
                 failure.remark(f"Not sent again without it: {why}.")

@@ -220,8 +220,10 @@ class RemoteBackend(ABC):
                     return Opened(sent, arrival, calls, prompt, options, self._left_out(prompt))
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
-            told = not self.capabilities.json_schema or self.capabilities.schema_in_words
-            self._memory.repeat_without(failure, parameters, Usage(calls=calls), wanted=wanted, schema_is_told=told)
+            in_words = not self.capabilities.json_schema or self.capabilities.schema_in_words
+            self._memory.repeat_without(
+                failure, parameters, Usage(calls=calls), wanted=wanted, schema_in_words=in_words
+            )
 
     async def _chunks(self, opened: Opened) -> AsyncGenerator[Chunk, None]:
         answers = [

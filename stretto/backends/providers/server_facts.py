@@ -77,21 +77,21 @@ class ServerFacts:
 
 def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
     """What a model can do, by what is known of its name and by what its server told."""
-    told = replace(
+    reported = replace(
         known,
         context_window=facts.context_window or known.context_window,
         concurrent_calls=facts.concurrent_calls or known.concurrent_calls,
-        told_calls=bool(facts.concurrent_calls),
+        calls_reported=bool(facts.concurrent_calls),
         speculation=facts.speculation,
         prefix_caching=facts.prefix_caching,
         refused_media=facts.refused_media,
         prompt_family=family_of(facts.model, facts.parameters) if facts.parameters else known.prompt_family,
     )
     if facts.engine is None:
-        return told
+        return reported
     continuous = facts.engine in ("vllm", "sglang")
     return replace(
-        told,
+        reported,
         json_schema=True,  # each of the five draws only tokens that fit
         schema_in_words=True,  # and none of them shows the schema to the model
         choices=continuous,
@@ -149,12 +149,12 @@ def of_sglang(facts: ServerFacts, info: Any) -> ServerFacts:
     each = _count(_at(state, "effective_max_running_requests_per_dp"))
     replicas = _count(_at(info, "dp_size")) or 1
     off = _at(info, "disable_radix_cache")
-    told = isinstance(info, Mapping) and "speculative_algorithm" in info
+    reported = isinstance(info, Mapping) and "speculative_algorithm" in info
     return replace(
         facts,
         engine="sglang",
         concurrent_calls=each * replicas if each else _count(_at(info, "max_running_requests")),
-        speculation=bool(_at(info, "speculative_algorithm")) if told else None,
+        speculation=bool(_at(info, "speculative_algorithm")) if reported else None,
         prefix_caching=not off if isinstance(off, bool) else None,
     )
 
@@ -174,9 +174,9 @@ def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
     )
 
 
-def _form(told: Any) -> str | None:
+def _form(name: Any) -> str | None:
     """The name of a form of weights; ``None`` where it is no such name."""
-    return told if isinstance(told, str) and re.fullmatch(r"[\w. -]{1,40}", told) else None
+    return name if isinstance(name, str) and re.fullmatch(r"[\w. -]{1,40}", name) else None
 
 
 def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> ServerFacts:

@@ -49,12 +49,12 @@ def reports(headers: Mapping[str, str]) -> dict[str, Report]:
         if found := _HEADER.match(name):
             kind = found["kind"] or found["kind2"]
             fields.setdefault(kind, {})[found["field"] or found["field2"]] = value
-    told = {}
+    reports = {}
     for kind, values in fields.items():
         remaining, reset_s = number(values.get("remaining")), seconds_until(values.get("reset"))
         if remaining is not None and reset_s is not None:
-            told[kind] = Report(remaining, number(values.get("limit")), reset_s)
-    return told
+            reports[kind] = Report(remaining, number(values.get("limit")), reset_s)
+    return reports
 
 
 @dataclass

@@ -106,13 +106,13 @@ class RedisStore:
 
     async def spend(self, name: str, a_minute: float, *, needed: float, taken: float) -> float | None:
         """Take from an allowance that grows by ``a_minute`` each minute, if enough is there."""
-        told = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
-        return None if told is None else float(told)
+        reply = await self.run("allowance_spend", self._key("allowance", (name,)), a_minute, needed, taken)
+        return None if reply is None else float(reply)
 
     async def hold(self, name: str, token: str, *, most: int, for_s: float) -> bool | None:
         """Hold one of ``most`` places for this long, or go on holding it; 0 seconds: give it back."""
-        told = await self.run("place_hold", self._key("places", (name,)), token, most, for_s)
-        return None if told is None else bool(int(told))
+        reply = await self.run("place_hold", self._key("places", (name,)), token, most, for_s)
+        return None if reply is None else bool(int(reply))
 
     async def aclose(self) -> None:
         """Close the connections of this event loop. Idempotent."""
@@ -123,8 +123,8 @@ class RedisStore:
     async def run(self, script: str, key: str, *arguments: str | float) -> Any:
         """What a script gives; ``None`` while Redis cannot be reached."""
         now = "" if self._clock is None else repr(self._clock())
-        told = [now, *map(str, arguments)]
-        return await self._asked(lambda client: client.register_script(_script(script))(keys=[key], args=told))
+        given = [now, *map(str, arguments)]
+        return await self._asked(lambda client: client.register_script(_script(script))(keys=[key], args=given))
 
     async def _asked(self, ask: Callable[[Redis], Any]) -> Any:
         from redis.exceptions import RedisError  # noqa: PLC0415 - of an extra
@@ -136,7 +136,7 @@ class RedisStore:
             self._away_until_s = now_s + self._timeout_s  # this call looks whether it is back; the others go on
         try:
             with anyio.fail_after(self._timeout_s):
-                told = await ask(self._client())
+                reply = await ask(self._client())
         except (RedisError, OSError, TimeoutError) as error:
             self._away_until_s = time.monotonic() + self._again_s
             if not self._is_away:
@@ -151,7 +151,7 @@ class RedisStore:
             self._is_away = False
             self._away_until_s = -math.inf
             _log.info("%s is back: limits and breakers are shared again.", self._where)
-        return told
+        return reply
 
     def _client(self) -> Redis:
         from redis.asyncio import BlockingConnectionPool, Redis  # noqa: PLC0415 - of an extra
@@ -184,8 +184,8 @@ class _Limits:
 
     async def take(self, cost: Mapping[str, int], flying: Mapping[str, int]) -> Room:
         """Count a call, if there is room for it."""
-        told = await self._run("limits_take", json.dumps(cost), json.dumps(flying))
-        return Room() if told is None else Room(min(float(told[0]), LONGEST_S), float(told[1]))
+        reply = await self._run("limits_take", json.dumps(cost), json.dumps(flying))
+        return Room() if reply is None else Room(min(float(reply[0]), LONGEST_S), float(reply[1]))
 
     async def tell(self, news: News) -> None:
         """Take in what a call has shown."""
@@ -193,13 +193,13 @@ class _Limits:
             kind: {"remaining": report.remaining, "size": report.size or 0, "window": report.window_s}
             for kind, report in news.reported.items()
         }
-        told = {
+        shown = {
             "flying": news.flying,
             "returned": news.returned,
             "reported": reported,
             "hold": min(news.hold_s, BELIEVED_S),
         }
-        await self._run("limits_tell", json.dumps(told))
+        await self._run("limits_tell", json.dumps(shown))
 
     async def _run(self, script: str, *arguments: str) -> Any:
         return await self._store.run(script, self._key, self._store.replica, _FORGOTTEN_S, BELIEVED_S, *arguments)
@@ -216,10 +216,10 @@ class _Health:
     async def admit(self, token: str, answer: int | None, *, fresh: bool = False) -> Standing:
         """Ask for a call."""
         asked = (self._rest_s, token, self._named(answer), "1" if fresh else "", MOST_TRIALS)
-        told = await self._store.run("health_admit", self._key, *asked)
-        if told is None:
+        reply = await self._store.run("health_admit", self._key, *asked)
+        if reply is None:
             return Standing()
-        verdict, left_s, faults, last = told
+        verdict, left_s, faults, last = reply
         return Standing(verdict, float(left_s), int(faults), last)
 
     async def tell(

@@ -114,8 +114,8 @@ class ChatApp(App[None]):
     def _said(self, width: int) -> str:
         """Where things stand and which keys help, in so many cells; on a narrow terminal the keys come first."""
         if self.busy:
-            told = (WAITS + STOPS, WAITS) if self._hint == WAITS else ()
-            if fitting := next((said for said in told if cell_len(said) <= width), None):
+            hints = (WAITS + STOPS, WAITS) if self._hint == WAITS else ()
+            if fitting := next((said for said in hints if cell_len(said) <= width), None):
                 return fitting
             doing = self.answering.phrase()
             shorter = (doing, doing.rpartition(" · ")[0], doing.partition(",")[0])

@@ -52,14 +52,14 @@ def others_of(answer: Answer) -> str:
 
 
 def _samples(answer: Answer, number: int) -> str:
-    many, told = counted(number, "sample"), answer.agreement
-    if told is None:
+    many, agreement = counted(number, "sample"), answer.agreement
+    if agreement is None:
         return many
-    if told.decided_by in ("similarity", "judge"):
-        chosen = "the one most like the others" if told.decided_by == "similarity" else "the judge's choice"
+    if agreement.decided_by in ("similarity", "judge"):
+        chosen = "the one most like the others" if agreement.decided_by == "similarity" else "the judge's choice"
         return f"{many}, {chosen}"
-    most = max(told.votes.values(), default=0)
-    votes = ", ".join(f"{one_line(vote)} ({count})" for vote, count in told.votes.items())
+    most = max(agreement.votes.values(), default=0)
+    votes = ", ".join(f"{one_line(vote)} ({count})" for vote, count in agreement.votes.items())
     return f"{many}, {f'{most} agree' if most > 1 else 'none agree'}" + (f": {votes}" if votes else "")
 
 

@@ -57,12 +57,12 @@ def result_of(answer: Answer) -> ChatResult:
 
 def _beside(answer: Answer) -> dict[str, Any]:
     """What the model's server wants back with the results of tools."""
-    told: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if answer.thoughts and answer.tool_calls:
-        told[THOUGHTS] = [dict(each) for each in answer.thoughts]
+        metadata[THOUGHTS] = [dict(each) for each in answer.thoughts]
     if fields := {call.id: dict(call.extra) for call in answer.tool_calls if call.extra}:
-        told[CALL_FIELDS] = fields
-    return told
+        metadata[CALL_FIELDS] = fields
+    return metadata
 
 
 def _generation(answer: Answer, choice: Choice) -> ChatGeneration:

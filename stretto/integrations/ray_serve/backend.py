@@ -62,9 +62,9 @@ class RayBackend:
     @classmethod
     async def of(cls, handle: DeploymentHandle[Any], model: str, concurrent_calls: int) -> RayBackend:
         """The backend for a deployment; waits until a replica of it has loaded the model."""
-        told = await handle.describe.remote()
+        description = await handle.describe.remote()
         name = f"ray:{model.removeprefix('local:')}"
-        backend = cls(handle, name, wire.read_capabilities(told["capabilities"]), concurrent_calls)
+        backend = cls(handle, name, wire.read_capabilities(description["capabilities"]), concurrent_calls)
         await backend.count_replicas()
         return backend
 

@@ -92,28 +92,28 @@ def read_chunk(text: str) -> Chunk:
 
 def error_text(error: StrettoError) -> str:
     """An error, in the place of a chunk."""
-    told: dict[str, Any] = {"kind": _name(error), "message": str(error)}
+    fields: dict[str, Any] = {"kind": _name(error), "message": str(error)}
     if isinstance(error, BackendError):
-        told |= {
+        fields |= {
             "status": error.status,
             "transient": error.transient,
             "wait": error.retry_after_s,
             "server_message": error.server_message,
         }
-    return json.dumps({"failed": told})
+    return json.dumps({"failed": fields})
 
 
-def _read_error(told: dict[str, Any]) -> StrettoError:
-    kind = _KINDS.get(told.get("kind", ""), BackendError)
+def _read_error(fields: dict[str, Any]) -> StrettoError:
+    kind = _KINDS.get(fields.get("kind", ""), BackendError)
     if not issubclass(kind, BackendError):
-        return kind(told.get("message", ""))
+        return kind(fields.get("message", ""))
     error = kind(
-        told.get("message", ""),
-        status=told.get("status"),
-        transient=told.get("transient"),
-        retry_after_s=told.get("wait"),
+        fields.get("message", ""),
+        status=fields.get("status"),
+        transient=fields.get("transient"),
+        retry_after_s=fields.get("wait"),
     )
-    error.server_message = told.get("server_message", "")
+    error.server_message = fields.get("server_message", "")
     return error
 
 

@@ -250,9 +250,9 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
     if last.error is not None:
         raise last.error
     answer = list(handle.sequence.generated)
-    told = len(first.tokens) if isinstance(first, Piece) else len(answer)
+    begun = len(first.tokens) if isinstance(first, Piece) else len(answer)
     figures = last.figures or Figures(method)
-    return _Run((first_s - began) * 1e3, (end_s - first_s) * 1e3, len(answer) - told, answer, figures)
+    return _Run((first_s - began) * 1e3, (end_s - first_s) * 1e3, len(answer) - begun, answer, figures)
 
 
 def _enter(cell: _Cell, runs: Sequence[_Run], *, timed: bool) -> None:

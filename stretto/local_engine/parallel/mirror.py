@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from stretto.local_engine.model.cache import KeyValueCache, Source
 
-__all__ = ["Mirror", "Told", "repeat"]
+__all__ = ["Change", "Mirror", "repeat"]
 
-Told = list[Any]
+Change = list[Any]
 """What was done, as JSON: its name, the number of the cache, and its arguments; caches are numbers."""
 
 
@@ -29,14 +29,14 @@ class Mirror:
         self.bytes_per_slot = bytes_per_slot
         self._numbers: WeakKeyDictionary[KeyValueCache, int] = WeakKeyDictionary()
         self._count = 0
-        self._told: deque[Told] = deque()  # any thread may append to it: that which collects garbage does
+        self._changes: deque[Change] = deque()  # any thread may append to it: that which collects garbage does
 
     def number(self, cache: KeyValueCache) -> int:
         """The number of a cache; a cache that is new to it becomes one that is held elsewhere."""
         if cache not in self._numbers:
             if cache.mirror is None:
                 self._add(cache)
-                self._told.append(["new", self._numbers[cache], cache.batch])
+                self._changes.append(["new", self._numbers[cache], cache.batch])
                 cache.mirror = self
             else:  # made from others by what was told
                 self._add(cache)
@@ -44,19 +44,19 @@ class Mirror:
 
     def note(self, cache: KeyValueCache, what: str, *arguments: Any) -> None:
         """Note that ``what``, a method of `KeyValueCache`, was called."""
-        self._told.append([what, self.number(cache), *map(self._written, arguments)])
+        self._changes.append([what, self.number(cache), *map(self._written, arguments)])
 
-    def taken(self) -> list[Told]:
+    def taken(self) -> list[Change]:
         """What was done since the last time, in order."""
         taken = []
-        while self._told:
-            taken.append(self._told.popleft())
+        while self._changes:
+            taken.append(self._changes.popleft())
         return taken
 
     def _add(self, cache: KeyValueCache) -> None:
         self._count += 1
         self._numbers[cache] = self._count
-        weakref.finalize(cache, self._told.append, ["drop", self._count]).atexit = False
+        weakref.finalize(cache, self._changes.append, ["drop", self._count]).atexit = False
 
     def _written(self, argument: Any) -> Any:
         if isinstance(argument, KeyValueCache):
@@ -68,15 +68,15 @@ class Mirror:
         return argument
 
 
-def repeat(told: Sequence[Told], caches: dict[int, KeyValueCache], own: Callable[[int], int]) -> None:
+def repeat(changes: Sequence[Change], caches: dict[int, KeyValueCache], own: Callable[[int], int]) -> None:
     """Do to the caches of this process what was done to those of the engine.
 
     Args:
-        told: what was done.
+        changes: what was done.
         caches: of this process, by their numbers.
         own: how many of the first slots of a sequence are in this process.
     """
-    for what, number, *arguments in told:
+    for what, number, *arguments in changes:
         match what:
             case "new":
                 caches[number] = KeyValueCache(*arguments)

@@ -18,11 +18,11 @@ __all__ = ["Part", "asked"]
 _OPTIONAL = ("slots", "ancestry", "real")
 
 
-def asked(rows: Rows, cache: int, told: list[Any], keep: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def asked(rows: Rows, cache: int, changes: list[Any], keep: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """One forward as a message; ``cache``: its number, ``told``: what was done to caches since the last one."""
     tensors = {"tokens": rows.tokens, "positions": rows.positions, "keep": keep}
     tensors |= {name: tensor for name in _OPTIONAL if (tensor := getattr(rows, name)) is not None}
-    return {"told": told, "cache": cache, "kv_len": rows.kv_len, "lengths": rows.lengths}, tensors
+    return {"changes": changes, "cache": cache, "kv_len": rows.kv_len, "lengths": rows.lengths}, tensors
 
 
 class Part:
@@ -40,7 +40,7 @@ class Part:
 
     def run(self, said: Mapping[str, Any], given: Mapping[str, Tensor]) -> Tensor:
         """Do what `asked` says. Returns the logits # [batch, kept, vocabulary], in stages before the last one zeros."""
-        repeat(said["told"], self._caches, self._own)
+        repeat(said["changes"], self._caches, self._own)
         tensors = {name: tensor.to(self._device) for name, tensor in given.items()}
         lengths = said["lengths"]
         rows = Rows(

@@ -42,15 +42,15 @@ def work(rank: int, parent: int) -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     messages: SimpleQueue[Message] = SimpleQueue()
     threading.Thread(target=_listen, args=(asked, parent, messages), daemon=True).start()
-    told = _Warnings()
-    logging.getLogger("stretto").addHandler(told)
+    warnings = _Warnings()
+    logging.getLogger("stretto").addHandler(warnings)
     from stretto.local_engine.parallel.wire import send  # noqa: PLC0415 - torch takes seconds
 
     try:
         said, _ = messages.get()
         layout = Layout(*said["layout"])
         model = _loaded(rank, layout, said)
-        send(answers, _facts(model) | {"warnings": told.texts})
+        send(answers, _facts(model) | {"warnings": warnings.texts})
         _serve(rank, layout, model, messages, answers)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent says it, and ends all processes
         kind = type(error).__name__

@@ -119,5 +119,5 @@ def _failure(came: Gathered) -> StrettoError:
     causes = Counter(str(running.exception) for running in came.failed)
     if len(causes) == 1 and came.failed[0].exception is not None:
         return came.failed[0].exception
-    told = " ".join(came.left_out)
-    return BackendError(f"Nobody proposed an answer. {told}", backend=came.failed[0].spec.title)
+    reasons = " ".join(came.left_out)
+    return BackendError(f"Nobody proposed an answer. {reasons}", backend=came.failed[0].spec.title)

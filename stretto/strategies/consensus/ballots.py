@@ -160,8 +160,8 @@ class Reading:
             if len(set(named)) == 1 or (named and _LETTER.match(part.lstrip("*( "))):
                 return Ballot(named[0])
         said = words_of(text)
-        told = [letter for letter, option in letters.items() if said == words_of(option)]
-        return Ballot(told[0]) if len(told) == 1 else None
+        named = [letter for letter, option in letters.items() if said == words_of(option)]
+        return Ballot(named[0]) if len(named) == 1 else None
 
 
 def _plain(text: str) -> str:

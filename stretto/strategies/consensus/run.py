@@ -79,7 +79,7 @@ class _Vote:
             cancelled=sum(sample.running.discarded and not (sample.weak or sample.looping) for sample in self.samples),
             weak=sum(sample.weak for sample in self.samples),
         )
-        self.runner.reason = _told(self.runner.agreement)
+        self.runner.reason = _decided(self.runner.agreement)
         self._tell_failures(winner)
         for sample in self.samples:
             if sample is not winner:
@@ -124,15 +124,15 @@ class _Vote:
         return "certain" if confident(votes, self.options.certainty) else None
 
     def _confidences(self) -> list[tuple[str, float]] | None:
-        """What was voted for, and how sure the model was of it; ``None`` where that does not count, or is not told."""
+        """What was voted for, and how sure the model was of it; ``None`` where that does not count, or is unknown."""
         if self.options.rule == "votes":
             return None
-        told = [
+        sure = [
             (sample.ballot.key, math.exp(sample.trace.mean))
             for sample in self.voters
             if sample.ballot is not None and sample.trace.mean is not None
         ]
-        return told if len(told) == len(self.voters) else None
+        return sure if len(sure) == len(self.voters) else None
 
     def _ballot(self, sample: Sample) -> Ballot | None:
         options = self.request.options
@@ -145,10 +145,10 @@ class _Vote:
         return Ballot(found.text) if isinstance(options.response_format, str) else of_value(found.value)
 
     def _shown_votes(self) -> dict[str, int]:
-        told: Counter[str] = Counter()
+        shown: Counter[str] = Counter()
         for key, count in self.votes.most_common():
-            told[Ballot(key).shown] += count
-        return dict(told)
+            shown[Ballot(key).shown] += count
+        return dict(shown)
 
     # --- choosing
 
@@ -208,8 +208,8 @@ class _Vote:
         causes = Counter(map(str, failed))
         if len(causes) == 1:
             return failed[0]
-        told = "; ".join(f"{count} of {len(failed)}: {cause.rstrip('.')}" for cause, count in causes.most_common(3))
-        return BackendError(f"No sample could be written. {told}.", backend=self.runner.model)
+        listed = "; ".join(f"{count} of {len(failed)}: {cause.rstrip('.')}" for cause, count in causes.most_common(3))
+        return BackendError(f"No sample could be written. {listed}.", backend=self.runner.model)
 
     # --- showing
 
@@ -250,7 +250,7 @@ _WHY: dict[Decided, str] = {
 }
 
 
-def _told(agreement: Agreement) -> str:
+def _decided(agreement: Agreement) -> str:
     """What decided, as a sentence."""
     why = _WHY.get(agreement.decided_by, "")
     if agreement.decided_by in ("similarity", "judge", "only_one"):
@@ -260,7 +260,7 @@ def _told(agreement: Agreement) -> str:
 
 def _spokesman(group: Sequence[Sample]) -> Sample:
     """Of samples that say the same, the one of which the model is surest, else the one that is most like the others."""
-    told = [sample for sample in group if sample.trace.mean is not None]
-    if told:
-        return max(told, key=lambda sample: sample.trace.mean or 0.0)
+    measured = [sample for sample in group if sample.trace.mean is not None]
+    if measured:
+        return max(measured, key=lambda sample: sample.trace.mean or 0.0)
     return group[medoid([sample.text for sample in group])]

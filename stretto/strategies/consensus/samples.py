@@ -62,12 +62,12 @@ class Sample:
 
     def hear(self, *, keep: bool) -> None:
         """Take in the log-probabilities that came; those that nobody asked for are not kept for the answer."""
-        told = self.running.logprobs
-        self.trace.hear(told[self._heard :])
+        logprobs = self.running.logprobs
+        self.trace.hear(logprobs[self._heard :])
         if keep:
-            self._heard = len(told)
+            self._heard = len(logprobs)
         else:
-            told.clear()
+            logprobs.clear()
 
 
 def start_samples(

@@ -60,8 +60,8 @@ class Trace:
 
 def bar_of(finished: Sequence[Trace], warm_up: int) -> float | None:
     """How sure the model has to stay of a sample that still runs; ``None`` while fewer than ``warm_up`` have ended."""
-    told = [each.weakest for each in finished if each.weakest is not None]
-    return min(told) if len(told) >= warm_up else None
+    weakest = [each.weakest for each in finished if each.weakest is not None]
+    return min(weakest) if len(weakest) >= warm_up else None
 
 
 class SampleWatch:

@@ -114,8 +114,8 @@ class _Chain:
         if outcome.found is None:
             return [], reading.failed(tries.place, running, outcome.error)
         record = record_of(outcome.found, tries.place, reading, cut_off=outcome.cut_off)
-        told = outcome.found.get("notes")
-        self._notes = (told.strip()[:_NOTES_CHARACTERS] if isinstance(told, str) else "") or self._notes
+        notes = outcome.found.get("notes")
+        self._notes = (notes.strip()[:_NOTES_CHARACTERS] if isinstance(notes, str) else "") or self._notes
         return [], record
 
 

@@ -64,12 +64,12 @@ def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name:
 def _result(findings: Findings, group: Sequence[Finding], running: RunningBranch) -> tuple[list[Finding], int]:
     """The findings of a group after its call, and how many of them had to be left out."""
     most = int(findings.tokens(*group) * _SHRINK)
-    told = json_object(running.text) if running.exception is None else None
-    if told is not None:
+    read = json_object(running.text) if running.exception is None else None
+    if read is not None:
         there = {number for finding in group for number in finding.evidence}
-        kept = [number for number in dict.fromkeys(numbers(told.get("keep"))) if number in there]
-        answer = told.get("answer")
-        level = told.get("confidence")
+        kept = [number for number in dict.fromkeys(numbers(read.get("keep"))) if number in there]
+        answer = read.get("answer")
+        level = read.get("confidence")
         confidence = (
             level
             if isinstance(level, int) and not isinstance(level, bool) and 0 <= level <= 5

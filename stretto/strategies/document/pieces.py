@@ -93,7 +93,7 @@ async def _names(reading: Reading) -> str:
     prompt = ModelRequest(reading.messages("document_names", terms=said))
     running = reading.start("names", "plan", lambda: prompt, room=reading.sizes.record)
     await running.ended()
-    told = json_object(running.text) if running.exception is None else None
-    pairs = [(name, told[name]) for name in terms if told and isinstance(told.get(name), str)]
+    read = json_object(running.text) if running.exception is None else None
+    pairs = [(name, read[name]) for name in terms if read and isinstance(read.get(name), str)]
     agreed = "\n".join(f"{name} -> {' '.join(becomes.split())[:80]}" for name, becomes in pairs)
     return unfenced(agreed, reading.library.fence) or "(none)"

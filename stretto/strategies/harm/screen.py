@@ -51,7 +51,7 @@ class Screen:
         self._shown = 0  # characters of it
         self._lead = ""  # the line break before the next word, with the markup behind it
         self._start = LINE  # what the next word begins
-        self._told_end = True  # the searches know that the sentence before has ended
+        self._end_announced = True  # the searches know that the sentence before has ended
         self._in_harm = False  # the last word was part of what was found
         self.ended = False
 
@@ -110,8 +110,8 @@ class Screen:
             self._held[-1] += gap[:at]
         elif not self._in_harm:
             out.append(gap[:at])
-        if self._start and not self._told_end:
-            self._told_end = True
+        if self._start and not self._end_announced:
+            self._end_announced = True
             self._end_sentence(out)
 
     def _end_sentence(self, out: list[str]) -> None:
@@ -122,18 +122,18 @@ class Screen:
             return
         word, start = self._word.casefold(), self._start
         self._held.append(self._lead + self._word[self._shown :])
-        self._lead, self._word, self._shown, self._start, self._told_end = "", "", 0, 0, False
+        self._lead, self._word, self._shown, self._start, self._end_announced = "", "", 0, 0, False
         self._judge([(name, search.word(word, start=start)) for name, search in self._searches], out)
 
-    def _judge(self, told: Sequence[tuple[str, int | None]], out: list[str]) -> None:
-        harm = next((name for name, hold in told if hold is None), None)
+    def _judge(self, harms: Sequence[tuple[str, int | None]], out: list[str]) -> None:
+        harm = next((name for name, hold in harms if hold is None), None)
         self._in_harm = harm is not None
         if harm is not None:
             self._held.clear()
             self._lead = ""
             self.ended = self._found(harm)
             return
-        hold = max((hold for _, hold in told if hold), default=0)
+        hold = max((hold for _, hold in harms if hold), default=0)
         if (free := len(self._held) - hold) > 0:
             out += self._held[:free]
             del self._held[:free]

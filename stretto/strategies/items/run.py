@@ -41,19 +41,19 @@ async def write_items(request: Request, route: Route, runner: Runner) -> None:
     """Split the request, start a branch for each part, and merge them in order; else answer with `Direct`."""
     calls = Calls(request, runner)
     parse = parse_of(request, route)
-    taken = parse.split
-    if isinstance(taken, NotSplit) and not taken.final and _may_plan(calls):
-        taken = await planned(calls)
-    reason = taken.reason if isinstance(taken, NotSplit) else _obstacle(taken, calls)
-    if reason is None and isinstance(taken, Split):
+    split = parse.split
+    if isinstance(split, NotSplit) and not split.final and _may_plan(calls):
+        split = await planned(calls)
+    reason = split.reason if isinstance(split, NotSplit) else _obstacle(split, calls)
+    if reason is None and isinstance(split, Split):
         tell_limits(request, runner)
-        layout = replace(layout_for(taken), notes=notes_for(request))
-        if taken.items:
-            items = _Items(calls, taken, layout)
+        layout = replace(layout_for(split), notes=notes_for(request))
+        if split.items:
+            items = _Items(calls, split, layout)
             reason = await items.run()
             runner.note_standing(kind_of(parse), request, held=items.held)
         else:
-            reason = await Samples(calls, taken, layout).run()
+            reason = await Samples(calls, split, layout).run()
         if reason is None:
             return
     runner.warn(f"Answered in one piece instead of item by item: {reason}.")
@@ -66,17 +66,17 @@ def _may_plan(calls: Calls) -> bool:
     return family not in ONE_AT_A_TIME and calls.most >= FEWEST_CALLS and (budget is None or budget > PLANNED_CALLS)
 
 
-def _obstacle(taken: Split, calls: Calls) -> str | None:
+def _obstacle(split: Split, calls: Calls) -> str | None:
     """Why this backend or budget rules out splitting the request."""
     budget = calls.request.budget.max_calls
     if calls.most < FEWEST_CALLS:
         return "only one call at a time is possible"
     if calls.runner.capabilities.prompt_family in ONE_AT_A_TIME:
-        if taken.count:
+        if split.count:
             return "this model is too small for samples from different angles"
-        if budget is not None and budget < len(taken.items):
-            return f"the budget of {budget} calls is too small for {len(taken.items)} items"
-    if taken.count and budget is not None and budget <= PLANNED_CALLS:
+        if budget is not None and budget < len(split.items):
+            return f"the budget of {budget} calls is too small for {len(split.items)} items"
+    if split.count and budget is not None and budget <= PLANNED_CALLS:
         return f"the budget of {budget} calls is too small for a plan and its samples"
     return None
 
@@ -84,19 +84,19 @@ def _obstacle(taken: Split, calls: Calls) -> str | None:
 class _Items:
     """One run over the items of a request."""
 
-    def __init__(self, calls: Calls, taken: Split, layout: Layout) -> None:
+    def __init__(self, calls: Calls, split: Split, layout: Layout) -> None:
         self.calls = calls
-        self.taken = taken
+        self.split = split
         self.layout = layout
         self.pocket = calls.runner.capabilities.prompt_family == POCKET
         self.alone = calls.runner.capabilities.prompt_family in ONE_AT_A_TIME
-        self.check = Check.of(taken, several=bool(layout.columns))
+        self.check = Check.of(split, several=bool(layout.columns))
         options = options_of(calls.request, ItemsOptions) if calls.request.strategy_options else ItemsOptions()
-        self.votes = votes_within(options, len(taken.items), calls.runner.ledger.calls_left)
+        self.votes = votes_within(options, len(split.items), calls.runner.ledger.calls_left)
         if self.votes < options.samples:
             calls.runner.warn(f"The budget leaves {self.votes} of {options.samples} samples of each item.")
         self.certainty = options.certainty
-        self.reading = Reading(taken.instruction, calls.runner.language, options.compare, self.check.labels)
+        self.reading = Reading(split.instruction, calls.runner.language, options.compare, self.check.labels)
         self.placed = 0  # entries that are placed in the answer
         self.begun = False  # there is a result: until then nothing is shown, not even a number
         self.kept = ""  # what stands before the first result
@@ -123,7 +123,7 @@ class _Items:
     def held(self) -> bool:
         """Whether the model wrote results, but for less than a third of the items."""
         spoiled = sum(isinstance(running.exception, SpoiledError) for running in self.alones)
-        return 3 * spoiled < len(self.taken.items)
+        return 3 * spoiled < len(self.split.items)
 
     async def _all_spoiled(self) -> bool:
         """Whether every item is spoiled, and the whole can be asked for in another way."""
@@ -131,15 +131,15 @@ class _Items:
             await running.ended()
             if not isinstance(running.exception, SpoiledError) or running.text.strip():
                 return False
-        whole = len(self.alones) == len(self.taken.items)
+        whole = len(self.alones) == len(self.split.items)
         return whole and self.calls.runner.ledger.calls_left != 0
 
     def _groups(self) -> list[range]:
         """The ranges of item indices that share a call, in order."""
-        count, budget = len(self.taken.items), self.calls.request.budget.max_calls
+        count, budget = len(self.split.items), self.calls.request.budget.max_calls
         most = self.calls.most
         forced = budget is not None and budget < count
-        short = max(map(len, self.taken.items)) <= SHORT_ITEM and self.layout.name != "sections"
+        short = max(map(len, self.split.items)) <= SHORT_ITEM and self.layout.name != "sections"
         if self.alone or self.votes > 1 or count <= most or not (short or forced):
             return [range(index, index + 1) for index in range(count)]
         size = -(-count // most)
@@ -151,7 +151,7 @@ class _Items:
     def _start(self, group: range) -> RunningBranch:
         if len(group) == 1:
             return self._start_one(group[0])
-        items = [self.taken.items[index] for index in group]
+        items = [self.split.items[index] for index in group]
         listed = "\n".join(f"{number}. {item}" for number, item in enumerate(items, start=1))
         return self.calls.start(
             f"item-{group[0] + 1}-{group[-1] + 1}",
@@ -159,17 +159,17 @@ class _Items:
             "items",
             title=f"{items[0]} … {items[-1]}",
             plainly=f"{self._plainly()}\n\n{listed}",
-            room=sum(self.calls.room(self.taken.instruction, item) for item in items),
-            parts=-(-len(self.taken.items) // len(group)),
-            instruction=self.taken.instruction,
-            context=self.taken.context,
+            room=sum(self.calls.room(self.split.instruction, item) for item in items),
+            parts=-(-len(self.split.items) // len(group)),
+            instruction=self.split.instruction,
+            context=self.split.context,
             count=str(len(items)),
             items=listed,
             form=self.layout.instruction,
         )
 
     def _start_one(self, index: int) -> RunningBranch:
-        item, instruction = self.taken.items[index], self.taken.instruction
+        item, instruction = self.split.items[index], self.split.instruction
         spec = self.calls.spec(
             f"item-{index + 1}",
             "item",
@@ -177,9 +177,9 @@ class _Items:
             title=item,
             plainly=f"{self._plainly()}\n\n{item}",
             room=self.calls.room(instruction, item),
-            parts=len(self.taken.items),
-            instruction=f"{self.taken.context}\n{instruction}".strip() if self.pocket else instruction,
-            context=self.taken.context,
+            parts=len(self.split.items),
+            instruction=f"{self.split.context}\n{instruction}".strip() if self.pocket else instruction,
+            context=self.split.context,
             item=item,
             form=self.layout.instruction,
             watch=lambda: ResultWatch(self.check, item, self.calls.runner.leaks.screen),
@@ -190,7 +190,7 @@ class _Items:
         return start_vote(spec, runner, self.reading, self.votes, self.certainty)
 
     def _plainly(self) -> str:
-        return f"{self.taken.context}\n\n{self.taken.instruction}:".strip()
+        return f"{self.split.context}\n\n{self.split.instruction}:".strip()
 
     def _add(self, index: int, running: RunningBranch) -> None:
         """Place an item in the answer; it is shown while it streams."""
@@ -244,7 +244,7 @@ class _Items:
         right = not entries.confused and (not whole or len(found) == len(group))
         left = runner.ledger.calls_left
         kept = found[: len(group)] if right or running.finish_reason in FINAL or left == 0 else []
-        items = [self.taken.items[index] for index in group]
+        items = [self.split.items[index] for index in group]
         results = self.check.of_group(kept, items, runner.leaks.clean)
         wrong = results.count(None)
         results += [None] * (len(group) - len(kept))
@@ -254,7 +254,7 @@ class _Items:
             running.replaced = True
         if None in results or not right:
             runner.warn(
-                f"{running.spec.title!r} {_told(running, len(group), len(found), len(kept), wrong, right=right)}"
+                f"{running.spec.title!r} {_lost(running, len(group), len(found), len(kept), wrong, right=right)}"
             )
         singles = [
             None if text is not None else self._start_one(index) for index, text in zip(group, results, strict=True)
@@ -266,7 +266,7 @@ class _Items:
                 runner.merge.add(partial(self._entry, index, text or ""))
 
 
-def _told(running: RunningBranch, items: int, found: int, kept: int, wrong: int, *, right: bool) -> str:
+def _lost(running: RunningBranch, items: int, found: int, kept: int, wrong: int, *, right: bool) -> str:
     """What a group lacks, and what becomes of it."""
     reason = str(running.exception or f"{found} results for {items} items").rstrip(".")
     if kept and not right:

@@ -88,8 +88,8 @@ def split(question: str) -> Split | NotSplit:
         return NotSplit("it contains code")
     if len(_TURNS.findall(text)) > 1:
         return NotSplit("it contains a conversation")
-    taken = _by_list(text)
-    return taken if isinstance(taken, Split) or taken.final else _by_count(text, taken)
+    split = _by_list(text)
+    return split if isinstance(split, Split) or split.final else _by_count(text, split)
 
 
 def _by_list(text: str) -> Split | NotSplit:
@@ -209,12 +209,12 @@ def _may_be_text(listing: Listing, plain: bool) -> bool:
 def _instruction(listing: Listing) -> tuple[str, str]:
     """The paragraphs with the task, and the rest as context."""
     before, after = _parts(listing.before), _parts(listing.after)
-    told = [part for part in before if _does(part)][-1:] + [part for part in after if _does(part)]
-    if not told or (before and before[-1] in told):
-        told = [*(told or before[-1:]), *(part for part in after if part not in told)]
-    context = "\n\n".join(part for part in (*before, *after) if part not in told)
+    instructions = [part for part in before if _does(part)][-1:] + [part for part in after if _does(part)]
+    if not instructions or (before and before[-1] in instructions):
+        instructions = [*(instructions or before[-1:]), *(part for part in after if part not in instructions)]
+    context = "\n\n".join(part for part in (*before, *after) if part not in instructions)
     instruction = ""
-    for part in map(_plain, told):
+    for part in map(_plain, instructions):
         link = (
             ""
             if not instruction

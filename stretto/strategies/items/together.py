@@ -29,12 +29,12 @@ def needs_all(instruction: str, introduction: str) -> str | None:
     if found := _TOGETHER.search(instruction):
         return f'it asks for something that needs all items together ("{_shown(found)}")'
     if EACH.search(instruction):
-        told = _NO_ITEMS.search(introduction) if not EACH.search(introduction) else None
+        match = _NO_ITEMS.search(introduction) if not EACH.search(introduction) else None
     elif found := _TOGETHER_UNLESS_EACH.search(instruction):
         return f'it asks for one result ("{_shown(found)}")'
     else:
-        told = _NO_ITEMS.search(introduction)
-    return f'the list is not one of items ("{_shown(told)}")' if told else None
+        match = _NO_ITEMS.search(introduction)
+    return f'the list is not one of items ("{_shown(match)}")' if match else None
 
 
 def refer_to_each_other(instruction: str, items: Sequence[str]) -> str | None:

@@ -179,7 +179,7 @@ function busy(is) {
   $("send").disabled = is;
   $("send").hidden = is;
   $("stop").hidden = !is;
-  if (!is && $("told").textContent === WAITS) tell("");
+  if (!is && $("notice").textContent === WAITS) tell("");
   const touched = matchMedia("(pointer: coarse)").matches; // where a keyboard would cover the answer
   if (!is && lost && !touched) $("question").focus({ preventScroll: true });
 }

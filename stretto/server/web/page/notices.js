@@ -7,9 +7,9 @@ export const announce = (text) => ($("status").textContent = text);
 
 // To everyone, until something else is told; with a button that takes back what was done, if it can be taken back.
 export function tell(text, undo = null) {
-  $("told").textContent = text;
-  if (undo) $("told").append(undoButton(undo));
-  $("told").hidden = !text;
+  $("notice").textContent = text;
+  if (undo) $("notice").append(undoButton(undo));
+  $("notice").hidden = !text;
   if (text) announce(undo ? `${text} The button Undo brings it back.` : text);
 }
 
