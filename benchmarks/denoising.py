@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import anyio
 import plots
-from measuring import IMAGES, Spread, machine, save
+from measuring import CLOCKS, IMAGES, Spread, machine, offer_clock, save
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -128,9 +127,7 @@ def area(results: Sequence[Result], straight: float) -> float:
 
 def table(results: Sequence[Result]) -> Table:
     """What is printed of each way."""
-    shown = Table()
-    for heading in ("way", "score", "of straight", "tokens a forward", "seconds an answer", "tokens/s", "failed"):
-        shown.add_column(heading)
+    shown = Table("way", "score", "of straight", "tokens a forward", "seconds an answer", "tokens/s", "failed")
     straight = results[0].score
     for each in results:
         share = each.score / straight if straight else 0.0
@@ -231,9 +228,9 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=40)
     parser.add_argument("--thresholds", type=float, nargs="+", default=THRESHOLDS)
     parser.add_argument("--threads", type=int, help="of the engine")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    offer_clock(parser)
     chosen = parser.parse_args()
-    clock = time.process_time if chosen.clock == "cpu" else time.perf_counter
+    clock = CLOCKS[chosen.clock]
     questions = asked(Corpus(with_source=False))[: chosen.topics]
     ways = [
         Way("causal, one token at a time", chosen.parent, "autoregressive", threads=chosen.threads),

@@ -144,9 +144,7 @@ def main() -> None:
         f"{chosen.model}, {len({row.topic for row in rows})} questions, greedy, one token at a time; {machine()}"
     )
     found = [summary(rows, way) for way in WAYS]
-    shown = Table()
-    for heading in found[0]:
-        shown.add_column(heading)
+    shown = Table(*found[0])
     for each in found:
         shown.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in each.values()))
     console.print(shown)

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,6 +35,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
+from trained_heads import head_parser
 
 from recipes.heads.questions import held_out
 from stretto.display.palette import Palette
@@ -272,12 +272,7 @@ def measured(head: Head, text: Text) -> tuple[float, float, float]:
 
 def main() -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--head", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--model", default="local:smollm2")
-    parser.add_argument("--dtype", default=None)
-    parser.add_argument("--questions", type=int, default=12)
-    parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
+    parser = head_parser(__doc__)
     parser.add_argument("--draw", metavar="NAME", help="draw the times over one token at a time")
     options = parser.parse_args()
     limit_threads(1)

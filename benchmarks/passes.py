@@ -12,13 +12,12 @@ the pocket model learned both kinds. The score is the share of answers that are 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import anyio
-from measuring import Spread, machine, save
+from measuring import CLOCKS, Spread, machine, offer_clock, save
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -88,9 +87,9 @@ def main() -> None:
     parser.add_argument("--parent", default="local:pocket")
     parser.add_argument("--tasks", type=int, default=60)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    offer_clock(parser)
     chosen = parser.parse_args()
-    clock = time.process_time if chosen.clock == "cpu" else time.perf_counter
+    clock = CLOCKS[chosen.clock]
 
     def backend(decoding: str, model: str = chosen.model, **options: Any) -> LocalBackend:
         return LocalBackend(
@@ -106,9 +105,7 @@ def main() -> None:
     with Progress(console=console) as progress:
         for way, each in ways.items():
             results.append(anyio.run(measure, way, each, asked, clock, progress))
-    shown = Table()
-    for heading in ("way", "right", "tokens a forward", "seconds an answer"):
-        shown.add_column(heading)
+    shown = Table("way", "right", "tokens a forward", "seconds an answer")
     for one in results:
         shown.add_row(one.way, f"{one.right:.3f}", f"{one.tokens_a_forward:.2f}", str(one.seconds))
     console.print(f"{chosen.model}, {len(asked)} given texts, greedy, {chosen.clock} time; {machine()}")

@@ -218,9 +218,13 @@ def overall(found: list[Summary]) -> list[Summary]:
 
 def table_of_blocks(found: list[Summary]) -> Table:
     """How many tokens a forward keep a share of the straight score."""
-    shown = Table(title="the most tokens a forward that keep a share of the straight score")
-    for heading in ("share", "tokens a forward", "way", "time over straight"):
-        shown.add_column(heading)
+    shown = Table(
+        "share",
+        "tokens a forward",
+        "way",
+        "time over straight",
+        title="the most tokens a forward that keep a share of the straight score",
+    )
     for share in KEEPS:
         best = most_at_once(found, share)
         cells = ("none", "", "") if best is None else (f"{best.parallelism:.2f}", best.asked, f"{best.time_ratio:.2f}")
@@ -230,15 +234,21 @@ def table_of_blocks(found: list[Summary]) -> Table:
 
 def tables(found: list[Summary], by_kind: list[Summary]) -> list[Table]:
     """What is printed."""
-    first = Table(title="by way and size")
-    for heading in ("way", "size", "answers", "in parts", "score", "straight", "parallelism", "time over straight"):
-        first.add_column(heading)
+    first = Table(
+        "way",
+        "size",
+        "answers",
+        "in parts",
+        "score",
+        "straight",
+        "parallelism",
+        "time over straight",
+        title="by way and size",
+    )
     for each in found:
         style = "bold" if each.score < each.straight else ""
         first.add_row(*_cells(each), style=style)
-    second = Table(title="strategies by kind of task, all sizes")
-    for heading in ("way", "kind", "score", "straight"):
-        second.add_column(heading)
+    second = Table("way", "kind", "score", "straight", title="strategies by kind of task, all sizes")
     kinds = [each for each in by_kind if not each.asked.startswith("decoding")]
     for (asked, kind), group in groupby(sorted(kinds, key=lambda e: (e.asked, e.kind)), lambda e: (e.asked, e.kind)):
         own = list(group)
@@ -246,9 +256,9 @@ def tables(found: list[Summary], by_kind: list[Summary]) -> list[Table]:
         second.add_row(asked, kind, f"{score:.2f}", f"{straight:.2f}", style="bold" if score < straight else "")
     if any(each.asked.startswith("threshold") for each in found):
         return [first, second, table_of_blocks(found)]
-    third = Table(title="the most parts that keep a share of the straight score")
-    for heading in ("way", *(f"{share:.0%}" for share in KEEPS)):
-        third.add_column(heading)
+    third = Table(
+        "way", *(f"{share:.0%}" for share in KEEPS), title="the most parts that keep a share of the straight score"
+    )
     for asked in sorted({each.asked for each in found if not each.asked.startswith("decoding")}):
         third.add_row(asked, *(str(most_kept(found, asked, share) or "none") for share in KEEPS))
     return [first, second, third]

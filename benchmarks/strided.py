@@ -14,14 +14,13 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Spread, machine, save
+from measuring import CLOCKS, Spread, machine, offer_clock, save
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -99,13 +98,13 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=300, help="of an answer, at most")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    offer_clock(parser)
     chosen = parser.parse_args()
     if not (chosen.adapter / "adapter_config.json").is_file():
         parser.error(f"there is no adapter in {chosen.adapter}. Train one: python -m recipes.denoise.introspect")
     if chosen.threads:
         torch.set_num_threads(chosen.threads)
-    clock = time.process_time if chosen.clock == "cpu" else time.perf_counter
+    clock = CLOCKS[chosen.clock]
     corpus = asked(Corpus(with_source=False))
     questions = [question for _, question in corpus[:: max(1, len(corpus) // chosen.questions)]][: chosen.questions]
     with tempfile.TemporaryDirectory() as folder:
@@ -117,9 +116,7 @@ def main() -> None:
             results = [measure(engine, prompts, chance, chosen.tokens, clock) for chance in CHANCES]
         finally:
             engine.close()
-    shown = Table()
-    for heading in ("chance", "equal answers", "tokens a step", "time over one at a time"):
-        shown.add_column(heading)
+    shown = Table("chance", "equal answers", "tokens a step", "time over one at a time")
     for each in results:
         shown.add_row(each.chance, f"{each.equal} of {each.questions}", f"{each.tokens_a_step:.2f}", str(each.time))
     console.print(f"{chosen.adapter}, {chosen.clock} time, {chosen.threads or 'all'} threads; {machine()}")

@@ -20,14 +20,13 @@ import json
 import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import IMAGES, RESULTS, Spread, machine
+from measuring import CLOCKS, IMAGES, RESULTS, Spread, machine, offer_clock
 from plots import plot
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -94,7 +93,7 @@ def compare(
     engines: Mapping[str, Engine], prompts: Sequence[tuple[int, ...]], options: argparse.Namespace
 ) -> dict[str, list[list[Answer]]]:
     """Answer every question by every way, in turns; by way and question, those of the repetitions that count."""
-    clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    clock = CLOCKS[options.clock]
     found: dict[str, list[list[Answer]]] = {way: [[] for _ in prompts] for way in engines}
     columns = (TextColumn("answering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -189,17 +188,23 @@ def draw(found: Mapping[str, Sequence[Sequence[Answer]]], name: str) -> None:
     plot(IMAGES / name, drawn)
 
 
-def main() -> None:
-    """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def head_parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of every benchmark that asks a model with a head questions."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--head", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--model", default="local:smollm2")
     parser.add_argument("--dtype", default=None)
     parser.add_argument("--questions", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=120, help="of an answer at most")
+    return parser
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = head_parser(__doc__)
     parser.add_argument("--repetitions", type=int, default=3, help="that count")
     parser.add_argument("--threads", type=int, default=None, help="of a step; by default as the engine chooses")
-    parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))
+    offer_clock(parser)
     parser.add_argument("--keep", metavar="NAME", help="keep the figures as benchmarks/results/NAME.json, and a plot")
     options = parser.parse_args()
     if options.threads:
