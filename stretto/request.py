@@ -84,7 +84,7 @@ class RequestOptions(TypedDict, total=False):
         on_loop: what becomes of a direct answer that repeats itself: "tell" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
         budget: the most the answer may cost. A way that is forecast to be over its ``max_cost`` or ``deadline_s`` is
-            not taken.
+            not taken, and no call is made where all are.
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
@@ -93,7 +93,8 @@ class RequestOptions(TypedDict, total=False):
         top_p: sample from the likeliest tokens that have this probability together.
         stop: one or more texts that end the answer.
         seed: sample the same way again, where supported.
-        deadline_s: seconds that the whole answer may take, retries and waits included.
+        deadline_s: seconds that the whole answer may take, retries and waits included; what is there by then is the
+            answer. In a `Budget`, nothing is begun that is forecast to take longer.
         decoding: the decoding method of a local model.
         adapter: the name of an adapter that a local model has beside it: ``LocalBackend(adapters=...)``.
         response_format: a JSON schema, also in OpenAI's forms around one, a pydantic model class, or on local models a

@@ -41,30 +41,15 @@ def calibrate(
     ] = None,
     small: Annotated[
         list[str] | None,
-        typer.Option(
-            "--small",
-            metavar="PROVIDER:MODEL",
-            help="The model that answers first. Up to three, the smallest first.",
-            autocompletion=options.complete_model,
-        ),
+        options.of_model("--small", says="The model that answers first. Up to three, the smallest first."),
     ] = None,
     big: Annotated[
         str | None,
-        typer.Option(
-            "--big",
-            metavar="PROVIDER:MODEL",
-            help="The large model; by default the one that the settings name.",
-            autocompletion=options.complete_model,
-        ),
+        options.of_model("--big", says="The large model; by default the one that the settings name."),
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(
-            "--judge",
-            metavar="PROVIDER:MODEL",
-            help="A model that compares longer answers, in both orders.",
-            autocompletion=options.complete_model,
-        ),
+        options.of_model("--judge", says="A model that compares longer answers, in both orders."),
     ] = None,
     base_url: options.BaseUrl = None,
     key_variable: options.KeyVariable = None,

@@ -69,21 +69,11 @@ def compare(
     ] = "direct",
     against_model: Annotated[
         str | None,
-        typer.Option(
-            "--against-model",
-            metavar="PROVIDER:MODEL",
-            help="Measure against another model.",
-            autocompletion=options.complete_model,
-        ),
+        options.of_model("--against-model", says="Measure against another model."),
     ] = None,
     judge: Annotated[
         str | None,
-        typer.Option(
-            "--judge",
-            metavar="PROVIDER:MODEL",
-            help="A model that says which answer it prefers, in both orders.",
-            autocompletion=options.complete_model,
-        ),
+        options.of_model("--judge", says="A model that says which answer it prefers, in both orders."),
     ] = None,
     max_tokens: options.MaxTokens = None,
     temperature: options.Temperature = None,

@@ -125,16 +125,21 @@ Question = Annotated[
     list[str] | None,
     typer.Argument(metavar="QUESTION", help="The question; text from a pipe is put below it.", show_default=False),
 ]
+
+
+def of_model(*names: str, says: str) -> Any:
+    """An option whose value is the name of a model."""
+    return typer.Option(*names, metavar="PROVIDER:MODEL", help=says, autocompletion=complete_model)
+
+
 Model = Annotated[
     str | None,
-    typer.Option(
+    of_model(
         "--model",
         "-m",
-        metavar="PROVIDER:MODEL",
-        help="openai:NAME, anthropic:NAME, ollama:NAME (or vllm:, sglang:, llamacpp:, lmstudio:), local:FOLDER, "
+        says="openai:NAME, anthropic:NAME, ollama:NAME (or vllm:, sglang:, llamacpp:, lmstudio:), local:FOLDER, "
         "local:HUB_NAME, local:pocket, or the address of a server with one model. "
         "Without it, settings and keys decide.",
-        autocompletion=complete_model,
     ),
 ]
 Roles = Annotated[
@@ -149,11 +154,8 @@ Roles = Annotated[
 ]
 Fallback = Annotated[
     list[str] | None,
-    typer.Option(
-        "--fallback",
-        metavar="PROVIDER:MODEL",
-        help="A model that goes on where the model fails. May be repeated; they are asked in this order.",
-        autocompletion=complete_model,
+    of_model(
+        "--fallback", says="A model that goes on where the model fails. May be repeated; they are asked in this order."
     ),
 ]
 BaseUrl = Annotated[

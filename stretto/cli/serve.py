@@ -24,13 +24,11 @@ _MOST_CALLS = 500  # of one backend at a time; below the connections of its clie
 
 Models = Annotated[
     list[str] | None,
-    typer.Option(
+    options.of_model(
         "--model",
         "-m",
-        metavar="PROVIDER:MODEL",
-        help="openai:NAME, anthropic:NAME, local:FOLDER, ... The first answers as 'stretto'; each further one, too, "
+        says="openai:NAME, anthropic:NAME, local:FOLDER, ... The first answers as 'stretto'; each further one, too, "
         "under 'stretto:PROVIDER:MODEL'. Without any, settings and keys decide.",
-        autocompletion=options.complete_model,
     ),
 ]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; 0.0.0.0: on all networks.")]
