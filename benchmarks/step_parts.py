@@ -39,7 +39,7 @@ PARTS: dict[str, tuple[Any, str]] = {
     "forward": (LlamaForward, "__call__"),
     "of it, what is compiled": (compiled_model, "share"),
     "choosing tokens": (loop, "verify"),
-    "most probable tokens of each row": (loop, "_tops"),
+    "most probable tokens of each row": (loop, "_top"),
     "committing, with both": (loop.Batch, "_commit"),
 }
 BETWEEN, WHOLE = "between two steps", "all"

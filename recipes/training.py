@@ -257,9 +257,8 @@ def llama_forward(model: LoadedModel) -> LlamaForward:
     """The forward that gradients go through. Raises `SettingsError` for a model that can have no adapter."""
     from stretto.local_engine.model.llama import LlamaForward  # noqa: PLC0415 - other runs need no engine
 
-    if not isinstance(model.forward, LlamaForward):
+    if not (isinstance(model.forward, LlamaForward) and model.forward.is_llama):
         raise SettingsError(
-            f"{model.name} cannot have an adapter: it is not of the Llama family, so the engine runs it by "
-            "transformers' own code. Choose another model."
+            f"{model.name} cannot have an adapter: it is no Llama, Mistral, Qwen2, Qwen3 or Phi-3. Choose another model."
         )
     return model.forward

@@ -13,7 +13,7 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.acceptance import Expected, choose_forward, disagreement
 from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.llama import is_llama_like
+from stretto.local_engine.model.llama_family import is_llama_like
 from stretto.local_engine.model.load import prepare
 
 METHODS = ["autoregressive", "token_recycling", "lookahead", "suffix"]
@@ -49,7 +49,7 @@ def generated(architecture, text, length=LENGTH):
     [
         "phi3 longrope",
         "mpt",
-        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("gemma3", *ALONE) if each != "mpt"),
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("gemma2", *ALONE) if each != "mpt"),
     ],
 )
 def test_answers_are_those_of_generate_alone_and_in_a_batch_of_unequal_lengths(architecture, loaded, start):
@@ -81,7 +81,7 @@ def test_a_model_that_only_its_own_mask_gets_right_runs_alone_and_drafts_chains(
 
 
 def test_the_other_models_run_together(loaded):
-    assert not any(loaded(architecture).runs_alone for architecture in ("llama", "gemma3", "phi3 longrope", "gpt2"))
+    assert not any(loaded(architecture).runs_alone for architecture in ("llama", "gemma2", "phi3 longrope", "gpt2"))
 
 
 def test_trees_over_a_bias_by_slot_are_noticed_in_half_precision_too():

@@ -23,7 +23,7 @@ from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.serving.step_timing import measure_step_cost, measuring
 
-ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
+ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2"]
 METHODS = sorted(set(DRAFTERS) - EQUIPPED - {"autoregressive"})
 LENGTH = 30
 
@@ -100,7 +100,7 @@ def test_a_seed_gives_the_same_answer_under_every_method(architecture, name, in_
 
 def test_methods_and_settings_mix_in_one_batch(loaded, start):
     answers = {}
-    engine = start(loaded("gemma3"), drafters=with_drafters(answers))
+    engine = start(loaded("gemma2"), drafters=with_drafters(answers))
     methods = ["oracle", "autoregressive", "lookahead", "random", "suffix"]
     settings = [{}, {"temperature": 1.0, "seed": 3}, {"repetition_penalty": 1.5}, {}, {"temperature": 0.7, "seed": 4}]
     requests = [partial(Generation, *given) for given in zip(PROMPTS, (30, 9, 25, 1, 2), strict=True)]

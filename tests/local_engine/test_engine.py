@@ -19,7 +19,7 @@ from stretto.local_engine.model.load import prepare
 from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving import step_timing as measure
 
-ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3", "gpt2"]
+ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2", "gpt2"]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -12,7 +12,8 @@ from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.llama import LlamaForward, is_llama_like
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.llama_family import is_llama_like
 from stretto.local_engine.model.rows import Rows
 
 CPU = torch.device("cpu")
@@ -95,7 +96,7 @@ def test_paths_that_begin_alike_are_kept_once(first, second):
     assert paths(both) == expected
 
 
-ARCHITECTURES = ["llama", "mistral", "gemma3"]
+ARCHITECTURES = ["llama", "mistral", "gemma2"]
 FORWARDS = {}
 
 

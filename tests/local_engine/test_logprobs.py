@@ -21,7 +21,7 @@ def scores(handle):
 
 
 @pytest.mark.parametrize("settings", [{}, SETTINGS], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
 def test_they_are_what_transformers_says_of_the_same_tokens(architecture, settings, loaded, start):
     prompt, length, top = PROMPTS[0], 20, 3
     engine = start(loaded(architecture), drafters=DRAFTERS | {"random": lambda _: RandomTrees()})

@@ -59,7 +59,7 @@ def weights_of(model):
 MODELS = {
     "pocket": lambda _: load_model(find_source("local:pocket")),
     "pocket in torch": lambda _: load_model(find_source("local:pocket"), compiled=False),
-    "gemma3": lambda tokenizer: prepare("local:gemma3", build("gemma3"), tokenizer),
+    "gemma2": lambda tokenizer: prepare("local:gemma2", build("gemma2"), tokenizer),
     "gpt2": lambda tokenizer: prepare("local:gpt2", build("gpt2"), tokenizer),
 }
 

@@ -12,7 +12,7 @@ from stretto.local_engine.model.cache import KeyValueCache, blocks
 from stretto.local_engine.model.prefixes import PrefixCache
 from stretto.local_engine.model.rows import Rows
 
-ARCHITECTURES = ["llama", "qwen3 sliding", "mistral", "gemma3", "gpt2"]
+ARCHITECTURES = ["llama", "qwen3 sliding", "mistral", "gemma2", "gpt2"]
 KEEP = {"prefix_cache_bytes": 2**24}
 
 

@@ -159,7 +159,7 @@ def test_the_token_that_the_chat_template_ends_a_turn_with_ends_an_answer_too(to
 
 
 def test_a_config_that_has_no_end_token_at_its_top_is_read_all_the_same(tokenizer):
-    text = build("gemma3").config.to_dict()
+    text = build("gemma2").config.to_dict()
     vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
     vision |= {"image_size": 28, "patch_size": 14}
     config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)

@@ -43,7 +43,7 @@ class Beside:
 @pytest.fixture
 def whole(loaded):
     """A model with transformers' forward, in one process."""
-    model = loaded("gemma3")
+    model = loaded("gemma2")
     assert isinstance(model.forward, TransformersForward)
     return model
 

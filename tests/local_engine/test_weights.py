@@ -62,7 +62,7 @@ def test_a_config_with_fewer_layers_than_the_file_is_refused(saved):
 
 
 @pytest.mark.parametrize("window", [-1, 0, 1])
-@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
 def test_a_window_without_room_for_a_prompt_and_an_answer_is_refused(architecture, window, saved):
     folder = saved(build(architecture), max_position_embeddings=window)
     with pytest.raises(ModelNotFoundError, match=f"config.json has max_position_embeddings={window}, and a prompt"):

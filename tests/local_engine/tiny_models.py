@@ -8,6 +8,8 @@ from transformers import (
     BloomForCausalLM,
     FalconConfig,
     FalconForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
@@ -83,9 +85,21 @@ ARCHITECTURES = {
         )
     ),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=12)),
+    "gemma2": lambda: Gemma2ForCausalLM(
+        Gemma2Config(
+            **SIZES, sliding_window=12, layer_types=["sliding_attention", "full_attention", "sliding_attention"]
+        )
+    ),
     "gemma3": lambda: Gemma3ForCausalLM(
         Gemma3TextConfig(
-            **SIZES, sliding_window=12, layer_types=["sliding_attention", "full_attention", "sliding_attention"]
+            **SIZES,
+            sliding_window=12,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            query_pre_attn_scalar=10,
+            rope_parameters={
+                "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            },
         )
     ),
     "gpt2": lambda: GPT2LMHeadModel(
@@ -100,6 +114,7 @@ ARCHITECTURES = {
             eos_token_id=2,
         )
     ),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**WITHOUT_HEAD_DIM, sliding_window=12)),
     "phi3 longrope": lambda: Phi3ForCausalLM(
         Phi3Config(**WITHOUT_HEAD_DIM, rope_parameters=LONGROPE, original_max_position_embeddings=SWITCH)
     ),

@@ -22,19 +22,26 @@ from stretto.local_engine.kernels.vectors import barrier, exp, pointer
 
 __all__ = ["Inputs", "KeyValues", "Scratch", "Weights", "angles", "gate_with_silu", "normalise", "run"]
 
+_GELU = np.float32(math.sqrt(8 / math.pi))  # its form with tanh: x times the logistic function of x times these two
+_BEND = np.float32(0.044715)
+
 
 class Weights(NamedTuple):
     """The weights of a model.
 
     Attributes:
         embedding: input vectors.
+        scale: they are multiplied with it.
         norms: two of each layer and the last # [2 * layers + 1, hidden]
+        added_norms: of what attention and feed-forward add # [2 * layers, hidden], or empty # [2 * layers, 0]
         head_norms: of queries and keys # [layers, heads, head_dim], empty if there are none
         first_bias: of queries, keys and values # [layers, heads, head_dim], or empty.
         second_bias: of the output of attention # [layers, hidden], or empty
-        frequencies: of the rotary embedding # [head_dim / 2]
-        amplitude: of the rotary embedding.
+        frequencies: of the rotary embeddings # [rotations, head_dim / 2]
+        amplitudes: of the rotary embeddings # [rotations]
+        rotations: which of them is that of a layer # [layers]
         epsilon: of the norms.
+        gates_by_gelu: whether the feed-forward has GELU in place of SiLU.
         windows: # [layers]
         num_kv_heads: key-value heads.
         products: addresses of queries, keys and values; attention's; gate and up; down # [layers, 4]
@@ -42,13 +49,17 @@ class Weights(NamedTuple):
     """
 
     embedding: Embedding
+    scale: np.float32
     norms: NDArray[np.float32]
+    added_norms: NDArray[np.float32]
     head_norms: NDArray[np.float32]
     first_bias: NDArray[np.float32]
     second_bias: NDArray[np.float32]
     frequencies: NDArray[np.float32]
-    amplitude: np.float32
+    amplitudes: NDArray[np.float32]
+    rotations: NDArray[np.int64]
     epsilon: np.float32
+    gates_by_gelu: bool
     windows: NDArray[np.int64]
     num_kv_heads: int
     products: NDArray[np.int64]
@@ -102,7 +113,7 @@ class Scratch(NamedTuple):
         mixed: output of attention # [count, heads, head_dim]
         gates: of the feed-forward, and beside them what they are multiplied with # [count, 2 * inner]
         passed: the products # [count, inner]
-        final: normalised state after the last layer # [count, hidden]
+        final: what is added to the state, where that has a norm; at last the normalised state # [count, hidden]
         counter: see `barrier` # [1]
     """
 
@@ -140,14 +151,37 @@ def gate_with_silu(source, target, part, parts):
 
 
 @inner
-def _read_in(like, tokens, embedding, adapter, state):
+def _gate(by_gelu, source, target, part, parts):
+    """Multiply the second half of each row by the GELU or SiLU of the first."""
+    if by_gelu:
+        _gate_with_gelu(source, target, part, parts)
+    else:
+        gate_with_silu(source, target, part, parts)
+
+
+@inner
+def _gate_with_gelu(source, target, part, parts):
+    """Multiply the second half of each row by the GELU of the first # [count, 2 * width] -> [count, width]."""
+    count, width = target.shape
+    first, last = width * part // parts, width * (part + 1) // parts
+    for row in range(count):
+        gate, up, own = source[row, first:last], source[row, width + first : width + last], target[row, first:last]
+        for at in range(len(own)):
+            bent = _GELU * gate[at] * (np.float32(1) + _BEND * gate[at] * gate[at])
+            own[at] = gate[at] / (np.float32(1) + exp(-bent)) * up[at]
+
+
+@inner
+def _read_in(like, tokens, embedding, scale, adapter, state):
     """Look up the input vectors # [count, hidden]; those of blank rows are the adapter's."""
     for row in range(len(tokens)):
-        token = tokens[row]
+        token, own = tokens[row], state[row]
         if token >= 0:
-            look_up(like, embedding, token, state[row])
+            look_up(like, embedding, token, own)
+            for at in range(len(own)):
+                own[at] *= scale
         else:
-            blanks.read_in(adapter, token, state[row])
+            blanks.read_in(adapter, token, own)
 
 
 @inner
@@ -165,6 +199,18 @@ def _add_bias(state, bias, part, parts):
     for row in range(len(state)):
         for at in range(len(bias) * part // parts, len(bias) * (part + 1) // parts):
             state[row, at] += bias[at]
+
+
+@inner
+def _add_normed(added, norm, epsilon, summand, state, counter, part, parts):
+    """Normalise what a layer adds, and add this part of it to the state # [count, hidden]; nothing without a norm."""
+    if len(norm) > 0:
+        normalise(added, norm, epsilon, summand)
+        count, width = state.shape
+        for row in range(count):
+            for at in range(width * part // parts, width * (part + 1) // parts):
+                state[row, at] += summand[row, at]
+        barrier(counter, parts)
 
 
 @inner
@@ -195,14 +241,20 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
     flat_heads, flat_mixed = heads.reshape(count, heads.shape[1] * width), mixed.reshape(count, mixed.shape[1] * width)
     counter, put, add = scratch.counter.ctypes.data, np.int64(0), np.int64(1)
 
-    cosine, sine = np.empty((count, width // 2), np.float32), np.empty((count, width // 2), np.float32)
+    added_norms, added, mode, summand = weights.added_norms, state, add, normed
+    if added_norms.shape[1] > 0:
+        added, mode, summand = scratch.final, put, np.empty_like(state)
+    turns, half = len(weights.frequencies), width // 2
+    cosines, sines = np.empty((turns, count, half), np.float32), np.empty((turns, count, half), np.float32)
     kv_len = -(-inputs.kv_len // PANEL) * PANEL
     seen, targets, window = np.empty((count, kv_len), np.bool_), np.empty(count, np.int64), np.int64(0)
     bounds, bends = np.empty((count, 2), np.int64), np.empty((count, 3), np.int64)
     paths = np.empty((count, inputs.ancestry.shape[1]), np.int64)
     if part == 0:
-        _read_in(like, inputs.tokens, weights.embedding, adapter, state)
-    angles(inputs.batches, inputs.lines, inputs.positions, weights.frequencies, weights.amplitude, cosine, sine)
+        _read_in(like, inputs.tokens, weights.embedding, weights.scale, adapter, state)
+    for turn in range(turns):
+        of_turn = (weights.frequencies[turn], weights.amplitudes[turn], cosines[turn], sines[turn])
+        angles(inputs.batches, inputs.lines, inputs.positions, *of_turn)
     for row in range(count):
         targets[row] = inputs.slots[inputs.batches[row], inputs.lines[row]]
     barrier(counter, parts)
@@ -222,29 +274,33 @@ def run(like, weights, adapter, inputs, key_values, scratch, logits, part, parts
             of_rows = (inputs.batches, inputs.lines, inputs.slots, inputs.positions, inputs.sees)
             visible(*of_rows, inputs.ancestry, window, seen, bounds, paths, bends)
         barrier(counter, parts)
-        bias, norm, turned = weights.first_bias[layer], weights.head_norms[layer], (weights.epsilon, cosine, sine)
-        write(heads, bias, norm, *turned, keys, values, inputs.batches, targets, mixed.shape[1], part, parts)
+        turn = weights.rotations[layer]
+        bias, norm, turned = weights.first_bias[layer], weights.head_norms[layer], (cosines[turn], sines[turn])
+        heads_of = (heads, bias, norm, weights.epsilon, *turned)
+        write(*heads_of, keys, values, inputs.batches, targets, mixed.shape[1], part, parts)
         barrier(counter, parts)
         mix(heads, keys, values, inputs.batches, seen, bounds, paths, bends, mixed, part, parts)
         barrier(counter, parts)
         blanks.multiply(
-            adapter, like, layer, 1, flat_mixed, weights.products[layer, 1], state, add, counter, part, parts
+            adapter, like, layer, 1, flat_mixed, weights.products[layer, 1], added, mode, counter, part, parts
         )
         barrier(counter, parts)
         if weights.second_bias.shape[1] > 0:
-            _add_bias(state, weights.second_bias[layer], part, parts)
+            _add_bias(added, weights.second_bias[layer], part, parts)
             barrier(counter, parts)
+        _add_normed(added, added_norms[2 * layer], weights.epsilon, summand, state, counter, part, parts)
         normalise(state, weights.norms[2 * layer + 1], weights.epsilon, normed)
         blanks.multiply(
             adapter, like, layer, 2, normed, weights.products[layer, 2], scratch.gates, put, counter, part, parts
         )
         barrier(counter, parts)
-        gate_with_silu(scratch.gates, scratch.passed, part, parts)
+        _gate(weights.gates_by_gelu, scratch.gates, scratch.passed, part, parts)
         barrier(counter, parts)
         blanks.multiply(
-            adapter, like, layer, 3, scratch.passed, weights.products[layer, 3], state, add, counter, part, parts
+            adapter, like, layer, 3, scratch.passed, weights.products[layer, 3], added, mode, counter, part, parts
         )
         barrier(counter, parts)
+        _add_normed(added, added_norms[2 * layer + 1], weights.epsilon, summand, state, counter, part, parts)
         blanks.behind_layer(adapter, layer, normed, state, counter, part, parts)
 
     final = scratch.final

@@ -58,10 +58,10 @@ class LongContextReader:
     def __init__(self, engine: Engine, options: FocusOptions | StarOptions) -> None:
         model = engine.model
         forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
-        if not isinstance(forward, LlamaForward):
+        if not isinstance(forward, LlamaForward) or not forward.is_llama:
             raise SettingsError(
-                f"{type(options).__name__} needs the engine's forward for the Llama family, and {model.name} runs in "
-                "transformers' code. Leave long_context out."
+                f"{type(options).__name__} needs the engine's forward for Llama, Mistral, Qwen2, Qwen3 or Phi-3, and "
+                f"{model.name} is none of them. Leave long_context out."
             )
         self._engine, self._model, self._forward = engine, model, forward
         quarter = max(1, model.context_window // 4)

@@ -22,7 +22,8 @@ from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
 from stretto.local_engine.model.forward import Forward, TransformersForward
-from stretto.local_engine.model.llama import LlamaForward, is_llama_like
+from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.llama_family import is_llama_like
 from stretto.local_engine.model.rotary import switched_early
 from stretto.local_engine.model.rows import Rows
 

@@ -19,6 +19,10 @@ from stretto.local_engine.model.products import Weight, unpacked
 __all__ = ["Beside", "beside_products", "keep_beside"]
 
 
+_JOINED = {"query_key_value": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
+"""Modules of models that hold them so (Phi-3), by the product's name."""
+
+
 def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> LlamaForward | None:
     """Keep an adapter beside the weights of a model, for rows that name it; see `Rows.adapters`.
 
@@ -83,6 +87,8 @@ def _beside_modules(forward: TransformersForward, adapter: LowRank) -> dict[str,
 def _parts_of(forward: LlamaForward, name: str, weight: Weight) -> list[tuple[str, int]]:
     """The modules of a layer that a product joins, by their names in transformers, and the rows of each."""
     outer = weight.shape[0] if isinstance(weight, Tensor) else weight.outer
+    if forward.is_joined and name in _JOINED:
+        return [(_JOINED[name], outer)]
     heads, stored = (count * forward.head_width for count in forward.heads)
     return {
         "query_key_value": [("self_attn.q_proj", heads), ("self_attn.k_proj", stored), ("self_attn.v_proj", stored)],

@@ -20,6 +20,7 @@ from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.attention import unpack
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.layer_states import LAST, LayerStates
+from stretto.local_engine.model.llama_family import Family
 from stretto.local_engine.model.rows import Rows
 
 __all__ = ["CompiledModel", "Layer"]
@@ -44,6 +45,8 @@ class Layer:
     gate_up: Panels
     down: Panels
     window: int | None
+    output_norm: Tensor | None = None
+    down_norm: Tensor | None = None
 
 
 class CompiledModel:
@@ -55,8 +58,7 @@ class CompiledModel:
         norm: behind the last layer # [hidden]
         vocabulary: the last product.
         heads: query heads and key-value heads.
-        frequencies: of the rotation # [head_dim / 2]
-        amplitude: of the rotation.
+        family: in what the model differs from others.
         epsilon: of the norms.
     """
 
@@ -68,26 +70,30 @@ class CompiledModel:
         norm: Tensor,
         vocabulary: Panels,
         heads: tuple[int, int],
-        frequencies: Tensor,
-        amplitude: float,
+        family: Family,
         epsilon: float,
     ) -> None:
         # Compiled code only knows their addresses, so they are kept alive here.
         self._kept, self._vocabulary, self._embedding = layers, vocabulary, embedding
-        self._stored, width = heads[1], 2 * len(frequencies)
+        self._stored, width = heads[1], 2 * len(family.rotations[0][0])
         turned, everything = sum(heads), sum(heads) + self._stored
         norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
+        added_norms = [each for layer in layers for each in (layer.output_norm, layer.down_norm)]
         products = [[layer.query_key_value, layer.output, layer.gate_up, layer.down] for layer in layers]
         self._like, self._tokens = vocabulary.like, embedding.outer if isinstance(embedding, Panels) else len(embedding)
         self._weights = Weights(
             embedding=_embedding(embedding),
+            scale=np.float32(family.scale),
             norms=torch.stack([*norms, norm]).numpy(),
+            added_norms=_table(added_norms, norm.shape, (0,)),
             head_norms=_table([layer.query_key_norm for layer in layers], (turned, width), (turned, 0)),
             first_bias=_table([layer.query_key_value_bias for layer in layers], (everything, width), (0, width)),
             second_bias=_table([layer.output_bias for layer in layers], norm.shape, (0,)),
-            frequencies=frequencies.numpy(),
-            amplitude=np.float32(amplitude),
+            frequencies=torch.stack([frequencies for frequencies, _ in family.rotations]).numpy(),
+            amplitudes=np.array([amplitude for _, amplitude in family.rotations], np.float32),
+            rotations=np.array(family.turns, np.int64),
             epsilon=np.float32(epsilon),
+            gates_by_gelu=family.gates_by_gelu,
             windows=np.array([layer.window or _NO_WINDOW for layer in layers], np.int64),
             num_kv_heads=self._stored,
             products=np.array([[weight.address for weight in each] for each in products], np.int64),
@@ -106,9 +112,9 @@ class CompiledModel:
         )  # of a row
 
     @property
-    def embedding(self) -> Embedding:
-        """Where compiled code finds input vectors, as long as this is alive."""
-        return self._weights.embedding
+    def embedding(self) -> Embedding | None:
+        """Where compiled code finds input vectors, as long as this is alive; ``None`` where they are scaled."""
+        return self._weights.embedding if self._weights.scale == 1 else None
 
     def takes(self, rows: Rows, keep: Tensor) -> bool:
         """Whether it can run these rows: if the logits of all are wanted, or without a tree, of neighbours."""

@@ -29,7 +29,7 @@ from stretto.local_engine.model.gguf_header import (
 )
 from stretto.local_engine.model.gguf_tokenizer import read_tokenizer
 from stretto.local_engine.model.kept_data import key_of
-from stretto.local_engine.model.llama import is_llama_like
+from stretto.local_engine.model.llama_family import is_llama_like
 from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
 from stretto.local_engine.model.quantised.stored import FORMS, taken_apart
 from stretto.local_engine.model.source import Source
@@ -150,6 +150,9 @@ def _filled(hollow: Any, config: Any, weights: Mapping[str, torch.Tensor]) -> An
     if config.tie_word_embeddings:
         hollow.lm_head.weight = hollow.model.embed_tokens.weight
     hollow.model.rotary_emb = type(hollow.model.rotary_emb)(config=config)
+    embedding = hollow.model.embed_tokens
+    if hasattr(embedding, "scalar_embed_scale"):  # Gemma
+        embedding.embed_scale = torch.tensor(embedding.scalar_embed_scale)
     return hollow
 
 

@@ -18,7 +18,7 @@ __all__ = ["can_join", "joined"]
 def can_join(forward: Any) -> bool:
     """Whether the keys of a model can be turned to other positions, and its rows see all that lies before them."""
     plain = getattr(forward, "plain", forward)  # on a GPU, recorded steps wrap it
-    return isinstance(plain, LlamaForward) and all(layer.window is None for layer in plain.layers)
+    return isinstance(plain, LlamaForward) and plain.is_llama and all(layer.window is None for layer in plain.layers)
 
 
 def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int) -> KeyValueCache:

@@ -1,4 +1,4 @@
-"""A lean forward of the Llama family: Llama, Mistral, Qwen2 and Qwen3.
+"""A lean forward of the Llama family: Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3.
 
 A step of a small model in transformers' own modelling code takes as much time between the operations as in them. This
 forward does only what is needed: one product gives query, key and value, another the gate and the first feed-forward
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, rms_norm, silu
+from torch.nn.functional import embedding, gelu, rms_norm, silu
 
 from stretto.errors import SettingsError
 from stretto.local_engine.kernels import parts
@@ -27,6 +27,7 @@ from stretto.local_engine.model.attention import Attention, unpack
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.changes import Places, RowChanges, apply
 from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.llama_family import family_of
 from stretto.local_engine.model.llama_layer import Layer, Norm
 from stretto.local_engine.model.llama_weights import LlamaWeights
 from stretto.local_engine.model.products import Weight, product
@@ -37,42 +38,11 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.compiled import CompiledModel
     from stretto.local_engine.model.quantised.quantisation import Quantisation
 
-__all__ = ["LlamaForward", "is_llama_like"]
-
-_FAMILY = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
-_PRODUCTS = ("_proj", "lm_head")
-_FIXED_ROTATIONS = frozenset({"default", "linear", "llama3", "yarn"})
-
-
-def is_llama_like(model: Any) -> bool:
-    """Whether `LlamaForward` can run this transformers model."""
-    config = model.config
-    return (
-        type(model).__module__.startswith("transformers.models.")
-        and type(model).__name__ in _FAMILY
-        and config.hidden_act == "silu"
-        and not getattr(config, "mlp_bias", False)
-        and getattr(model.model.rotary_emb, "rope_type", None) in _FIXED_ROTATIONS
-        and set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}
-        and _is_dense(model)
-    )
-
-
-def _is_dense(model: Any) -> bool:
-    """Whether all products are of plain weights: no quantised ones, no adapters around them."""
-    products = [module for name, module in model.named_modules() if name.endswith(_PRODUCTS)]
-    return bool(products) and all(
-        type(module) is torch.nn.Linear
-        and type(getattr(module, "weight", None)) is torch.nn.Parameter  # compressed-tensors has it under other names
-        and type(module.weight.data) is Tensor
-        and module.weight.is_floating_point()
-        and module.weight.dtype == model.dtype
-        for module in products
-    )
+__all__ = ["LlamaForward"]
 
 
 class LlamaForward:
-    """Runs a model for which `is_llama_like` holds; see `stretto.local_engine.model.forward.Forward`."""
+    """Runs a model for which `is_llama_like` of `llama_family.py` holds; see `stretto.local_engine.model.forward`."""
 
     packs = True
     """Padding is left out everywhere except in torch's attention, so a forward costs by its real rows."""
@@ -87,9 +57,8 @@ class LlamaForward:
         self._width = inner.layers[0].self_attn.head_dim
         self.epsilon: float = config.rms_norm_eps
         self._sizes = (*inner.embed_tokens.weight.shape, len(inner.layers))
-        self._frequencies: Tensor = inner.rotary_emb.inv_freq.float()  # [head_dim / 2]
-        self._amplitude: float = inner.rotary_emb.attention_scaling
-        self.weights = LlamaWeights(model, quantisation)
+        self._family = family_of(model)
+        self.weights = LlamaWeights(model, self._family, quantisation)
         windows = {layer.window for layer in self.weights.layers}
         self._attention = Attention(self._stored, self._heads // self._stored, windows)
         self.is_packed = False
@@ -176,6 +145,8 @@ class LlamaForward:
                     output_bias=layer.output_bias,
                     feed_forward_norm=layer.feed_forward_norm.weight,
                     window=layer.window,
+                    output_norm=None if layer.output_norm is None else layer.output_norm.weight,
+                    down_norm=None if layer.down_norm is None else layer.down_norm.weight,
                     **panels,
                 )
             )
@@ -187,8 +158,7 @@ class LlamaForward:
             norm=self.weights.norm.weight,
             vocabulary=vocabulary,
             heads=self.heads,
-            frequencies=self._frequencies,
-            amplitude=self._amplitude,
+            family=self._family,
             epsilon=self.epsilon,
         )
 
@@ -229,8 +199,18 @@ class LlamaForward:
 
     @property
     def frequencies(self) -> Tensor:
-        """Frequencies of the rotation, in radians per position # [head_dim / 2]."""
-        return self._frequencies
+        """Frequencies of the first rotation, in radians per position # [head_dim / 2]."""
+        return self._family.rotations[0][0]
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the transformers model holds products joined that others hold apart."""
+        return self._family.is_joined
+
+    @property
+    def is_llama(self) -> bool:
+        """Whether code that runs the layers of a Llama model by itself gets this one right."""
+        return self._family.is_llama
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -269,7 +249,8 @@ class LlamaForward:
     def read_in(self, tokens: Tensor) -> Tensor:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
         table = self.weights.embedding
-        return table.rows(tokens) if isinstance(table, Panels) else embedding(tokens, table)
+        found = table.rows(tokens) if isinstance(table, Panels) else embedding(tokens, table)
+        return found if self._family.scale == 1 else found * self._family.scale
 
     def read_out(self, states: Tensor) -> Tensor:
         """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
@@ -288,7 +269,7 @@ class LlamaForward:
         adapter = self.adapter if rows.blank is not None else None
         # [batch, rows, hidden], or [1, real, hidden]
         state = self.read_in(tokens).to(self.dtype) if adapter is None else adapter.embed(rows, self.read_in)
-        cosine, sine = self.rotation(positions, state.dtype)  # [batch, rows, 1, head_dim]
+        rotations = [self.rotation(positions, state.dtype, turn) for turn in range(len(self._family.rotations))]
         plan, changes = self._attention.plan(rows, state.dtype), self._changes.of(rows)
 
         def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -306,14 +287,18 @@ class LlamaForward:
             heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * num_kv_heads, head_dim]
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
-                turning = rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm
+                turning = (rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm).to(state.dtype)
+            cosine, sine = rotations[self._family.turns[number]]  # [batch, rows, 1, head_dim]
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
             keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
             mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
-            state = state + multiplied(number, "output", mixed, layer.output_bias)
+            added = multiplied(number, "output", mixed, layer.output_bias)
+            state = state + (added if layer.output_norm is None else layer.output_norm(added))
             normed = layer.feed_forward_norm(state)
             gate, up = multiplied(number, "gate_up", normed).chunk(2, dim=-1)  # [batch, rows, intermediate]
-            state = state + multiplied(number, "down", silu(gate) * up)
+            gated = gelu(gate, approximate="tanh") if self._family.gates_by_gelu else silu(gate)
+            added = multiplied(number, "down", gated * up)
+            state = state + (added if layer.down_norm is None else layer.down_norm(added))
             if adapter is not None:
                 state = adapter.behind_layer(number, state, normed, rows)
         if rows.states is not None and LAST in rows.states.layers:
@@ -324,10 +309,11 @@ class LlamaForward:
             state = state.index_select(1, keep)
         return self.weights.norm(state)
 
-    def rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def rotation(self, positions: Tensor, dtype: torch.dtype, turn: int = 0) -> tuple[Tensor, Tensor]:
         """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""
-        angles = positions[:, :, None, None] * self._frequencies  # [batch, rows, 1, head_dim / 2]
-        cosine, sine = angles.cos() * self._amplitude, angles.sin() * self._amplitude
+        frequencies, amplitude = self._family.rotations[turn]
+        angles = positions[:, :, None, None] * frequencies  # [batch, rows, 1, head_dim / 2]
+        cosine, sine = angles.cos() * amplitude, angles.sin() * amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
 
 

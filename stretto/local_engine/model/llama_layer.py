@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, rms_norm
 
+from stretto.local_engine.model.llama_family import norm_weight, query_norm_scale
 from stretto.local_engine.model.products import Layout, Weight, packed, unpacked
 
 __all__ = ["Layer", "Norm", "let_go", "multiplied", "own", "take", "take_back"]
@@ -32,6 +33,8 @@ class Norm:
 
     def __call__(self, state: Tensor) -> Tensor:
         """Normalise states # [..., hidden]."""
+        if self.weight.dtype != state.dtype:  # that of Gemma, see `norm_weight`
+            return self(state.to(self.weight.dtype)).to(state.dtype)
         if self._twice is None:
             return rms_norm(state, self.weight.shape, self.weight, self._epsilon)
         both = layer_norm(torch.cat((state, -state), -1), self._twice.shape, self._twice, None, self._epsilon)
@@ -52,6 +55,8 @@ class Layer:
     gate_up: Weight  # [2 * intermediate, hidden]
     down: Weight  # [hidden, intermediate]
     window: int | None
+    output_norm: Norm | None = None  # of what attention adds to the residual stream
+    down_norm: Norm | None = None  # of what the feed-forward adds
 
     def as_type(self, dtype: torch.dtype) -> Layer:
         """Return a copy with everything but the products in another type."""
@@ -62,6 +67,8 @@ class Layer:
             query_key_norm=_as_type(self.query_key_norm, dtype),
             output_bias=_as_type(self.output_bias, dtype),
             feed_forward_norm=self.feed_forward_norm.as_type(dtype),
+            output_norm=None if self.output_norm is None else self.output_norm.as_type(dtype),
+            down_norm=None if self.down_norm is None else self.down_norm.as_type(dtype),
         )
 
     @property
@@ -93,24 +100,28 @@ def take(layer: Any, window: int | None, heads: tuple[int, int], epsilon: float)
         heads: query heads and key-value heads.
         epsilon: of the norms.
     """
-    attention, feed_forward = layer.self_attn, layer.mlp
-    joined = {module.weight for modules in multiplied(layer).values() if len(modules) > 1 for module in modules}
+    attention, products = layer.self_attn, multiplied(layer)
+    joined = {module.weight for modules in products.values() if len(modules) > 1 for module in modules}
     own(parameter for parameter in layer.parameters() if parameter not in joined)
     norm = None
     if hasattr(attention, "q_norm"):
-        norms = (attention.q_norm, attention.k_norm)
-        norm = torch.cat([each.weight.expand(count, -1) for each, count in zip(norms, heads, strict=True)])
+        norms = (norm_weight(attention.q_norm) * query_norm_scale(attention), norm_weight(attention.k_norm))
+        norm = torch.cat([each.expand(count, -1) for each, count in zip(norms, heads, strict=True)])
+    has_four = hasattr(layer, "pre_feedforward_layernorm")
+    behind = layer.pre_feedforward_layernorm if has_four else layer.post_attention_layernorm
     taken = Layer(
-        norm=Norm(layer.input_layernorm.weight.data, epsilon),
-        query_key_value=_join("weight", attention.q_proj, attention.k_proj, attention.v_proj),
-        query_key_value_bias=_join("bias", attention.q_proj, attention.k_proj, attention.v_proj),
+        norm=Norm(norm_weight(layer.input_layernorm), epsilon),
+        query_key_value=_join("weight", *products["query_key_value"]),
+        query_key_value_bias=_join("bias", *products["query_key_value"]),
         query_key_norm=norm,
-        output=attention.o_proj.weight.data,
-        output_bias=None if attention.o_proj.bias is None else attention.o_proj.bias.data,
-        feed_forward_norm=Norm(layer.post_attention_layernorm.weight.data, epsilon),
-        gate_up=_join("weight", feed_forward.gate_proj, feed_forward.up_proj),
-        down=feed_forward.down_proj.weight.data,
+        output=_join("weight", *products["output"]),
+        output_bias=_join("bias", *products["output"]),
+        feed_forward_norm=Norm(norm_weight(behind), epsilon),
+        gate_up=_join("weight", *products["gate_up"]),
+        down=_join("weight", *products["down"]),
         window=window,
+        output_norm=Norm(norm_weight(layer.post_attention_layernorm), epsilon) if has_four else None,
+        down_norm=Norm(norm_weight(layer.post_feedforward_layernorm), epsilon) if has_four else None,
     )
     take_back(layer, taken)  # no product is stored twice
     return taken
@@ -145,10 +156,15 @@ def take_back(layer: Any, taken: Layer) -> None:
 def multiplied(layer: Any) -> dict[str, tuple[Any, ...]]:
     """The modules of a transformers layer whose weights are joined, by the names of `Layer.products`."""
     attention, feed_forward = layer.self_attn, layer.mlp
+    if hasattr(attention, "qkv_proj"):  # Phi-3 holds them joined
+        first, third = (attention.qkv_proj,), (feed_forward.gate_up_proj,)
+    else:
+        first = (attention.q_proj, attention.k_proj, attention.v_proj)
+        third = (feed_forward.gate_proj, feed_forward.up_proj)
     return {
-        "query_key_value": (attention.q_proj, attention.k_proj, attention.v_proj),
+        "query_key_value": first,
         "output": (attention.o_proj,),
-        "gate_up": (feed_forward.gate_proj, feed_forward.up_proj),
+        "gate_up": third,
         "down": (feed_forward.down_proj,),
     }
 
@@ -162,6 +178,8 @@ def _join(name: str, *modules: Any) -> Any:
     if getattr(modules[0], name) is None:
         return None
     parameters = [getattr(module, name).data for module in modules]
+    if len(parameters) == 1:
+        return parameters[0]
     if any(parameter.untyped_storage().nbytes() < parameter.nbytes for parameter in parameters):  # held elsewhere
         return parameters[0].new_zeros(()).expand(sum(map(len, parameters)), parameters[0].shape[1])
     return torch.cat(parameters)

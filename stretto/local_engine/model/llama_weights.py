@@ -14,11 +14,13 @@ from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
 from stretto.local_engine.kernels.parts import Part
 from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.model.llama_family import norm_weight
 from stretto.local_engine.model.llama_layer import Layer, Norm, let_go, own, take, take_back
 from stretto.local_engine.model.memory import Freed
 from stretto.local_engine.model.products import Weight, layout_for, packed, unpacked
 
 if TYPE_CHECKING:
+    from stretto.local_engine.model.llama_family import Family
     from stretto.local_engine.model.quantised.quantisation import Quantisation
 
 __all__ = ["LlamaWeights"]
@@ -42,7 +44,7 @@ class LlamaWeights:
         runs_whole: compiled code is to run the whole forward.
     """
 
-    def __init__(self, model: Any, quantisation: Quantisation | None) -> None:
+    def __init__(self, model: Any, family: Family, quantisation: Quantisation | None) -> None:
         config, inner = model.config, model.model
         heads, epsilon = (config.num_attention_heads, config.num_key_value_heads), config.rms_norm_eps
         self.quantisation = quantisation
@@ -52,15 +54,12 @@ class LlamaWeights:
         self.dtype, self._device = embedding.dtype, embedding.device
         self._is_tied = model.lm_head.weight is inner.embed_tokens.weight
         self.embedding: Weight = embedding
-        self.norm = Norm(inner.norm.weight.data, epsilon)
+        self.norm = Norm(norm_weight(inner.norm), epsilon)
         self.vocabulary: Weight = model.lm_head.weight.data
-        kinds = getattr(config, "layer_types", None)
-        window = getattr(config, "sliding_window", None)
         self.layers: list[Layer] = []
         freed = Freed()
-        for number, layer in enumerate(inner.layers):
-            slides = kinds is None or kinds[number] == "sliding_attention"
-            self.layers.append(take(layer, window if slides else None, heads, epsilon))
+        for layer, window in zip(inner.layers, family.windows, strict=True):
+            self.layers.append(take(layer, window, heads, epsilon))
             freed.add(self.layers[-1].nbytes)
         self.in_panels = False
         self.kind, self.runs_whole = "", False

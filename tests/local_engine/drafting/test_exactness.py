@@ -15,7 +15,7 @@ METHODS = sorted(
     for name, method in KNOWN.items()
     if name != "autoregressive" and not (method.adapter or method.lossy or method.missing)
 )
-ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma3"]
+ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2"]
 FREE = StepCost({1: 10.0, 128: 10.1})
 PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
 

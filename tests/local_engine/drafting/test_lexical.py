@@ -297,8 +297,8 @@ def test_longer_units_than_the_adapter_says_are_refused(loaded):
 
 
 def test_a_model_of_another_family_is_refused(loaded):
-    with pytest.raises(SettingsError, match="gemma3 is run by that of transformers"):
-        make_drafter("lexical", DraftEquipment(model=loaded("gemma3")))
+    with pytest.raises(SettingsError, match="gemma2 is run by that of transformers"):
+        make_drafter("lexical", DraftEquipment(model=loaded("gemma2")))
     with pytest.raises(SettingsError, match="needs a model with an adapter"):
         make_drafter("lexical")
 

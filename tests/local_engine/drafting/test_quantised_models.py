@@ -8,7 +8,16 @@ from corners import corners
 from gguf_files import write_gguf
 from one_batch import run
 from tiny_models import SIZES
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from stretto.errors import SettingsError
 from stretto.local import LocalBackend
@@ -29,6 +38,11 @@ DRAFTED = sorted(
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]
 PROMPTS = [(*START * 3, 12), (7, 8, 9), (*START, 5, 6, *START, 5)]
 FREE = StepCost({1: 10.0, 128: 10.1})
+KINDS = {
+    "phi3": ((Phi3ForCausalLM, Phi3Config), {}),
+    "qwen3": ((Qwen3ForCausalLM, Qwen3Config), {}),
+    "gemma3": ((Gemma3ForCausalLM, Gemma3TextConfig), {"sliding_window": 12, "query_pre_attn_scalar": 16}),
+}
 
 
 def made(kind, config, **more):
@@ -100,15 +114,14 @@ def test_rounded_weights_give_nearly_the_logits_of_the_model(folder):
 @pytest.mark.parametrize(
     ("name", "form"),
     corners(
-        ["llama", "llama tied", "qwen3"],
+        ["llama", "llama tied", "qwen3", "phi3", "gemma3"],
         ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"],
         of=lambda name, form: name == "llama" or form == "Q4_1",
     ),
 )
 def test_a_gguf_file_keeps_its_blocks(name, form, tmp_path, tokenizer):
-    tied = {"tie_word_embeddings": name.endswith("tied")}
-    kinds = (Qwen3ForCausalLM, Qwen3Config) if name == "qwen3" else (LlamaForCausalLM, LlamaConfig)
-    path = write_gguf(tmp_path / "model.gguf", made(*kinds, **tied), tokenizer, kind=form)
+    kinds, more = KINDS.get(name, ((LlamaForCausalLM, LlamaConfig), {"tie_word_embeddings": name.endswith("tied")}))
+    path = write_gguf(tmp_path / "model.gguf", made(*kinds, **more), tokenizer, kind=form)
     held, unpacked = load(path), load(path, quantize="none")
     assert is_in_blocks(held)
     assert not is_in_blocks(unpacked)

@@ -44,7 +44,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
             rounded = model.device.type == "cpu" and model.compiled is not False
             if rounded:
                 compiled = getattr(getattr(model.forward, "plain", model.forward), "compiled", None)
-                whole = [] if compiled is None else [layer_part(compiled.embedding)]
+                whole = [] if compiled is None or compiled.embedding is None else [layer_part(compiled.embedding)]
                 have_compiled([product(BLOCKS), *whole], wanted=model.compiled)
                 rounded = are_ready([product(BLOCKS)])
             kept["head"] = (

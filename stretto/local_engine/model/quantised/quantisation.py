@@ -14,7 +14,7 @@ from stretto.local_engine.kernels.arena import Arena
 from stretto.local_engine.kernels.block_kinds import GROUP, BlockKind, block_kind
 from stretto.local_engine.kernels.block_layout import Numbers
 from stretto.local_engine.kernels.sizes import PANEL
-from stretto.local_engine.model.llama import is_llama_like
+from stretto.local_engine.model.llama_family import is_llama_like
 from stretto.local_engine.model.llama_layer import multiplied
 from stretto.local_engine.model.quantised.blocks import Blocks
 from stretto.local_engine.model.quantised.rounding import WIDTHS, rounded_to
