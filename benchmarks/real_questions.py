@@ -90,6 +90,19 @@ class Asked:
     points: bool
 
 
+HELD_OUT = tuple(
+    Asked(question, "en", points=True)
+    for question in (
+        "What are the benefits of reading books?",
+        "Give me four tips for giving a good speech.",
+        "What should I check before I rent a flat?",
+        "Name five ways to make friends in a new town.",
+        "What are the main causes of air pollution?",
+    )
+)
+"""Questions that ask for points, on which nothing was tuned."""
+
+
 def questions(languages: tuple[str, ...] = LANGUAGES) -> list[Asked]:
     """The questions of these languages, one language after the other."""
     return [

@@ -1,8 +1,13 @@
 """The questions of the benchmark on real models, what it finds in texts, and what its table makes of that."""
 
+import sys
+from dataclasses import replace
+
+import measuring
 import pytest
-from real import FLAWS, Row, faults, findings, lost
-from real_questions import LANGUAGES, Asked, questions
+import real
+from real_findings import FLAWS, Row, faults, findings, lost
+from real_questions import HELD_OUT, LANGUAGES, Asked, questions
 
 from stretto.prompts import Catalogue
 
@@ -56,9 +61,53 @@ def held(found):
 
 def test_the_bars_are_held_by_good_answers():
     rows = [row("a", "direct", faults=("loop",)), row("a", "auto", "skeleton", seconds=0.5, faults=())]
-    assert held(findings(rows, "auto", 0.9)) == [True, True, None, True, True, True]
+    assert held(findings(rows, "auto", 0.9)) == [True, True, None, True, True, True, True, None]
     assert held(findings(rows, "direct", 0.9)) == [True, None]
     assert lost(rows) == []
+
+
+def test_answers_under_a_second_are_left_out_of_one_row_and_the_noise_of_straight_ones_is_shown():
+    rows = [row("a", "direct", seconds=0.2), row("a", "auto", seconds=0.4), row("b", "direct"), row("b", "auto")]
+    *_, every, longer, noise = findings(rows, "auto", 0.9)
+    assert (every.held, longer.held) == (False, True)
+    assert noise.measured == "1.00 (1.00-1.00 of 1)"
+
+
+def test_english_is_told_apart_where_other_languages_were_asked():
+    rows = [row("a", "direct"), row("a", "auto", "skeleton"), row("b", "direct"), row("b", "auto")]
+    german = [replace(each, language="de") if each.question == "b" else each for each in rows]
+    assert "the same, in English" not in {each.what: each.measured for each in findings(rows, "auto", 0.9)}
+    assert {each.what: each.measured for each in findings(german, "auto", 0.9)}["the same, in English"] == "1 of 1"
+
+
+def test_held_out_questions_are_no_others():
+    assert not {each.question for each in HELD_OUT} & {each.question for each in questions()}
+
+
+def test_a_run_goes_on_where_it_ended_and_only_if_it_is_the_same(tmp_path, monkeypatch):
+    for module in (measuring, real):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    run = real.Run.of("some", {"model": "local:smollm2", "asked": 2})
+    run.rows += [row("a", "direct"), row("a", "auto", "skeleton", seconds=0.5)]
+    run.keep()
+    again = real.Run.of("some", run.head)
+    assert (again.rows, again.begun) == (run.rows, 2)
+    assert [again.has(Asked(name, "en", points=True), 0.0) for name in ("a", "b")] == [True, False]
+    with pytest.raises(SystemExit, match="another run"):
+        real.Run.of("some", {"model": "local:other", "asked": 2})
+
+
+def test_several_runs_share_a_table(tmp_path, monkeypatch, capsys):
+    for module in (measuring, real):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(real.console, "file", sys.stdout)
+    for name, model in (("here", "local:smollm2"), ("there", "llamacpp:smollm2")):
+        rows = [row("a", "direct"), row("a", "auto", "skeleton", seconds=0.8)]
+        real.Run(name, {"model": model, "asked": 1}, rows).keep()
+    real.show_together(["here", "there"])
+    shown = capsys.readouterr().out
+    assert "llamacpp, 0, 1" in shown
+    assert "<= 0.7 / <= 0.9" in shown
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
@@ -76,10 +125,10 @@ def test_every_other_bar_can_be_missed():
         row("b", "direct"),
         row("b", "auto", routed="skeleton", seconds=1.4),
     ]
-    assert held(findings(rows, "auto", 0.9)) == [True, False, False, False, False, False]
+    assert held(findings(rows, "auto", 0.9)) == [True, False, False, False, False, False, False, None]
     assert len(lost(rows)) == 2
 
 
 def test_questions_that_ask_for_no_points_count_only_where_they_should():
     rows = [row("a", "direct", points=False), row("a", "auto", seconds=1.05, points=False)]
-    assert held(findings(rows, "auto", 0.9)) == [True, None, None, None, None, True]
+    assert held(findings(rows, "auto", 0.9)) == [True, None, None, None, None, True, True, None]
