@@ -21,6 +21,8 @@ __all__ = ["Blockwise", "Hydra", "Medusa"]
 class Medusa(Head):
     """The state, and a linear layer with an activation that is added to it."""
 
+    reads_lower = False
+
     reads_tokens = False
     """Whether a head reads the tokens up to its own."""
 

@@ -47,7 +47,7 @@ def measure(target: Target, head: Head, texts: Texts) -> Acceptance:
     for at in range(0, len(texts.all), _TOGETHER):
         own = texts.all[at : at + _TOGETHER]
         with torch.autocast(target.device.type, torch.bfloat16, enabled=small):
-            states = head.states(target.read(texts.of(own).tokens))
+            states = head.states(target.seen(texts.of(own)))
             said = torch.stack([head.words[head.logits(each).argmax(-1)] for each in states], -1).tolist()
         for text, guessed in zip(own, said, strict=True):
             for most in range(1, depth + 1):

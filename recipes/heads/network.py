@@ -42,6 +42,9 @@ class Head(nn.Module, ABC):
     words: Tensor
     unembedding: Tensor
 
+    reads_lower = True
+    """Whether it reads states below the last one."""
+
     has_words = True
     """Whether it has an output matrix, of these words; else it has the model's."""
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from recipes.heads.texts import Batch
+
 __all__ = ["Seen", "Target"]
 
 
@@ -17,7 +19,7 @@ class Seen:
     """What the model makes of texts.
 
     Attributes:
-        lower: inputs of three layers, side by side # [batch, tokens, 3 * hidden]
+        lower: inputs of three layers, side by side # [batch, tokens, 3 * hidden]; nothing where only ``last`` was kept.
         last: normalised final states # [batch, tokens, hidden]
         embedded: the input vectors of the tokens # [batch, tokens, hidden]
     """
@@ -60,6 +62,14 @@ class Target:
         found = self._model.get_decoder()(input_ids=tokens, use_cache=False, output_hidden_states=True)
         lower = torch.cat([found.hidden_states[number] for number in self.layers], -1)
         return Seen(lower, found.last_hidden_state, self._model.get_input_embeddings()(tokens))
+
+    @torch.no_grad()
+    def seen(self, batch: Batch) -> Seen:
+        """What it makes of a batch of texts: it reads them where their states were not kept."""
+        if batch.last is None:
+            return self.read(batch.tokens)
+        last = batch.last.to(self.dtype)
+        return Seen(last.new_empty(0), last, self._model.get_input_embeddings()(batch.tokens))
 
     @torch.no_grad()
     def chances(self, last: Tensor, words: Tensor) -> Tensor:

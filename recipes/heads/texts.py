@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from recipes.heads.writing import Written
 from recipes.pocket.batches import Encoded
 
 __all__ = ["Batch", "Texts", "frequent"]
@@ -26,11 +27,14 @@ class Batch:
         tokens: padded on the right # [batch, tokens]
         rows: of each guessed token # [guessed]
         places: of each guessed token # [guessed]
+        last: final states that were kept with the answers, zeros before these # [batch, tokens, hidden]; ``None``
+            where the model has to read the texts.
     """
 
     tokens: Tensor
     rows: Tensor
     places: Tensor
+    last: Tensor | None = None
 
 
 class Texts:
@@ -40,11 +44,14 @@ class Texts:
         texts: prompts with answers; the answers are learned.
         depth: guesses of a head: a token with fewer before it is not learned.
         device: of the batches.
+        kept: use the states that were kept with the answers, if they were with all: for a head that reads no others.
+            The first tokens of an answer are not learned then.
     """
 
-    def __init__(self, texts: Iterable[Encoded], depth: int, device: torch.device) -> None:
-        self._first, self._device = 1 + depth, device
-        usable = (text for text in texts if len(text.tokens) > max(text.learned, self._first))
+    def __init__(self, texts: Sequence[Written], depth: int, device: torch.device, *, kept: bool = False) -> None:
+        self._depth, self._device = depth, device
+        self._kept = kept and all(text.last is not None for text in texts)
+        usable = (text for text in texts if len(text.tokens) > self._first(text))
         self.all = sorted(usable, key=lambda text: len(text.tokens))
         self._tokens = [*accumulate(len(text.tokens) for text in self.all)]
 
@@ -53,17 +60,29 @@ class Texts:
         (start,) = chance.choices(range(len(self.all)), cum_weights=self._tokens)
         return self.of(self.all[start : start + max(1, tokens // len(self.all[start].tokens))])
 
-    def of(self, texts: Sequence[Encoded]) -> Batch:
+    def of(self, texts: Sequence[Written]) -> Batch:
         """These texts."""
         lengths = torch.tensor([len(text.tokens) for text in texts])
-        first = torch.tensor([max(text.learned, self._first) for text in texts])
+        first = torch.tensor([self._first(text) for text in texts])
         width = -(-int(lengths.max()) // _MULTIPLE) * _MULTIPLE
         tokens = torch.zeros(len(texts), width, dtype=torch.long)
         for row, text in enumerate(texts):
             tokens[row, : len(text.tokens)] = torch.tensor(text.tokens)
         every = torch.arange(width)
         rows, places = ((every >= first[:, None]) & (every < lengths[:, None])).nonzero().unbind(1)
-        return Batch(tokens.to(self._device), rows.to(self._device), places.to(self._device))
+        found = Batch(tokens.to(self._device), rows.to(self._device), places.to(self._device))
+        return replace(found, last=self._states(texts, width)) if self._kept else found
+
+    def _first(self, text: Written) -> int:
+        """The first token of a text that is learned."""
+        return text.learned + self._depth if self._kept else max(text.learned, 1 + self._depth)
+
+    def _states(self, texts: Sequence[Written], width: int) -> Tensor:
+        own = [text.last for text in texts if text.last is not None]
+        found = torch.zeros(len(own), width, own[0].shape[1])
+        for row, (text, states) in enumerate(zip(texts, own, strict=True)):
+            found[row, text.learned - 1 : text.learned - 1 + len(states)] = states
+        return found.to(self._device)
 
 
 def frequent(texts: Iterable[Encoded], count: int, always: Collection[int], vocabulary: int) -> Tensor:

@@ -29,12 +29,12 @@ from recipes.heads.questions import asked, held_out
 from recipes.heads.target import Target
 from recipes.heads.texts import Texts, frequent
 from recipes.heads.trainer import Plan, Trainer
-from recipes.heads.writing import Writing, answers, keep, kept
-from recipes.pocket.batches import Encoded
+from recipes.heads.writing import Writing, Written, keep, kept
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
 from stretto.errors import SettingsError, StrettoError
+from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.adapter_files import fingerprint
-from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.model.load import LoadedModel, load_model, prepare
 from stretto.local_engine.model.source import Source, find_source
 from stretto.local_engine.model.weights import read_model
 
@@ -76,7 +76,12 @@ def _train(chosen: argparse.Namespace) -> None:
     torch.set_num_threads(chosen.threads)
     dtype = training_dtype(chosen.device)
     read, tokenizer, _ = read_model(source, dtype, trust_remote_code=False)
-    model = prepare(source.name, read.to(chosen.device), tokenizer, packed=False, compiled=False, cuda_graphs=False)
+    if on_gpu:
+        read = read.to(chosen.device)
+        model = prepare(source.name, read, tokenizer, packed=False, compiled=False, cuda_graphs=False)
+    else:  # as the engine runs it, which is several times as fast
+        limit_threads(chosen.threads)
+        model = load_model(source, device="cpu")
     base, target = _hash_of(source), Target(read)
     announce(console, chosen.device, dtype, chosen.threads)
     texts, unseen = _write(chosen, model, base, began + 60 * chosen.minutes * _WRITING, console)
@@ -102,14 +107,15 @@ def _train(chosen: argparse.Namespace) -> None:
             replace(plan, minutes=max(0.01, left * _SHARES.get(kind, 1.0) / whole)),
             target,
             head.to(chosen.device),
-            Texts(texts, depth, target.device),
+            Texts(texts, depth, target.device, kept=not head.reads_lower),
             folder,
             base=base,
             export=partial(write_head, out, target, base),
         )
         console.print(f"{kind}:")
+        unseen_texts = Texts(unseen, depth, target.device, kept=not head.reads_lower)
         finished = run_until_stopped(trainer, console)
-        console.print(f"{kind}, held-out questions: {measure(target, head, Texts(unseen, depth, target.device))}")
+        console.print(f"{kind}, held-out questions: {measure(target, head, unseen_texts)}")
         console.print(f"wrote {out}, {(out / 'model.safetensors').stat().st_size / 1e6:.1f} MB", highlight=False)
         if not finished:
             return
@@ -117,16 +123,19 @@ def _train(chosen: argparse.Namespace) -> None:
 
 def _write(
     chosen: argparse.Namespace, model: LoadedModel, base: str, until: float, console: Console
-) -> tuple[list[Encoded], list[Encoded]]:
+) -> tuple[list[Written], list[Written]]:
     """Have the model answer, or read what it answered when the run began; also its answers to held-out questions."""
     began, pocket = time.monotonic(), model.name == "local:pocket"
-    writing = Writing(chosen.together or (1024 if chosen.device != "cpu" else 16), chosen.longest, seed=chosen.seed)
+    on_gpu = chosen.device != "cpu"
+    # A GPU reads the texts again at every step, in less time than their states take to be moved.
+    states = not on_gpu and any(not KINDS[kind].reads_lower for kind in chosen.kinds)
+    writing = Writing(chosen.together or (1024 if on_gpu else 16), chosen.longest, seed=chosen.seed, states=states)
     folder = chosen.folder / f"own-{base[:12]}-{writing.together}-{writing.longest}-{writing.seed}"
     folder.mkdir(parents=True, exist_ok=True)
     unseen = folder / "held-out.safetensors"
     if not unseen.is_file():
-        prompts = writing.prompts(model, held_out(pocket=pocket))[: min(_MEASURED, writing.together)]
-        keep(unseen, answers(model, prompts, [0.0] * len(prompts), writing.longest))
+        prompts = writing.prompts(model, held_out(pocket=pocket))[:_MEASURED]
+        keep(unseen, writing.answers(model, prompts, [0.0] * len(prompts)))
     columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.percentage:.1f}%"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         shown = bar.add_task("writing", total=1.0)

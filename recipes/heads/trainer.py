@@ -71,7 +71,7 @@ def guesses(target: Target, head: Head, batch: Batch) -> tuple[list[Tensor], Ten
     Returns:
         for each guess the logits # [guessed, words], and the probabilities # [guessed, words]
     """
-    seen = target.read(batch.tokens)
+    seen = target.seen(batch)
     chances = target.chances(seen.last[batch.rows, batch.places - 1], head.words)
     states = head.states(seen)
     return [head.logits(each[batch.rows, batch.places - 2 - number]) for number, each in enumerate(states)], chances

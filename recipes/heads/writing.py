@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -14,16 +14,29 @@ from torch import Tensor
 from recipes.heads.questions import Turns
 from recipes.pocket.batches import Encoded
 from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.layer_states import LAST, LayerStates
 from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.rows import Rows
 
-__all__ = ["HEATS", "Writing", "answers", "keep", "kept"]
+__all__ = ["HEATS", "Writing", "Written", "answers", "keep", "kept"]
 
 HEATS = (0.0, 0.4, 0.7, 1.0)
 """Temperatures at which each question is answered: most answers are near to the greedy one, and no two are alike."""
 
 _LOOK = 16  # steps between two looks at which answers have ended
 _THINNED = 0.75  # of a batch; where fewer go on, the others leave the cache
+
+
+@dataclass(frozen=True)
+class Written(Encoded):
+    """An answer, and the states that the model chose its tokens by.
+
+    Attributes:
+        last: normalised final states, each of the row before a token of the answer, in float16 # [answer, hidden];
+            ``None`` where they were not kept.
+    """
+
+    last: Tensor | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,14 @@ class Writing:
         longest: tokens of an answer at most.
         prompt: tokens of a prompt at most; longer ones are left out.
         seed: of the order of the questions, and of sampling.
+        states: whether to keep the states that tokens were chosen by; see `Written`.
     """
 
     together: int = 16
     longest: int = 256
     prompt: int = 192
     seed: int = 1
+    states: bool = False
 
     def write(
         self,
@@ -50,7 +65,7 @@ class Writing:
         *,
         go_on: Callable[[], bool],
         advance: Callable[[float], object],
-    ) -> list[Encoded]:
+    ) -> list[Written]:
         """Answer the questions at every temperature, as long as ``go_on`` says; what was written before is read.
 
         Args:
@@ -64,17 +79,23 @@ class Writing:
         jobs = [(prompt, heat) for heat in HEATS for prompt in self.prompts(model, asked)]
         random.Random(self.seed).shuffle(jobs)  # noqa: S311 - no secrets
         batches = [jobs[at : at + self.together] for at in range(0, len(jobs), self.together)]
-        found: list[Encoded] = []
+        found: list[Written] = []
         for number, batch in enumerate(batches):
             file = folder / f"{number:05d}.safetensors"
             if not file.is_file():
                 if found and not go_on():
                     break
                 prompts, heats = zip(*batch, strict=True)
-                keep(file, answers(model, prompts, heats, self.longest, seed=self.seed + number))
+                keep(file, self.answers(model, prompts, heats, number=number))
             found += kept(file)
             advance((number + 1) / len(batches))
         return found
+
+    def answers(
+        self, model: LoadedModel, prompts: Sequence[Sequence[int]], heats: Sequence[float], *, number: int = 0
+    ) -> list[Written]:
+        """Answer the prompts of the batch with this number."""
+        return answers(model, prompts, heats, self.longest, seed=self.seed + number, states=self.states)
 
     def prompts(self, model: LoadedModel, asked: Sequence[Turns]) -> list[tuple[int, ...]]:
         """Questions as the model's chat template writes them, the bare text where there is none; no long ones."""
@@ -98,11 +119,12 @@ def answers(
     longest: int,
     *,
     seed: int = 1,
-) -> list[Encoded]:
+    states: bool = False,
+) -> list[Written]:
     """Answer all prompts in one batch, each at its temperature; 0 takes the most probable token.
 
     The engine decides anew in each step who takes part, which pays for requests that come and go. Here a thousand
-    begin together.
+    begin together. ``states`` says whether to keep what `Written.last` holds.
     """
     device, batch = model.device, len(prompts)
     lengths = torch.tensor([len(prompt) for prompt in prompts])
@@ -118,10 +140,14 @@ def answers(
     model.forward(Rows(tokens, positions, width), cache, first)
     current = tokens[torch.arange(batch, device=device), places]  # its keys and values are written once more
     said = torch.full((batch, longest), -1, device=device)
+    last: list[tuple[Tensor, Tensor]] = []  # of each step: who took part, and their states
     alive, ended = torch.arange(batch, device=device), torch.zeros(batch, dtype=torch.bool, device=device)
     for step in range(min(longest, model.context_window - width)):
-        rows = Rows(current[:, None], places[:, None], width + step)
+        wanted = LayerStates({LAST}) if states else None
+        rows = Rows(current[:, None], places[:, None], width + step, states=wanted)
         logits = model.forward(rows, cache, first)[:, 0].float()
+        if wanted is not None:
+            last.append((alive.cpu(), wanted.found[LAST][:, 0].half().cpu()))
         current = _choose(logits, heat[alive], noise)
         said[alive, step] = torch.where(ended, -1, current)
         ended |= torch.isin(current, ends)
@@ -132,10 +158,16 @@ def answers(
             going = (~ended).nonzero()[:, 0]
             cache.keep(going.tolist())
             current, places, alive, ended = current[going], places[going], alive[going], ended[going]
+    spoken = [[token for token in row if token >= 0] for row in said.tolist()]
     return [
-        Encoded("own", [*prompt, *(token for token in row if token >= 0)], len(prompt))
-        for prompt, row in zip(prompts, said.tolist(), strict=True)
+        Written("own", [*prompt, *own], len(prompt), _states_of(row, len(own), last) if states else None)
+        for row, (prompt, own) in enumerate(zip(prompts, spoken, strict=True))
     ]
+
+
+def _states_of(row: int, count: int, last: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """The states of one answer of a batch # [count, hidden]."""
+    return torch.cat([own[alive == row] for alive, own in last[:count]])
 
 
 def _choose(logits: Tensor, heat: Tensor, noise: torch.Generator) -> Tensor:
@@ -144,7 +176,7 @@ def _choose(logits: Tensor, heat: Tensor, noise: torch.Generator) -> Tensor:
     return (logits - heat * drawn).argmax(-1)
 
 
-def keep(path: Path, texts: Sequence[Encoded]) -> None:
+def keep(path: Path, texts: Sequence[Written]) -> None:
     """Write texts, completely or not at all."""
     new = path.with_suffix(".new")
     tensors = {
@@ -152,15 +184,17 @@ def keep(path: Path, texts: Sequence[Encoded]) -> None:
         "lengths": torch.tensor([len(text.tokens) for text in texts], dtype=torch.int32),
         "learned": torch.tensor([text.learned for text in texts], dtype=torch.int32),
     }
+    if states := [text.last for text in texts if text.last is not None]:
+        tensors["last"] = torch.cat(states)
     save_file(tensors, new)
     new.replace(path)
 
 
-def kept(path: Path) -> list[Encoded]:
+def kept(path: Path) -> list[Written]:
     """Read them back."""
     found = load_file(path)
-    parts = torch.split(found["tokens"], found["lengths"].tolist())
-    return [
-        Encoded("own", tokens.tolist(), learned)
-        for tokens, learned in zip(parts, found["learned"].tolist(), strict=True)
-    ]
+    parts, learned = torch.split(found["tokens"], found["lengths"].tolist()), found["learned"].tolist()
+    states: Sequence[Tensor | None] = [None] * len(parts)
+    if "last" in found:
+        states = torch.split(found["last"], (found["lengths"] - found["learned"]).tolist())
+    return [Written("own", part.tolist(), *own) for part, *own in zip(parts, learned, states, strict=True)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from recipes.heads.questions import asked
-from recipes.heads.writing import Writing, answers
+from recipes.heads.writing import Writing, Written, answers
 from recipes.pocket.batches import Encoded, encode
 from recipes.pocket.corpus import Corpus
 from stretto.errors import SettingsError
@@ -98,12 +98,12 @@ def questions(model: LoadedModel, count: int, chance: random.Random) -> list[tup
 
 def continuations(
     model: LoadedModel, prompts: Sequence[tuple[int, ...]], advance: Callable[[int], object] = id
-) -> list[Encoded]:
+) -> list[Written]:
     """Let the model continue the prompts, every other pair of them sampled at temperature 0.7.
 
     So what is learned is what it says, not what was written. ``advance`` is told how many were continued.
     """
-    together, found = _ON_A_CPU if model.device.type == "cpu" else _ON_A_GPU, list[Encoded]()
+    together, found = _ON_A_CPU if model.device.type == "cpu" else _ON_A_GPU, list[Written]()
     for first in range(0, len(prompts), together):
         some = prompts[first : first + together]
         heats = [0.7 * (number // 2 % 2) for number in range(first, first + len(some))]
@@ -117,7 +117,7 @@ def keep(path: Path, texts: Sequence[Encoded]) -> None:
     path.write_text(json.dumps([[text.learned, text.tokens] for text in texts]) + "\n", encoding="utf-8")
 
 
-def kept(path: Path) -> list[Encoded]:
+def kept(path: Path) -> list[Written]:
     """Read them back."""
     rows = json.loads(path.read_text(encoding="utf-8"))
-    return [Encoded("own", tokens, learned) for learned, tokens in rows]
+    return [Written("own", tokens, learned) for learned, tokens in rows]

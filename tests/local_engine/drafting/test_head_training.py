@@ -227,3 +227,17 @@ def test_texts_are_drawn_by_their_length_and_learned_behind_their_prompts(target
 def test_written_texts_come_back(texts, tmp_path):
     keep(tmp_path / "texts.safetensors", texts)
     assert kept(tmp_path / "texts.safetensors") == texts
+
+
+def test_states_kept_with_the_answers_train_as_reading_them_does(model, target, tmp_path):
+    keep(tmp_path / "texts.safetensors", answers(model, PROMPTS, [0.0, 0.9, 0.0], 24, states=True))
+    written, head = kept(tmp_path / "texts.safetensors"), make(Hydra, target, 200)
+    again, known = (Texts(written, SIZES.depth, target.device, kept=own) for own in (False, True))
+    batches = [texts.of(texts.all) for texts in (again, known)]
+    (read, _), (remembered, chances) = ((guesses(target, head, batch)) for batch in batches)
+    places = [[*zip(batch.rows.tolist(), batch.places.tolist(), strict=True)] for batch in batches]
+    assert set(places[1]) < set(places[0])
+    same = [places[0].index(each) for each in places[1]]
+    for one, other in zip(read, remembered, strict=True):
+        assert torch.allclose(one[same], other, atol=1e-2)
+    assert chances.shape == (len(same), 200)
