@@ -102,7 +102,7 @@ bench: $(VENV)/.compiled
 	$(BIN)/python benchmarks/skeleton.py
 	$(BIN)/python benchmarks/router.py
 	$(BIN)/python benchmarks/load.py
-	$(BIN)/python benchmarks/decoding.py --update-docs
+	$(BIN)/python benchmarks/decoding.py --model local:pocket --update-docs
 	$(BIN)/python benchmarks/batching.py --update-docs
 	$(BIN)/python benchmarks/soak.py --update-docs
 	$(BIN)/python benchmarks/server.py --update-docs

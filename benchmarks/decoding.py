@@ -1,6 +1,10 @@
 """The engine's decoding methods beside transformers' and arctic-inference's: same weights, prompts, dtype, one run.
 
-    python benchmarks/decoding.py                                  everything, about a quarter of an hour on 2 cores
+    python benchmarks/decoding.py                                  everything on the pocket model and SmolLM2: hours
+    python benchmarks/decoding.py --model local:pocket             about a quarter of an hour on 2 cores
+    python benchmarks/decoding.py --model local:smollm2 --dtype float32 --workload code --prompts 2 --join
+                                                                   a part, which replaces that one in the kept figures
+    python benchmarks/decoding.py --threads 1 --clock cpu          on a machine that others use too
     python benchmarks/decoding.py --arctic FOLDER                  with that peer; see comparison/arctic.py
     python benchmarks/decoding.py --workload code --only auto suffix transformers
     python benchmarks/decoding.py --dtype float32                  in another type than the engine would take here
@@ -32,6 +36,7 @@ import importlib.metadata
 import json
 import random
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +53,6 @@ from comparison.workloads import WORKLOADS, Workload, workloads
 from measuring import IMAGES, RESULTS, machine, save
 from rich.console import Console
 from rich.progress import Progress
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from stretto.errors import SettingsError, StrettoError
@@ -57,15 +61,20 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, DraftEquipm
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.load import LoadedModel, prepare
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.source import Source, find_source
+from stretto.local_engine.model.weights import read_model
 from stretto.local_engine.serving.engine import Engine
 
 HEATS = (0.0, 0.7)
+MODELS = ("local:pocket", "local:smollm2")
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 DRAFT_LAYERS = 2
 COMPILE_LIMIT_S = 180
 TRIAL = 12
+KEPT_OPTIONS = ("tokens", "prompts", "repetitions", "turns", "quick", "clock", "threads")
 RESTING_EXPERIENCE = Experience(), Experience()
 console = Console(width=None if sys.stdout.isatty() else 150)
 
@@ -75,17 +84,17 @@ class Bench:
 
     Args:
         options: of the command line.
+        model: its name.
     """
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, model: str) -> None:
         self.notes: list[str] = []
-        self._options = options
-        source = find_source(options.model)
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(source.where)
-        theirs, ours = self._load(source.where), self._load(source.where)
+        self._options, self._clock = options, CLOCKS[options.clock]
+        source = find_source(model)
+        (theirs, self.tokenizer), (ours, _) = self._load(source), self._load(source)
         if options.draft:
-            where = find_source(options.draft).where
-            drafts = (self._load(where), self._load(where))
+            smaller = find_source(options.draft)
+            drafts: tuple[Any, Any] = (self._load(smaller)[0], self._load(smaller)[0])
         else:
             drafts = (peers.first_layers(theirs, DRAFT_LAYERS), peers.first_layers(ours, DRAFT_LAYERS))
         small: LoadedModel | None = None
@@ -96,7 +105,9 @@ class Bench:
         # The folder, because an adapter for `lexical` stands in it.
         self.model = replace(prepare(source.name, ours, self.tokenizer), folder=source.folder)
         drafters = {name: make for name, make in DRAFTERS.items() if name not in LOSSY} | {RESTING: _resting}
-        self._engine = Engine(self.model, draft=small, prefix_cache_bytes=0, drafters=drafters, measure=True)
+        self._engine = Engine(
+            self.model, draft=small, prefix_cache_bytes=0, drafters=drafters, measure=True, threads=options.threads
+        )
         self._engine.wait_measured()
         methods: list[Method] = [Ours(self._engine, name) for name in drafters if self._runs(name)]
         methods += self._peers(theirs, drafts[0])
@@ -125,14 +136,14 @@ class Bench:
                 for method in random.Random(number).sample(methods, len(methods)):  # noqa: S311 - no secrets
                     progress.update(task, description=f"{workload.name}, {heat}: {method.name}", advance=1)
                     # Or it would be charged with what the method before it left in the processor's caches.
-                    method.answer(Task(workload.prompts[0], TRIAL, heat))
+                    method.answer(Task(workload.prompts[0], TRIAL, heat, clock=self._clock))
                     if repetition < 0:
                         continue
                     if turn == 0:
                         runs[method.name].append([])
                     memory.begin()
                     runs[method.name][-1] += [
-                        method.answer(Task(prompt, options.tokens, heat, seed=1000 * number + place))
+                        method.answer(Task(prompt, options.tokens, heat, 1000 * number + place, self._clock))
                         for place, prompt in enumerate(workload.prompts)
                     ]
                     peaks[method.name] = max(filter(None, (peaks.get(method.name), memory.end())), default=None)
@@ -149,9 +160,10 @@ class Bench:
             return False
         return True
 
-    def _load(self, where: str) -> Any:
-        model: Any = AutoModelForCausalLM.from_pretrained(where, dtype=getattr(torch, self._options.dtype))
-        return model.eval().requires_grad_(False)
+    def _load(self, source: Source) -> tuple[Any, Any]:
+        """A model, the weights of a GGUF file unpacked, and its tokenizer."""
+        model, tokenizer, _ = read_model(source, getattr(torch, self._options.dtype), trust_remote_code=False)
+        return model.eval().requires_grad_(False), tokenizer
 
     def _peers(self, model: Any, draft: Any) -> list[Method]:
         """Those that run here; each that does not leaves a note."""
@@ -167,7 +179,7 @@ class Bench:
         if options.quick and options.compile is None:
             self.notes.append("The compiled static cache is left out of a quick run.")
         elif options.compile is not False:
-            reason = peers.why_not_compiled(options.model, options.dtype, COMPILE_LIMIT_S)
+            reason = peers.why_not_compiled(self.model.name, options.dtype, COMPILE_LIMIT_S)
             if reason is None:
                 found.append(peers.Compiled(model, threads=threads, slots=slots))
             else:
@@ -180,6 +192,8 @@ class Bench:
 
     def _threads(self, model: Any) -> int:
         """As many threads for the peers as serve them best: one, or all."""
+        if self._options.threads:
+            return int(self._options.threads)
         most = torch.get_num_threads()
         prompt, paces = tuple(self.tokenizer("def main():").input_ids), {}
         for threads in sorted({1, most}):
@@ -200,11 +214,11 @@ def _resting(equipment: DraftEquipment) -> Drafter:
     return Auto(equipment.cost, experience=RESTING_EXPERIENCE, source=PromptLookup())
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Run everything; the results as they are kept."""
+def measure(options: argparse.Namespace, model: str = MODELS[0]) -> dict[str, Any]:
+    """Run everything on one model; the results as they are kept."""
     found: list[Figures] = []
     threads = torch.get_num_threads()
-    bench = Bench(options)
+    bench = Bench(options, model)
     try:
         chosen = workloads(bench.tokenizer, options.prompts, tuple(options.workload or WORKLOADS))
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -216,21 +230,27 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     finally:
         bench.close()
     torch.set_num_threads(threads)  # a peer may have been better off with fewer
-    results = {
+    return {
         "machine": machine(),
         "versions": versions(options.arctic),
         "model": bench.model.name,
         "dtype": options.dtype,
         "exact": bench.model.is_exact,
-        "options": {name: getattr(options, name) for name in ("tokens", "prompts", "repetitions", "turns", "quick")},
+        "options": {name: getattr(options, name) for name in KEPT_OPTIONS},
         "notes": bench.notes,
         "rows": [_plain(row) for row in found],
         "larger": None,
         "bars": [_plain(bar) | {"met": bar.met} for bar in bars(found)],
     }
-    if not options.only and not options.workload:
-        measure_larger(options, results)
-    return results
+
+
+def joined(kept: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of a run with the workloads of a part in place of its own."""
+    new = {row["workload"] for row in part["rows"]}
+    rows = [row for row in kept["rows"] if row["workload"] not in new] + part["rows"]
+    rows.sort(key=lambda row: WORKLOADS.index(row["workload"]))
+    own = [bar for bar in kept["bars"] if not any(f": {workload}, " in bar["name"] for workload in new)]
+    return {**part, "rows": rows, "larger": kept["larger"], "bars": [*own, *part["bars"]]}
 
 
 def measure_larger(options: argparse.Namespace, results: dict[str, Any]) -> None:
@@ -268,8 +288,8 @@ def _plain(value: object) -> dict[str, Any]:
 
 def try_compiled(options: argparse.Namespace) -> None:
     """Compile and use the static cache once; see `peers.why_not_compiled`."""
-    source = find_source(options.model)
-    model: Any = AutoModelForCausalLM.from_pretrained(source.where, dtype=getattr(torch, options.dtype))
+    source = find_source(options.model[0])
+    model, _, _ = read_model(source, getattr(torch, options.dtype), trust_remote_code=False)
     peer = peers.Compiled(model.eval(), threads=torch.get_num_threads(), slots=256)
     for length in (8, 9):
         peer.answer(Task(tuple(range(5, 5 + length)), 8))
@@ -278,7 +298,7 @@ def try_compiled(options: argparse.Namespace) -> None:
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="local:pocket")
+    parser.add_argument("--model", nargs="+", default=MODELS)
     parser.add_argument("--draft", help="a smaller model with the same tokenizer")
     usual_dtype = str(chosen_dtype(None, torch.device("cpu"))).removeprefix("torch.")
     parser.add_argument("--dtype", default=usual_dtype, choices=("bfloat16", "float32"))
@@ -292,6 +312,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, help="of ours in a repetition (3)")
     parser.add_argument("--quick", action="store_true", help="small numbers; results are not kept")
     parser.add_argument("--larger", action="store_true", help="only the larger model; the other results are the kept")
+    parser.add_argument("--join", action="store_true", help="let the workloads of this run replace those that are kept")
+    parser.add_argument("--threads", type=int, help="of everybody; by default as serves each best")
+    parser.add_argument("--clock", default="wall", choices=CLOCKS)
     parser.add_argument("--redraw", action="store_true", help="measure nothing, use the kept results")
     parser.add_argument("--update-docs", action="store_true", help="write the figures into benchmarks/results")
     parser.add_argument("--try-compile", action="store_true", help=argparse.SUPPRESS)
@@ -310,8 +333,22 @@ def main(given: Sequence[str] | None = None) -> int:
     if options.try_compile:
         try_compiled(options)
         return 0
-    name = "decoding" if options.dtype == "bfloat16" else f"decoding-{options.dtype}"
-    kept = RESULTS / f"{name}.json"
+    if options.threads:
+        limit_threads(options.threads)
+        torch.set_num_threads(options.threads)
+    return max(_of_one_model(options, model) for model in options.model)
+
+
+def named(model: str, dtype: str) -> str:
+    """What the files with the figures of a model are called."""
+    parts = ["decoding", *([] if model == MODELS[0] else [Path(model.removeprefix("local:")).name])]
+    return "-".join([*parts, *([] if dtype == "bfloat16" else [dtype])])
+
+
+def _of_one_model(options: argparse.Namespace, model: str) -> int:
+    name, part = named(model, options.dtype), bool(options.only or options.workload)
+    kept, keeps = RESULTS / f"{name}.json", not (options.quick or part) or options.join
+    with_larger = model == MODELS[0] and not part
     if options.redraw or options.larger:
         results: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         if options.larger:
@@ -320,18 +357,22 @@ def main(given: Sequence[str] | None = None) -> int:
         for rows in {(row["workload"], row["temperature"]): None for row in results["rows"]}:
             print_table(console, [row for row in results["rows"] if (row["workload"], row["temperature"]) == rows])
     else:
-        console.print(f"{machine()}; {', '.join(' '.join(pair) for pair in versions(options.arctic).items())}")
+        console.print(f"{model}; {machine()}; {', '.join(' '.join(pair) for pair in versions(options.arctic).items())}")
         try:
-            results = measure(options)
+            results = measure(options, model)
         except (StrettoError, ImportError) as error:
             console.print(f"[red]{error}[/]")
             return 2
-        if not (options.quick or options.only or options.workload):
+        if with_larger:
+            measure_larger(options, results)
+        if options.join and kept.exists():
+            results = joined(json.loads(kept.read_text(encoding="utf-8")), results)
+        if keeps:
             save(name, results)
     for note in results["notes"]:
         console.print(f"[dim]{note}[/]")
     print_bars(console, results["bars"])
-    if options.redraw or options.larger or not (options.quick or options.only or options.workload):
+    if options.redraw or options.larger or keeps:
         draw(results, IMAGES / name)
         if options.update_docs:
             fill_block(RESULTS / f"{name}.md", markdown(results))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from comparison.run import Run, Task
 from stretto.local_engine.generation import Finished, Generation, Piece
@@ -27,7 +26,7 @@ class Ours:
         over = threading.Event()
 
         def listen(event: Piece | Finished) -> None:
-            events.append((time.perf_counter(), event))
+            events.append((task.clock(), event))
             if isinstance(event, Finished):
                 over.set()
 
@@ -39,7 +38,7 @@ class Ours:
             seed=task.seed,
             decoding=self.name,
         )
-        began = time.perf_counter()
+        began = task.clock()
         handle = self._engine.submit(request, listen)
         over.wait()
         ended, last = events.pop()

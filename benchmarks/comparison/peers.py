@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -42,12 +41,12 @@ _LOOKUP = {"prompt_lookup_num_tokens": 10, "max_matching_ngram_size": 3}
 class _Clock(BaseStreamer):
     """Notes when tokens come; the first that transformers puts here is the prompt."""
 
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self.began = clock, clock()
         self.arrivals: list[tuple[float, int]] = []
 
     def put(self, value: Tensor) -> None:
-        self.arrivals.append((time.perf_counter() - self.began, value.numel()))
+        self.arrivals.append((self._clock() - self.began, value.numel()))
 
     def end(self) -> None:
         pass
@@ -111,7 +110,7 @@ class Peer:
 
             hook = model.register_forward_pre_hook(note, with_kwargs=True)
         with self._around(model, task) if self._around else nullcontext():
-            options, clock = self.options(task), _Clock()
+            options, clock = self.options(task), _Clock(task.clock)
             out = model.generate(
                 ids, attention_mask=torch.ones_like(ids), generation_config=config, streamer=clock, **options
             )

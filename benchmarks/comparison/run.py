@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,12 +19,14 @@ class Task:
         limit: tokens of the answer at most; an end token ends it too.
         temperature: 0 for greedy.
         seed: of the random numbers.
+        clock: in seconds; of the wall, or of this process.
     """
 
     prompt: tuple[int, ...]
     limit: int
     temperature: float = 0.0
     seed: int = 0
+    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ def test_the_plot_is_drawn_from_the_figures_as_they_are_kept(summary, tmp_path):
 
 @pytest.mark.thorough
 def test_a_method_that_is_not_there_is_named_with_those_that_are(capsys):
-    assert decoding.main(["--quick", "--no-compile", "--workload", "code", "--only", "telepathy"]) == 2
+    chosen = ["--model", "local:pocket", "--workload", "code", "--only", "telepathy"]
+    assert decoding.main(["--quick", "--no-compile", *chosen]) == 2
     shown = " ".join(capsys.readouterr().out.split())
     assert "no method 'telepathy'" in shown
     assert "hf prompt lookup" in shown
@@ -135,10 +136,21 @@ def test_a_page_without_marks_is_refused(tmp_path):
         report.fill_block(page, "text")
 
 
-def test_the_page_of_the_documentation_has_the_marks():
-    page = (decoding.RESULTS / "decoding.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", [decoding.named(model, "float32") for model in decoding.MODELS])
+def test_the_pages_of_the_documentation_have_the_marks(name):
+    page = (decoding.RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert report._BEGIN in page
     assert report._END in page
+
+
+def test_a_part_takes_the_place_of_its_workloads_in_the_kept_figures(summary):
+    rows = [decoding._plain(each) for each in summary.values()]
+    bar = {"name": "auto over transformers: code, greedy", "aim": 1.0, "measured": 2.0, "at_most": False, "met": True}
+    others = [row | {"workload": "questions"} for row in rows]
+    part = results([row | {"tokens": 1} for row in rows], [bar | {"measured": 3.0}])
+    found = decoding.joined(results([*others, *rows], [bar]) | {"larger": "kept"}, part)
+    assert found["rows"] == [*part["rows"], *others]
+    assert (found["bars"], found["larger"]) == (part["bars"], "kept")
 
 
 def test_workloads_are_prompts_of_token_ids():
@@ -150,7 +162,7 @@ def test_workloads_are_prompts_of_token_ids():
 
 @pytest.mark.thorough
 def test_a_small_run_compares_ours_with_a_peer_token_for_token(capsys):
-    chosen = ["--only", "autoregressive", "suffix", "transformers", "hf prompt lookup"]
+    chosen = ["--model", "local:pocket", "--only", "autoregressive", "suffix", "transformers", "hf prompt lookup"]
     options = ["--quick", "--dtype", "float32", "--workload", "transformations", "--tokens", "6", "--no-compile"]
     assert decoding.main([*options, *chosen]) == 0
     shown = capsys.readouterr().out
