@@ -3,7 +3,9 @@
     python benchmarks/lexical.py                the pocket model with its adapter
     python benchmarks/lexical.py --update-docs  the same, and writes benchmarks/results/lexical.md
     python benchmarks/lexical.py --quick        a few short answers
-    python benchmarks/lexical.py --model local:./folder --alphas 0.5 0.9 --units 2 4
+    python benchmarks/lexical.py --model local:./folder --alphas 0.5 0.9 --units 2 4 --keep NAME
+    python benchmarks/lexical.py --threads 1 --clock cpu
+                                                on a machine that others use too
 
 Every answer is greedy. Text: questions about topics of the pocket model's encyclopaedia; code: Python files that it was
 not trained on, continued. `lexical` verifies and must agree; `lexical_lossy` takes what is more probable than alpha.
@@ -25,6 +27,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
+import torch
 from comparison.report import fill_block
 from measuring import IMAGES, RESULTS, Spread, machine, save
 from plots import plot
@@ -41,6 +44,7 @@ from stretto.local_engine.drafting.catalogue import DraftEquipment
 from stretto.local_engine.drafting.lexical.adapter import attach
 from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.generation import Finished, Generation
+from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.load import LoadedModel, load_model
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
@@ -93,15 +97,18 @@ def prompts(model: LoadedModel, count: int) -> dict[str, list[tuple[int, ...]]]:
     return {"text": [tuple(ids) for ids in asked], "code": [tuple(ids) for ids in code]}
 
 
-def run(engine: Engine, prompt: tuple[int, ...], way: str, tokens: int) -> tuple[Finished, list[int], float]:
+def run(
+    engine: Engine, prompt: tuple[int, ...], way: str, options: argparse.Namespace
+) -> tuple[Finished, list[int], float]:
     """One answer: its account, its tokens, and the milliseconds from the first piece of text to the end."""
-    handle = engine.submit(Generation(prompt, tokens, decoding=way, end_ids=engine.model.end_ids))
+    clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    handle = engine.submit(Generation(prompt, options.tokens, decoding=way, end_ids=engine.model.end_ids))
     first = 0.0
     for event in handle:
-        first = first or time.perf_counter()
+        first = first or clock()
         if isinstance(event, Finished):
             assert event.error is None, event.error
-            return event, handle.sequence.generated, (time.perf_counter() - first) * 1e3
+            return event, handle.sequence.generated, (clock() - first) * 1e3
     raise AssertionError("a generation ends with its account")
 
 
@@ -115,7 +122,7 @@ def measure(
         for way in ways:
             result, spent, tokens = results[way], 0.0, 0
             for prompt in given:
-                finished, answer, milliseconds = run(engine, prompt, str(way), options.tokens)
+                finished, answer, milliseconds = run(engine, prompt, str(way), options)
                 spent += milliseconds
                 assert finished.figures is not None
                 tokens += finished.figures.tokens
@@ -191,7 +198,7 @@ def markdown(rows: Sequence[Mapping[str, object]], about: str) -> str:
     return "\n".join(lines)
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> None:
+def draw(rows: Sequence[Mapping[str, Any]], name: str = "lexical") -> None:
     """Speed-up against agreement, a line for each k over alpha, and the verified ways as stars."""
     workloads = list(dict.fromkeys(row["workload"] for row in rows))
 
@@ -217,7 +224,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> None:
         panels[0][-1].legend(fontsize=7)
         return figure
 
-    plot(IMAGES / "lexical", drawn)
+    plot(IMAGES / name, drawn)
 
 
 def main() -> None:
@@ -230,11 +237,17 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=8, help="of each workload")
     parser.add_argument("--tokens", type=int, default=160, help="of an answer at most")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--update-docs", action="store_true", help="write benchmarks/results/lexical.md")
+    parser.add_argument("--threads", type=int, default=None, help="of a step; by default as the engine chooses")
+    parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))
+    parser.add_argument("--keep", default="lexical", metavar="NAME", help="of results, plot and page (default lexical)")
+    parser.add_argument("--update-docs", action="store_true", help="write the page in benchmarks/results")
     parser.add_argument("--quick", action="store_true", help="little of everything; writes no result and no plot")
     options = parser.parse_args()
     if options.quick:
         options.prompts, options.tokens, options.repetitions, options.alphas = 2, 32, 1, options.alphas[-2:-1]
+    if options.threads:
+        limit_threads(options.threads)
+        torch.set_num_threads(options.threads)
     model = load_model(find_source(options.model), dtype=options.dtype, device="cpu")
     try:
         most = attach(model) + 1
@@ -242,7 +255,7 @@ def main() -> None:
         sys.exit(str(error))
     units = [unit for unit in options.units or range(2, most + 1) if 2 <= unit <= most]
     ways = [Way(), *(Way(unit, alpha) for unit in units for alpha in (None, *options.alphas))]
-    engine = Engine(model, drafters={str(way): way.drafter for way in ways}, measure=True)
+    engine = Engine(model, drafters={str(way): way.drafter for way in ways}, measure=True, threads=options.threads)
     engine.wait_measured()
     results: dict[str, dict[Way, Result]] = {}
     rows: list[dict[str, object]] = []
@@ -256,10 +269,12 @@ def main() -> None:
     console.print(f"{model.name}, {model.dtype}, {machine()}")
     if not options.quick:
         about = {"machine": machine(), "model": model.name, "dtype": str(model.dtype), "options": vars(options)}
-        console.print(f"kept in {save('lexical', {**about, 'rows': rows}).name}")
-        draw(rows)
+        console.print(f"kept in {save(options.keep, {**about, 'rows': rows}).name}")
+        draw(rows, options.keep)
         if options.update_docs:
-            fill_block(RESULTS / "lexical.md", markdown(rows, f"{machine()}; {model.name}, {model.dtype}"), "lexical")
+            fill_block(
+                RESULTS / f"{options.keep}.md", markdown(rows, f"{machine()}; {model.name}, {model.dtype}"), "lexical"
+            )
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.lexical.adapter import write_adapter
 from stretto.local_engine.drafting.lexical.lexical_options import FILE
 from stretto.local_engine.drafting.lexical.pads import PadAdapter
+from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.adapter_files import fingerprint
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.llama import LlamaForward
@@ -194,7 +195,7 @@ class Trainer(AdapterTraining[Shares]):
         return f"step {self.number}, {self.progress:.0%}: {shares}"
 
 
-def _texts(chosen: argparse.Namespace, model: LoadedModel, base: str, console: Console) -> Texts:
+def _texts(chosen: argparse.Namespace, model: LoadedModel, named: Source, base: str, console: Console) -> Texts:
     """Have the model continue texts and answer questions, or read what it wrote when the run began."""
     source, count = chosen.texts, chosen.own
     pocket = source is None and model.name == "local:pocket"
@@ -208,7 +209,10 @@ def _texts(chosen: argparse.Namespace, model: LoadedModel, base: str, console: C
             if not pocket and getattr(model.tokenizer, "chat_template", None) is not None:
                 prompts[::2] = questions(model, len(prompts[::2]), chance)
             path.parent.mkdir(parents=True, exist_ok=True)
-            keep(path, continuations(model, prompts, lambda done: bar.advance(shown, done)))
+            # On a processor compiled code writes many times as fast, and cannot be trained through.
+            limit_threads(chosen.threads)
+            writer = load_model(named, device="cpu") if model.device.type == "cpu" else model
+            keep(path, continuations(writer, prompts, lambda done: bar.advance(shown, done)))
     return Texts(kept(path), Corpus(), model.tokenizer.backend_tokenizer) if pocket else Texts(kept(path))
 
 
@@ -223,6 +227,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threshold", type=float, default=0.5, help="above it a token belongs to a unit (default 0.5)")
     parser.add_argument("--rate", type=float, default=0.003, help="learning rate (default 0.003)")
     parser.add_argument("--own", type=int, default=600, help="continuations the model writes first (default 600)")
+    parser.add_argument("--together", type=int, default=Plan.texts, help="texts of a step (default %(default)s)")
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {FILE} beside the weights")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     chosen = parser.parse_args(arguments)
@@ -242,11 +247,11 @@ def _train(chosen: argparse.Namespace) -> None:
     forget_checkpoint(chosen)
     use_machine()
     names = ("minutes", "steps", "tokens", "threshold", "rate", "seed")
-    plan = Plan(**{name: getattr(chosen, name) for name in names})
+    plan = Plan(**{name: getattr(chosen, name) for name in names}, texts=chosen.together)
     model = load_model(source, device=chosen.device, packed=False, compiled=False, cuda_graphs=False)
     base = fingerprint(folder)
     announce(console, chosen.device, model.dtype, chosen.threads)
-    texts = _texts(chosen, model, base, console)
+    texts = _texts(chosen, model, source, base, console)
     trainer = Trainer(plan, model, texts, chosen.folder, base=base, threads=chosen.threads)
     target = chosen.target or folder / FILE
     train_adapter(trainer, console, target, lambda file: write_adapter(file, trainer.adapter(), base))
