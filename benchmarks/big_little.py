@@ -59,6 +59,11 @@ class Run:
 
 def little_of(name: str, left_out: int) -> LoadedModel:
     """The model without so many layers of its middle."""
+    return prepare(f"{name} without {left_out} layers", *shortened(name, left_out))
+
+
+def shortened(name: str, left_out: int) -> tuple[Any, Any]:
+    """The same, of transformers, and its tokenizer."""
     model, tokenizer, _ = read_model(find_source(name), torch.float32, trust_remote_code=False)
     layers = list(model.model.layers)
     first = (len(layers) - left_out) // 2
@@ -71,7 +76,7 @@ def little_of(name: str, left_out: int) -> LoadedModel:
         layer.self_attn.layer_idx = place
     model.model.layers = torch.nn.ModuleList(kept)
     model.config = model.model.config = config
-    return prepare(f"{name} without {left_out} layers", model, tokenizer)
+    return model, tokenizer
 
 
 def answered(engine: Engine, prompt: tuple[int, ...], decoding: str, tokens: int, clock: Callable[[], float]) -> Run:
