@@ -259,6 +259,6 @@ def llama_forward(model: LoadedModel) -> LlamaForward:
 
     if not (isinstance(model.forward, LlamaForward) and model.forward.is_llama):
         raise SettingsError(
-            f"{model.name} cannot have an adapter: it is no Llama, Mistral, Qwen2, Qwen3 or Phi-3. Choose another model."
+            f"{model.name} cannot have an adapter: it is no Llama, Mistral, Qwen 2 or 3 or Phi-3. Choose another one."
         )
     return model.forward

@@ -23,8 +23,8 @@ class Budget(CheckedModel):
         max_cost: US dollars, by the prices of the models. A way that is forecast to cost more is not taken; where even
             the direct answer is, `BudgetExceededError` is raised before a call. Once it is spent, no further call is
             made; those under way then are finished.
-        deadline_s: seconds. A way that is forecast to take longer is not taken, as with ``max_cost``. It ends the answer
-            as ``deadline_s`` of a request does; of both, the earlier one counts.
+        deadline_s: seconds. A way that is forecast to take longer is not taken, as with ``max_cost``. It ends the
+            answer as ``deadline_s`` of a request does; of both, the earlier one counts.
 
     Raises `InvalidRequestError`.
     """

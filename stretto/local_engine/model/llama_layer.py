@@ -156,6 +156,8 @@ def take_back(layer: Any, taken: Layer) -> None:
 def multiplied(layer: Any) -> dict[str, tuple[Any, ...]]:
     """The modules of a transformers layer whose weights are joined, by the names of `Layer.products`."""
     attention, feed_forward = layer.self_attn, layer.mlp
+    first: tuple[Any, ...]
+    third: tuple[Any, ...]
     if hasattr(attention, "qkv_proj"):  # Phi-3 holds them joined
         first, third = (attention.qkv_proj,), (feed_forward.gate_up_proj,)
     else:
