@@ -163,7 +163,7 @@ async def test_a_list_that_has_begun_when_its_outline_breaks_off_is_continued_as
 
 async def test_the_only_point_there_was_time_for_is_shown_with_its_title():
     stuck = Reply(chunks=["1. Tyres\n", "never"], chunk_delay_s=3600)
-    answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=0.3)
+    answer, _ = await ask(ScriptedBackend(script(stuck)), deadline_s=30)
     assert (answer.text, answer.finish_reason) == ("1. **Tyres**: Pump them.", "deadline")
     assert "broke off after one point" in answer.warnings[0]
 
@@ -237,7 +237,7 @@ async def test_an_outline_that_breaks_off_is_continued():
 
 async def test_the_half_title_of_an_outline_that_the_deadline_ended_is_no_point():
     slow = Reply(chunks=["1. Tyres\n2. Chain\n3. Bra", "kes"], chunk_delay_s=3600)
-    answer, _ = await ask(ScriptedBackend(script(slow)), deadline_s=0.3)
+    answer, _ = await ask(ScriptedBackend(script(slow)), deadline_s=30)
     assert [branch.title for branch in answer.branches if branch.kind == "point"] == ["Tyres", "Chain"]
     assert "broke off after 2 points" in answer.warnings[0]
 
