@@ -29,7 +29,8 @@ if typing.TYPE_CHECKING:
     from stretto.router.case import Case
     from stretto.router.offer import Offer
     from stretto.strategies.base import Strategy
-    from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
+    from stretto.strategies.branch import RunningBranch
+    from stretto.strategies.branch_spec import BranchSpec, TextWatch
     from stretto.strategies.direct import Direct
     from stretto.strategies.merge import Merge, TextFilter, TextSource
     from stretto.strategies.runner import Runner
@@ -89,7 +90,8 @@ _HOMES = {
     "stretto.router.case": ("Case",),
     "stretto.router.offer": ("Offer",),
     "stretto.strategies.base": ("Strategy",),
-    "stretto.strategies.branch": ("BranchSpec", "RunningBranch", "TextWatch"),
+    "stretto.strategies.branch": ("RunningBranch",),
+    "stretto.strategies.branch_spec": ("BranchSpec", "TextWatch"),
     "stretto.strategies.direct": ("Direct",),
     "stretto.strategies.merge": ("Merge", "TextFilter", "TextSource"),
     "stretto.strategies.runner": ("Runner",),

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 
 from stretto.errors import BudgetExceededError
-from stretto.strategies.branch import NOT_TEXT, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import NOT_TEXT
 from stretto.strategies.ledger import LEAST_ANSWER
 
 

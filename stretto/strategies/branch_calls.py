@@ -23,7 +23,8 @@ from stretto.foundation.surrogates import Mending, mend
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.generation_options import GenerationOptions
 from stretto.strategies.answer_limit import AnswerLimit
-from stretto.strategies.branch import NOT_TEXT, FurtherChoice, RunningBranch, TextWatch
+from stretto.strategies.branch import FurtherChoice, RunningBranch
+from stretto.strategies.branch_spec import NOT_TEXT, TextWatch
 from stretto.strategies.call_record import CallRecord, recorded
 from stretto.strategies.harm.watch import SpoiledError
 from stretto.strategies.joint import Joint

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from stretto.answer import FinishReason, Usage
 from stretto.backends.base import Chunk, ModelRequest
 from stretto.hooks import CallEnded, watchers
-from stretto.strategies.branch import BranchSpec
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.telemetry import call_span, note_call
 
 

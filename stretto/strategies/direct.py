@@ -11,7 +11,8 @@ from stretto.request import Message, Request
 from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec, TextWatch
 from stretto.strategies.fencing import fenced
 from stretto.strategies.harm.watch import LoopAlarm, Watch
 from stretto.strategies.in_form import held_to_format, write_in_form

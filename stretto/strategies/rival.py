@@ -9,7 +9,8 @@ import anyio
 
 from stretto.prompts import SMALL
 from stretto.request import Request
-from stretto.strategies.branch import BranchSpec, RunningBranch, TextWatch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec, TextWatch
 from stretto.strategies.direct import Direct, direct_spec
 from stretto.strategies.harm.watch import Watch
 from stretto.strategies.runner import Runner

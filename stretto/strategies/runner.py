@@ -42,8 +42,9 @@ from stretto.router.lengths import lengths_of
 from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
 from stretto.strategies.branch_calls import BranchCalls, Emit
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.fallback import Fallback
 from stretto.strategies.harm.leaks import Leaks
 from stretto.strategies.ledger import Ledger

@@ -12,7 +12,8 @@ from stretto.prompts import GENERAL, SMALL, Template
 from stretto.request import Request
 from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 from stretto.router.parse import Parse
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.direct import asked, shared_by_all
 from stretto.strategies.form import EXPECTED_POINTS, Form, words_for
 from stretto.strategies.grouped import Group

@@ -14,7 +14,8 @@ from stretto.errors import StrettoError
 from stretto.events import BranchStarted, ToolFinished, ToolStarted
 from stretto.foundation.surrogates import mend
 from stretto.generation_options import GenerationOptions
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.runner import Runner
 from stretto.tool_calls import ToolCall
 from stretto.tools import Tool, WrongArgumentsError

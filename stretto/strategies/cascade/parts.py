@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from stretto.answer import REFUSALS
 from stretto.backends.base import Backend
-from stretto.strategies.branch import BranchSpec, RunningBranch, Writing
+from stretto.strategies.branch import RunningBranch, Writing
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.cascade.standing import Bound
 from stretto.strategies.runner import Runner
 

@@ -19,7 +19,8 @@ from stretto.route import Forecast, Route
 from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.cascade.learned import Learned, learned_for
 from stretto.strategies.cascade.options import CascadeOptions
 from stretto.strategies.cascade.parts import PartsFirst

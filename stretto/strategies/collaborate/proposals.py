@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from stretto.backends.base import Backend, ModelRequest
 from stretto.foundation.queue import Queue
 from stretto.request import Request
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.collaborate.options import DRAFTS, CollaborateOptions
 from stretto.strategies.direct import with_documents
 from stretto.strategies.harm.watch import Watch

@@ -8,7 +8,8 @@ from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import BackendError, StrettoError
 from stretto.request import Request
 from stretto.route import Route
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.collaborate.options import CollaborateOptions
 from stretto.strategies.collaborate.proposals import Gathered, gather, proposers_of
 from stretto.strategies.direct import Direct, asked, rest_of, show_in_form

@@ -10,7 +10,7 @@ from stretto.backends.base import Backend, ModelRequest
 from stretto.generation_options import GenerationOptions
 from stretto.language.echoes import refuses
 from stretto.request import Request
-from stretto.strategies.branch import BranchSpec
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.consensus.options import JUDGE_TOKENS
 from stretto.strategies.fencing import numbered
 from stretto.strategies.limits import THINKING

@@ -8,7 +8,7 @@ from stretto.answer import Branch
 from stretto.backends.base import ModelRequest
 from stretto.citation import Citation
 from stretto.request import Message
-from stretto.strategies.branch import BranchSpec
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.document.citing import CitationFilter, labelled
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.run import Reading

@@ -18,7 +18,8 @@ from stretto.errors import StrettoError
 from stretto.events import PassageRead
 from stretto.prompts import POCKET, SMALL
 from stretto.request import Message, Request
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.direct import asked
 from stretto.strategies.document.bearing import Bearing
 from stretto.strategies.document.citing import mark_for

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from stretto.backends.base import ModelRequest, WrittenPaths
 from stretto.request import Message, Request
 from stretto.route import Route
-from stretto.strategies.branch import BranchSpec, RunningBranch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.direct import Direct, asked
 from stretto.strategies.forking.options import ForkingOptions
 from stretto.strategies.forking.reading import Announced, Fork, Prose, fork_in

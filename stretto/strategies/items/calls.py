@@ -11,7 +11,8 @@ from stretto.language.folding import fold
 from stretto.language.forms import words_wanted
 from stretto.language.lists import listed
 from stretto.request import Request
-from stretto.strategies.branch import NOT_TEXT, BranchSpec, RunningBranch, TextWatch
+from stretto.strategies.branch import RunningBranch
+from stretto.strategies.branch_spec import NOT_TEXT, BranchSpec, TextWatch
 from stretto.strategies.direct import asked
 from stretto.strategies.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.runner import Runner

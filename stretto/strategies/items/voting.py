@@ -8,7 +8,8 @@ from dataclasses import replace
 from stretto.agreement import Decided
 from stretto.events import BranchStarted, VoteCounted
 from stretto.foundation.queue import Queue
-from stretto.strategies.branch import BranchSpec, RunningBranch, Writing
+from stretto.strategies.branch import RunningBranch, Writing
+from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.consensus.ballots import Ballot, Reading
 from stretto.strategies.consensus.medoid import medoid
 from stretto.strategies.consensus.stopping import decided
