@@ -166,7 +166,7 @@ def table(gpu_tokens: float) -> str:
     lines = [
         f"{_result('replicas')['machine']}. One answer in eight points of 60 words, against a direct one:",
         "",
-        "| | in points | straight |",
+        "| | in points | in one piece |",
         "|---|---|---|",
         f"| calls | {parts.calls} | {straight.calls} |",
         f"| tokens read | {parts.read:,} | {straight.read:,} |",
