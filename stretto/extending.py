@@ -1,7 +1,8 @@
 """What backends, strategies and decoding methods of your own are made of.
 
 The contracts are in the docstrings of `Backend`, `Strategy` and `Drafter`. What calls itself provisional may change in
-any release: everything about drafters, and what docs/extending.md does not use of `Case`, `Runner` and `RunningBranch`.
+any release: everything about drafters, what docs/extending.md does not use of the types around a strategy, and what a
+backend may have beside the contract.
 """
 
 import typing

@@ -17,6 +17,8 @@ from stretto.tool_calls import ToolCallFragment
 class Measured:
     """What a local engine has measured of itself in this process.
 
+    Provisional: it may change in any release.
+
     Attributes:
         step_ms: milliseconds of a forward by its rows, for one request alone, or by the requests that ran together
             where rows were not timed yet; empty while not measured.
@@ -30,6 +32,8 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class Stages:
     """When a call of a local model came to each stage before its first text.
+
+    Provisional: it may change in any release.
 
     In seconds of `time.perf_counter`; ``None`` for a stage that it has not come to.
 
@@ -112,6 +116,8 @@ class Capabilities:
 @dataclass(frozen=True, slots=True)
 class WrittenPaths:
     """Neighbouring parts of a turn of the assistant that were written side by side, in characters.
+
+    Provisional: it may change in any release.
 
     Attributes:
         begin: of the first path.
@@ -316,7 +322,10 @@ class Backend(Protocol):
 
 
 class CountsText(Protocol):
-    """A backend that can count the tokens of any text exactly, without a call; documents are cut by its counts."""
+    """A backend that can count the tokens of any text exactly, without a call; documents are cut by its counts.
+
+    Provisional: it may change in any release.
+    """
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """A function that counts the tokens of a text, in any thread; ``None`` where it must be estimated."""
@@ -324,7 +333,10 @@ class CountsText(Protocol):
 
 
 class AsksItsServer(Protocol):
-    """A backend whose server can be asked what it is able to do."""
+    """A backend whose server can be asked what it is able to do.
+
+    Provisional: it may change in any release.
+    """
 
     async def ask_server(self, within_s: float) -> None:
         """Ask it once, for at most this many seconds: `Backend.capabilities` knows more afterwards. Raises nothing."""
@@ -332,7 +344,10 @@ class AsksItsServer(Protocol):
 
 
 class MeasuresItself(Protocol):
-    """A backend that measures its own speed: a local engine."""
+    """A backend that measures its own speed: a local engine.
+
+    Provisional: it may change in any release.
+    """
 
     def measured(self) -> Measured | None:
         """What it has measured so far; ``None`` before its model is loaded."""

@@ -33,6 +33,8 @@ _LONG_PROMPT = 8_000  # characters; its first token takes long because of the pr
 class Load:
     """The load of one backend at one moment. What is not known is empty.
 
+    Provisional: it may change in any release.
+
     Attributes:
         calls: under way or about to begin, for all answers of this process.
         waiting: of these, how many are held back here, by the own bound or by rate limits.
@@ -81,7 +83,10 @@ class Load:
 
 
 class ReportsLoad(Protocol):
-    """A backend that knows more of its load than what answers show: its rate limits, refusals, its batch."""
+    """A backend that knows more of its load than what answers show: its rate limits, refusals, its batch.
+
+    Provisional: it may change in any release.
+    """
 
     def load_now(self) -> Load:
         """The calls that it has and that wait there, what limits leave, refusals; times are measured by answers."""

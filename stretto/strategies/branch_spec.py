@@ -27,6 +27,8 @@ NOT_TEXT: frozenset[str] = frozenset(
 class BranchSpec:
     """The specification of a branch.
 
+    Provisional beyond what the guide to extending uses: it may change in any release.
+
     Attributes:
         id: unique within the answer.
         kind: of its text.
@@ -89,7 +91,10 @@ class BranchSpec:
 
 
 class TextWatch(Protocol):
-    """Watches the text of one call; what it passes on does not depend on how the stream was chunked."""
+    """Watches the text of one call; what it passes on does not depend on how the stream was chunked.
+
+    Provisional: it may change in any release.
+    """
 
     fault: str
     """Why the text ends here, as half a sentence; empty while it goes on."""

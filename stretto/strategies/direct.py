@@ -20,7 +20,10 @@ from stretto.strategies.runner import Runner
 
 
 class Direct:
-    """Answers in one piece: for reasoning, prose, code, and whatever parallel writing would harm."""
+    """Answers in one piece: for reasoning, prose, code, and whatever parallel writing would harm.
+
+    Provisional: it may change in any release.
+    """
 
     name = "direct"
     """As it is asked for."""

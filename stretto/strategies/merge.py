@@ -13,7 +13,10 @@ from stretto.foundation.queue import Queue
 
 
 class TextSource(Protocol):
-    """A branch as seen by the merge: pieces of text, and an end."""
+    """A branch as seen by the merge: pieces of text, and an end.
+
+    Provisional: it may change in any release.
+    """
 
     async def read(self) -> str:
         """Wait for new text and return it; empty once the branch has ended."""
@@ -25,7 +28,10 @@ class TextSource(Protocol):
 
 
 class TextFilter(Protocol):
-    """Changes the text of one branch while it streams; the result does not depend on how the stream was chunked."""
+    """Changes the text of one branch while it streams; the result does not depend on how the stream was chunked.
+
+    Provisional: it may change in any release.
+    """
 
     def feed(self, text: str) -> str:
         """Take new text; return what can be shown already."""
@@ -41,6 +47,8 @@ Ending = Callable[[Branch], str]
 
 class Merge:
     """Merges fixed text and branches strictly in the order in which they were added.
+
+    Provisional beyond what the guide to extending uses: it may change in any release.
 
     The first branch that has not ended streams live; later ones wait in bounded buffers.
 
