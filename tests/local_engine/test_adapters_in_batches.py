@@ -1,6 +1,7 @@
 """Adapters beside the weights: requests with different ones, and with none, run in one batch and change nothing."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from stretto.local_engine.kernels.compiler import compile_now
 from stretto.local_engine.model.beside import keep_beside
 from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.flatten import flatten
+from stretto.local_engine.model.forward import TransformersForward
+from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import load_model, prepare
 from stretto.local_engine.model.low_rank import Change, LowRank
 from stretto.local_engine.model.rows import Rows
@@ -125,6 +128,20 @@ def logits_of(forward, texts, trees, names):
     rows = replace(flatten(texts, trees, torch.device("cpu")), adapters=names)
     logits = forward(rows, joined, torch.arange(rows.tokens.shape[1]))
     return [logits[number, : 1 + len(tree)] for number, tree in enumerate(trees)]
+
+
+@pytest.mark.parametrize("name", ["phi3", "gemma3"])
+def test_the_lean_forward_adds_to_other_layers_what_is_added_in_transformers_code(name):
+    model, ids = build(name).eval(), torch.tensor([TEXTS[0]])
+    own, count, found = adapter(model, "dora", lengths=True), ids.shape[1], []
+    with torch.inference_mode():
+        for forward in (LlamaForward(model), TransformersForward(model)):
+            keep_beside(SimpleNamespace(forward=forward, name=name), "dora", own)
+            rows = Rows(ids, torch.arange(count)[None], count, adapters=("dora",))
+            found.append(forward(rows, KeyValueCache(1), torch.arange(count)))
+        plain = model(ids).logits
+    assert (found[0] - found[1]).abs().max() < 1e-4 * plain.std()
+    assert (found[0] - plain).abs().max() > plain.std()
 
 
 def test_what_is_known_of_a_prompt_is_known_for_its_adapter_only(ready, start):

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 
 from stretto.local_engine.kernels.store import is_private, stores, writable_store
 
 __all__ = ["key_of", "recall", "remember"]
 
-_MOST = 32  # models
+_MOST, _MOST_BYTES = 32, 2**28  # models, and what is kept of all of them: 26 MB for a vocabulary of 262,144
 _PACKAGES = ("tokenizers", "torch", "transformers")
 
 
@@ -39,9 +40,12 @@ def remember(kind: str, key: str, data: bytes) -> None:
     if store is not None and not is_private(store):
         with suppress(OSError):  # a full disk
             store.write(_name(kind, key), data)
-            every = sorted(store.folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime)
-            for old in every[:-_MOST]:
-                store.forget(old.name)
+            found = [(path.name, path.stat()) for path in store.folder.glob(f"{kind}-*")]
+            newest = sorted(found, key=lambda each: each[1].st_mtime, reverse=True)
+            sizes = accumulate(each.st_size for _, each in newest)
+            for number, ((name, _), size) in enumerate(zip(newest, sizes, strict=True)):
+                if number >= _MOST or (number and size > _MOST_BYTES):
+                    store.forget(name)
 
 
 def _name(kind: str, key: str) -> str:
