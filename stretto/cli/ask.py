@@ -14,7 +14,7 @@ from stretto.cli import options
 from stretto.cli.command_client import models_of, open_client, question_of
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
 from stretto.cli.local_models import with_local_model
-from stretto.cli.optional_values import TRACE_TO
+from stretto.cli.optional_values import DRAWN, TRACE_TO
 from stretto.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ def ask(
         )
     if compare and events:
         raise InvalidRequestError("--compare and --events exclude each other. Use --compare --json.")
+    if trace_to is not None and trace_to.suffix.lower() not in DRAWN:
+        raise InvalidRequestError(
+            f"--trace {str(trace_to)!r} cannot be written: a timeline is saved as .html or .svg. Name such a file."
+        )
     if trace_to is not None and not trace_to.parent.is_dir():
         raise InvalidRequestError(
             f"--trace {str(trace_to)!r} cannot be written: there is no folder {str(trace_to.parent)!r}. Make it first."

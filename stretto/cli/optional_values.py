@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 TRACE_TO = "--trace-to"  # what the values go to; typer has no option that takes one or none
 RESUMED = "--resumed"
+DRAWN = (".html", ".svg")  # how a file ends that --trace writes
+_FILES = (*DRAWN, ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".json")  # and files that somebody may mean: no questions
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
@@ -19,7 +21,7 @@ def spelled_out(words: Sequence[str]) -> list[str]:
     """
     match list(words[:1]):
         case ["ask"]:
-            return _spelled(words, "--trace", TRACE_TO, lambda word: word.lower().endswith((".html", ".svg")))
+            return _spelled(words, "--trace", TRACE_TO, lambda word: word.lower().endswith(_FILES))
         case ["chat"]:
             return _spelled(words, "--resume", RESUMED, lambda word: not word.startswith("-"))
     return list(words)

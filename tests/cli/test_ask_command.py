@@ -242,11 +242,12 @@ def test_trace_writes_a_page_for_each_of_two_answers(stretto, tmp_path):
     assert sorted(file.name for file in tmp_path.glob("*.svg")) == ["out-direct.svg", "out.svg"]
 
 
-def test_a_page_that_cannot_be_written_is_told_before_anything_is_asked(stretto, tmp_path):
+@pytest.mark.parametrize(("file", "remedy"), [("none/out.html", "Make it first"), ("out.pdf", "Name such a file")])
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_asked(stretto, tmp_path, file, remedy):
     opened = []
-    result = stretto("ask", "Why?", "--trace", str(tmp_path / "none" / "out.html"), opened=opened)
+    result = stretto("ask", "--trace", str(tmp_path / file), "Why?", opened=opened)
     assert result.exit_code == 2
-    assert "Make it first" in result.stderr.replace("\n", " ")
+    assert remedy in result.stderr.replace("\n", " ")
     assert not opened
 
 
