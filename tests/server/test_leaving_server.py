@@ -216,7 +216,9 @@ def test_the_program_ends_in_order_at_a_signal(sent, code):
             assert b"200 OK" in opened.recv(4096)
         process.send_signal(sent)
         assert process.wait(patience(20)) == code
-        assert "Traceback" not in said.read()
+        told = said.read()
+        assert f"A chat for the browser is at {url}/." in told
+        assert "Traceback" not in told
 
 
 @pytest.mark.thorough

@@ -77,6 +77,22 @@ async def test_a_strategy_that_works_past_its_deadline_is_a_504():
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
+class OverHttp(ScriptedBackend):
+    sdk = "an_sdk.resources"
+
+
+async def test_what_the_first_answer_imports_is_imported_before_the_first_question(tmp_path, monkeypatch):
+    (tmp_path / "an_sdk").mkdir()
+    (tmp_path / "an_sdk" / "__init__.py").write_text("import httpx\n\nDefaultAsyncHttpxClient = httpx.AsyncClient\n")
+    (tmp_path / "an_sdk" / "resources.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    async with AsyncStretto(OverHttp({"": "Yes."})) as client:
+        service = create_app(client).state.service
+        await service.prepare()
+    assert service.prepared
+    assert OverHttp.sdk in sys.modules
+
+
 async def test_what_was_imported_is_no_part_of_later_garbage_collections():
     async with AsyncStretto("openai:some-model", base_url="http://127.0.0.1:9/v1", api_key="any") as client:
         service = create_app(client).state.service
