@@ -84,6 +84,18 @@ def test_a_program_that_is_told_to_go_keeps_what_there_is_of_an_answer(program, 
     assert turn.text == "First "
 
 
+def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(program):
+    with Terminal(program(PLAIN, "chat", "-s", "direct", "--no-history")) as terminal:
+        terminal.wait_for("Enter sends")
+        terminal.type("\x1a")
+        terminal.wait_for(re.escape(BACK))
+        terminal.signal(signal.SIGCONT)
+        terminal.wait_for(re.escape(ALTERNATE))
+        terminal.wait_for("Enter sends")
+        terminal.type("\x04")
+        assert terminal.wait_for_end()[1] == 0
+
+
 def test_a_killed_program_has_kept_the_question(program):
     with Terminal(program(NEVER_ENDING, "chat", "-s", "direct")) as terminal:
         terminal.wait_for("Enter sends")

@@ -387,6 +387,15 @@ def test_requests_that_ran_together_tell_what_steps_cost_before_any_are_timed(lo
     assert all(ms > 0 for ms in engine.step_ms.values())
 
 
+def test_what_steps_are_said_to_take_follows_every_answer(loaded, start):
+    engine = start(loaded("llama"))
+    engine._cost.fit({1: 10_000.0, 64: 20_000.0})  # measured while the machine was held up
+    assert engine.step_ms[1] == 10_000
+    tokens(engine.submit(Generation(PROMPTS[0], 8)))
+    assert engine.step_ms[1] < 1_000
+    assert engine.step_ms[64] == pytest.approx(2 * engine.step_ms[1])
+
+
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_the_first_request_with_auto_has_steps_timed_behind_it(loaded, start):
     model, seen = loaded("llama"), []
