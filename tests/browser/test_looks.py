@@ -117,7 +117,11 @@ SENTENCES = "A sentence that fills the line, and a second one. "
 NEVER = {"chunk_delay_s": 600}
 POINT = Reply(chunks=[SENTENCES * 2, "never"], **NEVER)
 HALF = Reply(chunks=["The first half. ", "never"], **NEVER)
-WRITTEN = Reply(chunks=[f"Every word{number} " for number in range(24)], chunk_delay_s=0.04)
+# Each has words of its own: a point that says the same as one before it is left out.
+WRITTEN = {
+    f'"{title}", (and nothing|in about)': Reply(chunks=[f"{title} word{n} " for n in range(24)], chunk_delay_s=0.04)
+    for title in ("Tyres", "Chain", "Brakes")
+}
 SILENT = Reply(chunks=["", "never"], **NEVER)
 FAULT = Reply(fault=ServerFailedError("it is on fire"))
 LEASE = "Pets are allowed. The rent is 900 euros. The cellar is dry.\n\n" + "It has three rooms. " * 3_000
@@ -133,7 +137,7 @@ STATES = {
     "straight": (straight, {"": HALF}),
     "samples": (samples, {"": POINT}),
     "reading": (reading, {'"no_information"': [READ, READ, READ, SILENT]}),
-    "settled": (settled, POINTS | {"": WRITTEN}),
+    "settled": (settled, POINTS | WRITTEN),
     "cited": (cited, {'"no_information"': READ, "": "The rent is 900 euros [cite:1]."}),
     "compared": (compared_ways, SKELETON),
     "stopped": (stopped, {"": HALF}),

@@ -1,7 +1,9 @@
 """The moments for which people stay: what moves and what does not, how much faster it was, the race, what waits."""
 
+import itertools
 import json
 import re
+import statistics
 
 import anyio
 import pytest
@@ -84,6 +86,103 @@ async def test_points_become_paragraphs_where_their_cards_were(chatting, width, 
             *("1", "2", "3")
         ]
         assert await page.evaluate("document.getAnimations().length") == 0
+
+
+# Of each line of running text but the last, how many characters it has; `mean`: how many pixels wide one is.
+LINES = """(mean) => [...document.querySelectorAll(".leaf .text p")].flatMap((each) => {
+    const words = each.firstChild, range = document.createRange(), lines = new Map();
+    const canvas = document.createElement("canvas").getContext("2d");
+    canvas.font = getComputedStyle(each).font;
+    each.style.letterSpacing = `${mean - canvas.measureText(words.data).width / words.length}px`;
+    for (let at = 0; at < words.length; at += 1) {
+        range.setStart(words, at);
+        range.setEnd(words, at + 1);
+        const {top} = range.getBoundingClientRect();
+        lines.set(top, (lines.get(top) ?? 0) + 1);
+    }
+    return [...lines.values()].slice(0, -1);
+})"""
+PROSE = "A pump, a rag and some oil are enough for nearly all that goes wrong with a bicycle on a usual day. "
+
+
+async def test_lines_of_running_text_are_as_long_as_eyes_like_them(chatting):
+    async with chatting(ScriptedBackend({"": Reply(chunks=[PROSE * 9])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        for width, mean in itertools.product((1280, 1920), (7.64, 8.18)):  # Inter, DejaVu Sans
+            await page.set_viewport_size({"width": width, "height": 800})
+            lines = await page.evaluate(LINES, mean)
+            assert len(lines) > 5
+            assert 65 <= statistics.median(lines) <= 80
+
+
+# Three points of which the last was still written when the page showed them last, and that are complete now: where the
+# bars begin and end above the answer and below its titles, and how many colours those above have.
+BARS = """async () => {
+    const { AnswerView } = await import("/web/answer/view.js");
+    const view = new AnswerView("Answer", { room: conversation });
+    conversation.replaceChildren(view.root);
+    ["Tyres", "Chain", "Brakes"].forEach((title, at) => {
+        const told = { branch_id: title, kind: "point", title };
+        view.see({ type: "branch_started", ...told });
+        const branch = view.branches.get(title);
+        Object.assign(branch, { needed: at / 2, started: at / 2, first: 0.1 + at / 2, text: "Fine." });
+        if (at < 2) Object.assign(branch, { ended: 1 + at / 2, state: "finished" });
+    });
+    view.draw();
+    Object.assign(view.branches.get("Brakes"), { ended: 2, state: "finished" });
+    view.text = "1. **Tyres**: Fine.\\n2. **Chain**: Fine.\\n3. **Brakes**: Fine.";
+    view.settle(view.parts, 2);
+    const bars = (where) => [...document.querySelectorAll(`${where} .writing`)];
+    const ends = (where) => bars(where).map((each) => each.getBoundingClientRect()).flatMap(
+        (box) => [box.left, box.right]);
+    const colours = new Set(bars(".overview").map((each) => getComputedStyle(each).fill));
+    return [ends(".overview"), ends(".points"), colours.size];
+}"""
+
+
+async def test_on_a_phone_all_bars_stand_above_the_answer_as_below_its_titles(chatting):
+    async with chatting(ScriptedBackend(SKELETON), viewport={"width": 390, "height": 844}) as page:
+        above, below, colours = await page.evaluate(BARS)
+        assert len(above) == 6
+        assert above == pytest.approx(below, abs=2)
+        assert colours == 1  # all are done
+
+
+# The axis of a timeline for a room of 350 pixels: its marks, and its ends while time passes.
+AXIS = """async () => {
+    const { axisEnd, timeline } = await import("/web/answer/timeline.js");
+    const row = { name: "Tyres", needed: 0, started: 0.1, first: 0.2, ended: 2 };
+    const drawn = timeline([row], 2.1, { axis: 4, room: 350 });
+    const ends = [];
+    for (let now = 0, end = 4; now < 9; now += 0.1) ends.push((end = axisEnd(now, end)));
+    return [[...drawn.querySelectorAll("[text-anchor=start]")].map((each) => each.textContent), [...new Set(ends)]];
+}"""
+
+
+async def test_the_axis_of_a_timeline_stands_still_and_has_marks_on_a_phone(chatting):
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        assert await page.evaluate(AXIS) == [["0 s", "2 s", "4 s"], [4, 8, 16]]
+
+
+# What a reader sees of a text that is being written, and of one that turns the direction of its words.
+SO_FAR = """async (texts) => {
+    const { rendered, soFar } = await import("/web/markdown.js");
+    return texts.map((text) => rendered(soFar(text)).firstElementChild.innerHTML);
+}"""
+
+
+async def test_bold_words_are_bold_before_their_end_is_written(chatting):
+    texts = {
+        "Some **Boxes and p": "Some <strong>Boxes and p</strong>",
+        "Some **Boxes*": "Some <strong>Boxes</strong>",
+        "Some **": "Some ",
+        "a ** b": "a ** b",
+        "`a **b` c": "<code>a **b</code> c",
+        "not \u202eturned": "not turned",
+    }
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        assert await page.evaluate(SO_FAR, list(texts)) == list(texts.values())
 
 
 # An answer that forks, fed into a view: what it says before its fork, and two paths that begin with their own titles.

@@ -71,8 +71,12 @@ const ALLOWED = {
 // Headings of an answer stand below those of the page.
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
 
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g; // signs that turn the direction of the text behind them
+const FENCE = /^\s*(?:```|~~~)/gm;
+
 // The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written.
-export function rendered(text) {
+export function rendered(whole) {
+  const text = whole.replace(TURNING, "");
   try {
     return fragmentOf(text);
   } catch {
@@ -84,6 +88,17 @@ export function rendered(text) {
     fragment.append(plain);
     return fragment;
   }
+}
+
+// A text that is being written: bold words that have begun on its last line are bold already.
+export function soFar(text) {
+  const from = text.lastIndexOf("\n") + 1;
+  const line = text.slice(from).trimEnd(), words = line.replace(/`[^`]*`/g, "x");
+  const isOpen = words.split("**").length % 2 === 0 && (text.match(FENCE) ?? []).length % 2 === 0;
+  if (!isOpen) return text;
+  const begun = text.slice(0, from) + line.replace(/\*+$/, "");
+  if (words.endsWith("**")) return begun; // and no word of it is there yet
+  return /\*\*\S[^*]*\*?$/.test(words) ? `${begun}**` : text;
 }
 
 function fragmentOf(text) {

@@ -5,7 +5,7 @@
 // the end. Below each title grows its bar, on one axis with the others.
 
 import { element } from "../element.js";
-import { rendered } from "../markdown.js";
+import { rendered, soFar } from "../markdown.js";
 import { asSentence, stateOf } from "../words.js";
 import { lane } from "./timeline.js";
 import { behindName } from "./unwritten.js";
@@ -35,7 +35,8 @@ export class Cards {
     const chosen = part.chosen ? " chosen" : "";
     card.root.className = `card ${part.state}${chosen}`;
     if (card.shown !== part.text) {
-      card.text.replaceChildren(rendered(behindName(part.title ?? "", part.text) ?? part.text));
+      const text = behindName(part.title ?? "", part.text) ?? part.text;
+      card.text.replaceChildren(rendered(part.ended == null ? soFar(text) : text));
       card.shown = part.text;
     }
     card.title.textContent = part.title || card.name;

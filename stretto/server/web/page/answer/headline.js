@@ -39,10 +39,10 @@ export class Headline {
     this.drawWhole();
   }
 
-  // All parts as bars, where the page is small.
-  show(parts, now) {
+  // All parts as bars, where the page is small. axis: that of the bars below their titles.
+  show(parts, now, axis) {
     this.root.classList.add("parallel");
-    this.small.replaceChildren(overview(parts, now));
+    this.small.replaceChildren(overview(parts, now, axis));
   }
 
   // seconds: that it took, and that one piece would have taken.

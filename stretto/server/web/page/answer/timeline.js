@@ -71,9 +71,9 @@ export function lane(row, now, axis = axisEnd(now)) {
 }
 
 // The bars of all parts under each other, for a page that is too small to show all parts.
-export function overview(rows, now) {
+export function overview(rows, now, axis = axisEnd(now)) {
   const { width, height } = OVERVIEW;
-  const axis = axisEnd(now), each = Math.min(OVERVIEW.row, height / rows.length);
+  const each = Math.min(OVERVIEW.row, height / rows.length);
   const at = (time) => (Math.min(time, axis) / axis) * width;
   return shape("svg", { class: "overview lane-bar", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     ...rows.flatMap((row, index) => [
@@ -87,9 +87,9 @@ export function both(own, onePiece) {
   const { width, height, names, figures, row } = BOTH;
   const longest = width - names - figures - 1;
   const most = Math.max(own, onePiece, 0.001);
-  const svg = shape("svg", { class: "both", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const svg = shape("svg", { class: "both", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "xMinYMid", "aria-hidden": "true" });
   [["In parallel", "parallel", own], ["In one piece", "estimated", onePiece]].forEach(([name, kind, time], at) => {
-    svg.append(shape("text", { x: names - 8, y: at * row + 16, "text-anchor": "end" }, name));
+    svg.append(shape("text", { x: 0, y: at * row + 16 }, name));
     svg.append(shape("rect", { class: kind, x: names + 0.5, y: at * row + 8, width: Math.max(3, (time / most) * longest), height: 8, rx: 3 }));
     svg.append(shape("text", { class: "figure", x: width, y: at * row + 16, "text-anchor": "end" }, seconds(time)));
   });

@@ -2,7 +2,7 @@
 
 import { element } from "../element.js";
 import { answerOf, eventOf, routeOf } from "../fields.js";
-import { copyButton, rendered } from "../markdown.js";
+import { copyButton, rendered, soFar } from "../markdown.js";
 import { sign } from "../signs.js";
 import { asSentence, counted, endOf, nameOf, rowOf, seconds, times } from "../words.js";
 import { Cards } from "./cards.js";
@@ -171,7 +171,7 @@ export class AnswerView {
     } else if (this.text) {
       if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
       else this.others.leave();
-      if (this.dirty.has("text")) this.body.replaceChildren(rendered(this.text));
+      if (this.dirty.has("text")) this.body.replaceChildren(rendered(soFar(this.text)));
     } else if (candidates.length) {
       this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), (each) => this.dirty.has(each.id), now);
     }
@@ -302,6 +302,7 @@ export class AnswerView {
       asPoints(this.body);
       const found = inColumns(paragraphsOf(this.body, parts), parts);
       keepBars(found, parts, now);
+      this.headline.show(parts, now, now);
       settle(found, places);
     }
     this.showThoughts();
