@@ -83,6 +83,25 @@ async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting
         await page.wait_for_selector("#question[placeholder='Ask a follow-up']")
 
 
+async def test_an_answer_that_fell_back_says_how_it_was_written_in_the_end(chatting):
+    async with chatting(ScriptedBackend({"Write only the outline": "I would rather not.", "": "All in one."})) as page:
+        await ask(page)
+        await page.wait_for_selector(f"{ENDED} >> text=All in one.")
+        told = await page.text_content(".route")
+        assert told.startswith("In parallel: You chose it.")
+        assert "It was written otherwise in the end: One piece." in told
+        assert await page.inner_text(".beside") == "in one piece"
+
+
+async def test_choices_have_plain_words_and_one_model_one_name(chatting):
+    async with chatting(ScriptedBackend({"": "Yes."}, name="openai:scripted")) as page:
+        assert await page.locator("#model option").all_text_contents() == ["openai:scripted"]
+        options = page.locator("#strategy option, #preference option")
+        names = [await options.evaluate_all(f"(all) => all.map((each) => each.{part})") for part in ("text", "value")]
+        assert {name.lower() for name in names[0]} & set(names[1]) == {"careful"}
+        assert all(await options.evaluate_all("(all) => all.map((each) => each.title.includes(each.value))"))
+
+
 async def test_a_document_is_read_and_its_passages_light_up(chatting, tmp_path):
     file = tmp_path / "lease.txt"
     file.write_text("The rent is 900 euros. " * 1000)

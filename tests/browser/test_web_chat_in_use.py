@@ -114,8 +114,10 @@ async def test_what_has_to_wait_for_an_answer_says_so(chatting):
         await page.wait_for_selector(".card:nth-child(3)")
         await page.click("#new")
         await page.wait_for_selector("#told >> text=Stop it first")
+        assert [await page.is_visible(each) for each in ("#send", "#stop")] == [False, True]
         event.set()
-        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
+        assert not await page.is_visible("#told")  # there is nothing to wait for any more
 
 
 async def test_the_route_is_shown_while_the_model_is_silent(chatting):

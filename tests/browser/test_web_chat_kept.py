@@ -1,6 +1,8 @@
 """What the web chat keeps: over a reload, in two tabs, in exports, and in a browser that keeps nothing."""
 
 import json
+import re
+import time
 
 import anyio
 import pytest
@@ -208,6 +210,24 @@ async def test_imported_conversations_keep_their_order(chatting, tmp_path):
         assert [each["changed"] for each in json.loads(await page.evaluate(KEPT))] == [2_000, 3_000, 1_000]
 
 
+async def test_the_list_has_days_and_a_search_that_finds_nothing_says_so(chatting, tmp_path):
+    days = {"Now": 0, "Then": 1, "Before": 4, "Long ago": 4_000}
+    changed = {title: time.time() * 1_000 - ago * 86_400_000 for title, ago in days.items()}
+    conversations = [{"id": title, "title": title, "changed": at, "turns": []} for title, at in changed.items()]
+    (tmp_path / "four.json").write_text(json.dumps({"stretto": 1, "conversations": conversations}))
+    async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.set_input_files("#import", tmp_path / "four.json")
+        await page.wait_for_selector("#conversations ul:nth-of-type(4)")
+        headings = await page.locator("#conversations h2").all_inner_texts()
+        assert headings[:3] == ["Today", "Yesterday", "Last 7 days"]
+        assert re.fullmatch(r"\w+ 20\d\d", headings[3])
+        await page.fill("#search", "long")
+        await page.wait_for_function("conversations.querySelectorAll('li').length === 1")
+        assert await page.get_attribute("#conversations button[dir]", "title") == "Long ago"
+        await page.fill("#search", "never said")
+        await page.wait_for_selector("#conversations >> text=No conversation has these words.")
+
+
 async def test_an_imported_answer_with_wrong_figures_still_shows_its_text(chatting, tmp_path):
     answer = {"text": "What it said.", "branches": [{}], "usage": 7, "timeline": None, "route": 1}
     turns = [{"question": "Odd?", "documents": [], "answers": [answer]}]
@@ -294,6 +314,9 @@ async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatt
         await page.wait_for_selector("h2:text-is('First question')")
         await page.go_back()
         await page.wait_for_selector("h2:text-is('Second question')")
+        await page.go_back()  # to what was there before the new chat
+        await page.wait_for_selector("h2:text-is('First question')")
+        await page.go_forward()
         await page.go_forward()
         await page.wait_for_selector("h2:text-is('First question')")
 
