@@ -113,11 +113,11 @@ async def test_what_has_to_wait_for_an_answer_says_so(chatting):
         await ask(page)
         await page.wait_for_selector(".card:nth-child(3)")
         await page.click("#new")
-        await page.wait_for_selector("#told >> text=Stop it first")
+        await page.wait_for_selector("#notice >> text=Stop it first")
         assert [await page.is_visible(each) for each in ("#send", "#stop")] == [False, True]
         event.set()
         await page.wait_for_selector("#send:enabled")
-        assert not await page.is_visible("#told")  # there is nothing to wait for any more
+        assert not await page.is_visible("#notice")  # there is nothing to wait for any more
 
 
 async def test_the_route_is_shown_while_the_model_is_silent(chatting):
@@ -166,7 +166,7 @@ async def test_the_page_can_be_asked_again_after_a_failure_of_its_own(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await page.evaluate("() => { conversations.replaceChildren = () => { throw new Error('a broken list'); }; }")
         await ask(page, strategy="direct")
-        await page.wait_for_selector("#told >> text=a broken list")
+        await page.wait_for_selector("#notice >> text=a broken list")
         await page.wait_for_selector("#send:enabled")
         await page.evaluate("() => { delete conversations.replaceChildren; }")
         await page.get_by_role("button", name="New chat").click()
@@ -179,7 +179,7 @@ async def test_straight_generation_is_not_compared_with_itself(chatting):
     async with chatting(backend) as page:
         await page.check("#compare")
         await ask(page, strategy="direct")
-        await page.wait_for_selector("#told >> text=nothing to compare")
+        await page.wait_for_selector("#notice >> text=nothing to compare")
         assert len(backend.calls) == 1
 
 
@@ -221,7 +221,7 @@ async def test_a_question_waits_for_the_document_that_is_being_read(chatting):
         await page.evaluate(DROP, "#question")
         await page.wait_for_selector("text=Reading lease.txt")
         await ask(page, "What is the rent?", strategy="direct")
-        await page.wait_for_selector("#told >> text=still being read")
+        await page.wait_for_selector("#notice >> text=still being read")
         assert await page.input_value("#question") == "What is the rent?"
         event.set()
         await page.wait_for_selector("text=Reading", state="detached")
@@ -459,11 +459,11 @@ async def test_a_wrong_key_is_told(chatting, tmp_path):
         await no_violations(page)
         await page.fill("#key", "another-key-that-is-long")
         await page.press("#key", "Enter")
-        await page.wait_for_selector("#told >> text=does not know this key")
+        await page.wait_for_selector("#notice >> text=does not know this key")
         await page.fill("#key", "a-long-enough-secret-key-1")
         await page.press("#key", "Enter")
         await page.wait_for_selector(READY, state="attached")
-        assert not await page.is_visible("#told")
+        assert not await page.is_visible("#notice")
 
 
 async def test_a_key_may_hold_any_letters(chatting, tmp_path):
@@ -472,7 +472,7 @@ async def test_a_key_may_hold_any_letters(chatting, tmp_path):
     async with chatting(ScriptedBackend({"": "Let in."}), options=ServerOptions(port=0, keys=keys)) as page:
         await page.fill("#key", "неверный-длинный-ключ")
         await page.press("#key", "Enter")
-        await page.wait_for_selector("#told >> text=does not know this key")
+        await page.wait_for_selector("#notice >> text=does not know this key")
         await page.reload()
         await page.wait_for_selector("#key-form:not([hidden])")
         await page.fill("#key", "Schlüssel-ключ-密钥-🔑-1")

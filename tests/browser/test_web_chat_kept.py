@@ -100,7 +100,7 @@ async def test_two_tabs_that_go_on_with_one_conversation_lose_nothing(chatting):
         await other.wait_for_selector(f"article:nth-child(2) {ENDED}")
         for each in (page, other):
             await each.wait_for_selector("#conversations li:nth-child(2)")
-        assert "went on in another tab" in await other.inner_text("#told")
+        assert "went on in another tab" in await other.inner_text("#notice")
         asked = []
         for number in (1, 2):
             await page.click(f"#conversations li:nth-child({number}) button")
@@ -186,7 +186,7 @@ async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chattin
             await page.click("#export")
         await (await saved.value).save_as(tmp_path / "all.json")
         await page.set_input_files("#import", tmp_path / "all.json")
-        await page.wait_for_selector("#told >> text=imported")
+        await page.wait_for_selector("#notice >> text=imported")
         assert await page.locator("#conversations li").count() == 1
         await ask(page, "Second question", strategy="direct")
         await page.wait_for_selector(f"article:nth-child(2) {ENDED}")
@@ -194,7 +194,7 @@ async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chattin
         await page.wait_for_selector("#conversations li:nth-child(2)")
         assert await page.locator(".asked h2").all_inner_texts() == ["First question", "Second question"]
         await page.set_input_files("#import", tmp_path / "all.json")
-        await page.wait_for_selector("#told >> text=0 conversations")
+        await page.wait_for_selector("#notice >> text=0 conversations")
         assert await page.locator("#conversations li").count() == 2
 
 
@@ -204,7 +204,7 @@ async def test_imported_conversations_keep_their_order(chatting, tmp_path):
     (tmp_path / "three.json").write_text(json.dumps({"stretto": 1, "conversations": conversations}))
     async with chatting(ScriptedBackend({"": "Yes."})) as page:
         await page.set_input_files("#import", tmp_path / "three.json")
-        await page.wait_for_selector("#told >> text=3 conversations")
+        await page.wait_for_selector("#notice >> text=3 conversations")
         await page.wait_for_selector("#conversations li:nth-child(3)")
         assert await page.locator("#conversations button[dir]").all_inner_texts() == list(names)
         assert [each["changed"] for each in json.loads(await page.evaluate(KEPT))] == [2_000, 3_000, 1_000]
@@ -244,7 +244,7 @@ async def test_a_browser_that_keeps_nothing_still_answers(chatting, chromium):
         await page.add_init_script("Object.defineProperty(window, 'indexedDB', {value: undefined})")
         await page.goto(page.live.url)
         await page.wait_for_selector(READY, state="attached")
-        await page.wait_for_selector("#told >> text=keeps no conversations")
+        await page.wait_for_selector("#notice >> text=keeps no conversations")
         await ask(page, strategy="direct")
         await page.wait_for_selector("text=It rolls.")
 
@@ -268,7 +268,7 @@ async def test_an_answer_that_could_not_be_kept_is_kept_with_the_next_and_only_o
             await ask(page, f"Question {number}", strategy="direct")
             await page.wait_for_selector(f"article:nth-child({number}) {ENDED}")
             await page.wait_for_selector("#send:enabled")
-            told = await page.inner_text("#told") if before == FULL else "is not kept"
+            told = await page.inner_text("#notice") if before == FULL else "is not kept"
             assert "is not kept" in told
         kept = json.loads(await page.evaluate(KEPT))
         assert [[turn["question"] for turn in each["turns"]] for each in kept] == [

@@ -100,7 +100,7 @@ async def test_no_more_than_four_pictures_and_nothing_that_is_none(chatting):
         await page.click("#documents .problem button")
         await page.set_input_files("#attach", [await picture(page, f"{number}.png") for number in range(5)])
         await page.wait_for_selector("#documents li:nth-child(4) img")
-        assert "4 pictures at most" in await page.inner_text("#told")
+        assert "4 pictures at most" in await page.inner_text("#notice")
         assert await page.locator("#documents li").count() == 4
 
 
@@ -108,7 +108,7 @@ async def test_a_model_that_takes_no_pictures_is_said_before_anything_is_sent(ch
     backend = ScriptedBackend({"": "Yes."})
     async with chatting(backend) as page:
         await page.set_input_files("#attach", await picture(page))
-        await page.wait_for_selector("#told >> text=This model takes no pictures.")
+        await page.wait_for_selector("#notice >> text=This model takes no pictures.")
         assert backend.calls == []
 
 
@@ -120,4 +120,4 @@ async def test_an_import_with_something_else_for_a_picture_is_refused(chatting, 
     )
     async with chatting(ScriptedBackend({"": "Yes."})) as page:
         await page.set_input_files("#import", file)
-        await page.wait_for_selector("#told >> text=Nothing was imported")
+        await page.wait_for_selector("#notice >> text=Nothing was imported")
