@@ -41,7 +41,10 @@ OF_PACKAGES = (
     ),
     *(
         f"tests/cli/test_{name}.py"
-        for name in ("ask_command", "chat_command", "document_command", "doctor_command", "markdown", "terminal_chat")
+        for name in (
+            *("ask_command", "chat_command", "document_command", "doctor_command", "markdown", "refused_commands"),
+            *("stopping_in_the_terminal", "terminal_chat"),
+        )
     ),
     *(f"tests/document/test_{name}.py" for name in ("chunks", "reading", "search_memory")),
     *(
@@ -69,7 +72,7 @@ OF_PACKAGES = (
 OF_PYTHON = (
     "tests/integrations/langchain/test_chat_model.py",
     *(f"tests/backends/test_{name}.py" for name in ("connections", "contract", "local_backend", "shared_state")),
-    *(f"tests/cli/test_{name}.py" for name in ("ask_command", "chat_command")),
+    *(f"tests/cli/test_{name}.py" for name in ("ask_command", "chat_command", "refused_commands")),
     "tests/document/test_reading.py",
     "tests/server/test_chat.py",
     *(f"tests/test_{name}.py" for name in ("client", "public_face", "response_format", "settings", "telemetry")),

@@ -1,160 +1,29 @@
 """Events that no well-behaved server sends, through both real SDKs: an answer, or one clear error."""
 
-import gzip
 import json
 import pickle
 import re
-from contextlib import asynccontextmanager
-from typing import ClassVar
 
-import anyio
 import pytest
-from patience import patience
+from raw_streams import ONCE, Anthropic, OpenAI, body, events, fail, listen, raw, talk
 from talking import KEY, Heard, asking, hear
 
 from stretto import AsyncStretto
-from stretto.backends.providers.anthropic import AnthropicBackend
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import BackendError, ServerFailedError, StalledError, StreamBrokenError
+from stretto.errors import BackendError, ServerFailedError, StreamBrokenError
 from stretto.request import GenerationOptions
 from stretto.testing.server import HttpReply, RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
-ONCE = Resilience(attempts=1, breaker_faults=1000)
 HTML = "<!doctype html>\n<title>Sign in</title>\n<p>Please sign in to the hotel network.</p>"
-
-
-def events(*data):
-    return b"".join(
-        b"data: " + (each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n\n" for each in data
-    )
-
-
-def named(*data):
-    return b"".join(b"event: %b\n" % each["type"].encode() + events(each) for each in data)
-
-
-class OpenAI:
-    connect, model = OpenAIBackend, "openai:some-model"
-
-    @staticmethod
-    def url(server):
-        return server.openai_url
-
-    @staticmethod
-    def delta(text, index=0):
-        return events({"choices": [{"index": index, "delta": {"content": text}, "finish_reason": None}]})
-
-    @staticmethod
-    def start():
-        return b""
-
-    @staticmethod
-    def finish(usage=None):
-        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-        return events(end) + (events({"choices": [], "usage": usage}) if usage is not None else b"")
-
-    @staticmethod
-    def error(said):
-        return events({"error": {"message": said}})
-
-    @staticmethod
-    def whole(text):
-        return {
-            "object": "chat.completion",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 3, "completion_tokens": 2},
-        }
-
-    done = events(b"[DONE]")
-    usage: ClassVar = {"prompt_tokens": 3, "completion_tokens": 2}
-
-
-class Anthropic:
-    connect, model = AnthropicBackend, "anthropic:claude-haiku-4-5"
-
-    @staticmethod
-    def url(server):
-        return server.url
-
-    @staticmethod
-    def delta(text, index=0):
-        return named(
-            {"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}},
-        )
-
-    @staticmethod
-    def start(usage=None):
-        message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m"}
-        return named({"type": "message_start", "message": message | ({} if usage is None else {"usage": usage})})
-
-    @staticmethod
-    def finish(usage=None):
-        end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
-        return named(end | ({} if usage is None else {"usage": usage}))
-
-    @staticmethod
-    def error(said):
-        return named({"type": "error", "error": {"message": said}})
-
-    @staticmethod
-    def whole(text):
-        return {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "text", "text": text}],
-            "stop_reason": "end_turn",
-            "usage": {"input_tokens": 3, "output_tokens": 2},
-        }
-
-    done = named({"type": "message_stop"})
-    usage: ClassVar = {"input_tokens": 3, "output_tokens": 2}
 
 
 @pytest.fixture(params=[OpenAI, Anthropic], ids=["openai", "anthropic"])
 def api(request):
     return request.param
-
-
-def raw(*pieces, **how):
-    return RawResponse([piece for piece in pieces if piece], **how)
-
-
-def body(data, kind="application/json", **how):
-    data = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return RawResponse([data], headers={"content-type": kind}, **how)
-
-
-@asynccontextmanager
-async def talk(api, reply, policy=ONCE, key=KEY):
-    async with ScriptedServer(reply) as server:
-        backend = open_backend(api.model, base_url=api.url(server), api_key=key, resilience=policy)
-        yield backend, server
-        await backend.aclose()
-
-
-async def listen(api, reply, **how):
-    """Text, finish and warnings of one answer."""
-    async with talk(api, reply) as (backend, _):
-        text, finish, warnings = "", None, []
-        async with backend.stream(asking(), GenerationOptions(**how)) as chunks:
-            async for chunk in chunks:
-                text += chunk.text
-                finish = chunk.finish_reason or finish
-                warnings += chunk.warnings
-        return text, finish, warnings
-
-
-async def fail(api, reply, kind=BackendError, key=KEY, **how):
-    """The error of one answer and the text before it."""
-    heard = Heard()
-    async with talk(api, reply, key=key) as (backend, _):
-        with pytest.raises(kind) as caught:
-            await hear(backend, options=GenerationOptions(**how), heard=heard)
-    return caught.value, heard.text
 
 
 # Values of a wrong type
@@ -367,43 +236,6 @@ async def test_what_a_server_says_is_bounded_printable_and_without_the_key(api):
         assert len(str(error)) < 1_000
 
 
-# Bounds
-
-
-async def test_a_line_without_an_end_is_given_up(api):
-    reply = raw(api.start(), b"data: ", b"x" * 65_536, endless=True)
-    error, _ = await fail(api, reply, StreamBrokenError)
-    assert "one line is longer than 8 MiB" in str(error)
-    assert not error.transient
-
-
-async def test_an_event_of_many_lines_is_given_up(api):
-    error, _ = await fail(api, raw(api.start(), b"data: x\n" * 100, endless=True), StreamBrokenError)
-    assert "one event has more than 1,000 lines" in str(error)
-
-
-async def test_a_body_that_is_no_stream_and_has_no_end_is_given_up(api):
-    error, _ = await fail(api, raw(b"<p>\n" * 100_000, endless=True), StreamBrokenError)
-    assert "longer than 8 MiB" in str(error)
-
-
-async def test_of_an_error_only_the_beginning_is_read(api):
-    error, _ = await fail(api, raw(b"out of order " * 1000, endless=True, status=500), ServerFailedError)
-    assert "out of order" in str(error)
-
-
-@pytest.mark.parametrize("kind", ["empty deltas", "comments"])
-async def test_events_without_text_are_a_stall_although_they_never_stop(api, kind):
-    endless = api.delta("") if kind == "empty deltas" else b": keep alive\n\n"
-    for policy, before, said in (
-        (Resilience(attempts=1, first_text_s=0.3, stall_s=60), b"", r"no text within 0\.3 s.*first_text_s"),
-        (Resilience(attempts=1, first_text_s=60, stall_s=0.3), api.delta("one"), r"no more text for 0\.3 s.*stall_s"),
-    ):
-        async with talk(api, raw(api.start(), before, endless, endless=True), policy) as (backend, _):
-            with anyio.fail_after(patience(30)), pytest.raises(StalledError, match=said):
-                await hear(backend)
-
-
 async def test_thinking_is_no_stall():
     thought = events({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]})
     reply = raw(thought, OpenAI.delta("one"), OpenAI.finish(OpenAI.usage))
@@ -411,73 +243,6 @@ async def test_thinking_is_no_stall():
         read = [chunk async for chunk in chunks]
     assert [chunk.is_progress for chunk in read] == [False, True, True, True, False]
     assert [chunk.thinking for chunk in read] == [False, True, False, False, False]
-
-
-async def test_a_compressed_stream_is_bounded_by_what_it_unfolds_to(api):
-    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
-    whole = gzip.compress(api.start() + api.delta("one") + api.finish(api.usage) + api.done)
-    assert (await listen(api, RawResponse([whole], headers=headers)))[:2] == ("one", "stop")
-    bomb = gzip.compress(b"data: " + b"x" * 2**25)
-    error, _ = await fail(api, RawResponse([bomb], headers=headers), StreamBrokenError)
-    assert "longer than 8 MiB" in str(error)
-
-
-# Stop texts and options
-
-
-@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "openai:some-model"])
-async def test_a_stop_text_ends_the_answer_also_where_the_provider_does_not_heed_it(model):
-    text = "one two EN three END four five"
-    deltas = [OpenAI.delta(text[at : at + 5]) for at in range(0, len(text), 5)]
-    async with ScriptedServer(raw(*deltas, OpenAI.finish(OpenAI.usage))) as server:
-        backend = open_backend(model, base_url=server.openai_url, api_key=KEY)
-        heard = await hear(backend, options=GenerationOptions(stop="END"))
-        await backend.aclose()
-    assert (heard.text, heard.finish) == ("one two EN three ", "stop")
-    assert heard.usage.completion_tokens > 0
-
-
-async def test_options_that_a_model_does_not_take_are_named_in_the_warnings():
-    for model, options, left_out in (
-        (
-            "openai:gpt-5-mini",
-            {"temperature": 0.5, "top_p": 0.9, "seed": 7},
-            "temperature=0.5 and top_p=0.9 had no effect",
-        ),
-        ("anthropic:claude-haiku-4-5", {"temperature": 0.5, "seed": 7}, "seed=7 had no effect"),
-        ("anthropic:claude-opus-5", {"top_p": 0.5}, "top_p=0.5 had no effect"),
-        ("openai:gpt-4.1", {"temperature": 0.5, "seed": 7}, None),
-    ):
-        async with ScriptedServer("Yes.") as server:
-            url = server.openai_url if model.startswith("openai") else server.url
-            async with AsyncStretto(model, base_url=url, api_key=KEY) as stretto:
-                answer = await stretto.ask("Why?", strategy="direct", **options)
-        assert answer.text == "Yes."
-        assert [left_out in warning for warning in answer.warnings] == ([True] if left_out else [])
-
-
-async def test_an_option_that_turned_out_to_be_refused_is_named_too():
-    async with (
-        ScriptedServer("Yes.", rejects=("temperature",)) as server,
-        AsyncStretto("openai:some-model", base_url=server.openai_url, api_key=KEY) as stretto,
-    ):
-        for _ in range(2):
-            answer = await stretto.ask("Why?", strategy="direct", temperature=0.5)
-            assert answer.warnings == ("temperature=0.5 had no effect: openai:some-model does not take it.",)
-
-
-@pytest.mark.parametrize(
-    ("model", "most"),
-    [("gpt-4o-mini", 16_384), ("gpt-5", 128_000), ("claude-haiku-4-5", 64_000), ("other", 1_048_576)],
-)
-async def test_no_more_tokens_are_asked_for_than_the_model_can_write(model, most):
-    api = Anthropic if model.startswith("claude") else OpenAI
-    async with ScriptedServer("Yes.") as server:
-        backend = api.connect(model, base_url=api.url(server), api_key=KEY)
-        await hear(backend, options=GenerationOptions(max_tokens=6 * 10**18))
-        await hear(backend, options=GenerationOptions(max_tokens=10))
-        await backend.aclose()
-    assert [received.body["max_tokens"] for received in server.requests] == [most, 10]
 
 
 # What is seen from outside

@@ -1,6 +1,5 @@
 """Compatible servers: recognised by what they answer, asked once, and taken at their word."""
 
-import json
 from contextlib import asynccontextmanager
 
 import anyio
@@ -16,13 +15,12 @@ from stretto.backends.base import Capabilities
 from stretto.backends.providers.learned import MOST_KEPT, forget, learned
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
-from stretto.errors import ConnectionFailedError, ModelNotFoundError, SettingsError
+from stretto.errors import ConnectionFailedError
 from stretto.testing.server import Page, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
 QUESTION = "How do I look after a bicycle?"
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 
 
 async def told_by(server, name="openai:some-model", **where):
@@ -355,106 +353,6 @@ def test_what_is_kept_is_bounded():
         learned("openai", f"http://{number}", "m")
     assert learned("openai", "http://first", "m") is not first
     forget()
-
-
-# --- schemas
-
-
-async def in_form(server, text='{"a": 1}'):
-    async with server, AsyncStretto(f"openai:{MODEL}", base_url=server.openai_url) as stretto:
-        answers = [await stretto.ask("One?", response_format=SCHEMA) for _ in range(2)]
-    assert [answer.text for answer in answers] == [text, text]
-    return answers, [received.body for received in server.requests]
-
-
-@pytest.mark.parametrize("server", [vllm, sglang, llamacpp, lmstudio])
-async def test_a_schema_is_held_by_the_server_and_told_in_words(server):
-    answers, bodies = await in_form(server('{"a": 1}'))
-    assert [body["response_format"]["json_schema"]["schema"] for body in bodies] == [SCHEMA, SCHEMA]
-    assert all(json.dumps(SCHEMA) in body["messages"][0]["content"] for body in bodies)
-    assert answers[0].warnings == ()
-
-
-async def test_an_older_vllm_holds_a_schema_by_guided_json():
-    answers, bodies = await in_form(vllm('{"a": 1}', old=True))
-    assert [body.get("guided_json") for body in bodies] == [None, SCHEMA, SCHEMA]
-    assert "response_format" not in bodies[1]
-    assert answers[1].warnings == ()
-
-
-async def test_where_neither_is_taken_the_answer_is_checked_here():
-    def refuse(received):
-        if "response_format" in received.body or "guided_json" in received.body:
-            name = "response_format" if "response_format" in received.body else "guided_json"
-            return 400, {"error": {"message": f"{name} is not supported", "type": "BadRequestError", "code": 400}}
-        return None
-
-    server = vllm('{"a": 1}')
-    server._rejects = refuse
-    answers, bodies = await in_form(server)
-    assert len(bodies) == 4  # two refusals, then without
-    said = f"openai:{MODEL} does not take response_format: it is told the schema in words only."
-    assert [answer.warnings for answer in answers] == [(said,), (said,)]
-
-
-async def test_a_schema_that_a_server_cannot_compile_is_not_held_against_other_schemas():
-    odd = {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 3}}}
-
-    def refuse(received):
-        if "multipleOf" in json.dumps(received.body.get("response_format", "")):
-            said = "The provided JSON schema contains features not supported by xgrammar."
-            return 400, {"error": {"message": said, "type": "BadRequestError", "param": None, "code": 400}}
-        return None
-
-    server = vllm('{"a": 3}')
-    server._rejects = refuse
-    async with server, AsyncStretto(f"vllm:{MODEL}", base_url=server.openai_url) as stretto:
-        answer = await stretto.ask("One?", response_format=odd)
-        await stretto.ask("One?", response_format=SCHEMA)
-    assert answer.text == '{"a": 3}'
-    assert [("response_format" in each.body) for each in server.requests] == [True, False, True]
-
-
-# --- an address alone
-
-
-@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
-async def test_an_address_alone_stands_for_the_one_model_that_is_served_there(path):
-    async with vllm() as server, AsyncStretto(server.url + path, settings=Settings()) as stretto:
-        answer = await stretto.ask("Why?", strategy="direct")
-        able = stretto.backends["main"].capabilities
-    assert answer.text == "OK."
-    assert answer.route.backend == f"openai:127.0.0.1:{server.port}"
-    assert server.requests[0].body["model"] == MODEL
-    assert able.context_window == 40_960
-
-
-async def test_of_several_models_in_lm_studio_the_loaded_one_is_meant():
-    async with lmstudio() as server, AsyncStretto(server.url, settings=Settings()) as stretto:
-        await stretto.ask("Why?", strategy="direct")
-    assert server.requests[0].body["model"] == "qwen/qwen3-8b"
-
-
-async def test_an_address_with_several_models_asks_for_a_name():
-    async with (
-        ollama(models=("llama3.2:latest", "qwen3:8b")) as server,
-        AsyncStretto(server.url, settings=Settings()) as stretto,
-    ):
-        with pytest.raises(ModelNotFoundError, match=r"serves 2 models \(llama3.2:latest, qwen3:8b\)\. Name the one"):
-            await stretto.ask("Why?")
-
-
-async def test_an_address_where_nobody_answers_is_one_clear_error():
-    async with AsyncStretto("http://127.0.0.1:9", settings=Settings(attempts=1)) as stretto:
-        with pytest.raises(ConnectionFailedError, match=r"nothing listens at 127\.0\.0\.1:9"):
-            await stretto.ask("Why?")
-
-
-@pytest.mark.parametrize("address", ["http://", "http://user:secret@", "http://a b", "https://host:port"])
-async def test_an_address_that_is_none_is_refused_and_not_repeated(address):
-    with pytest.raises(SettingsError, match="must begin with http://") as caught:
-        AsyncStretto(address)
-    assert "secret" not in str(caught.value)
 
 
 # --- what the router makes of it

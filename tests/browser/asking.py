@@ -24,6 +24,14 @@ async def ask(page, question="How do I look after a bicycle?", strategy="skeleto
     await page.press("#question", "Enter")
 
 
+async def fits(page):
+    """Whether nothing of the conversation is beside the window."""
+    return await page.evaluate(
+        """() => [document.documentElement, document.getElementById("conversation")]
+            .every((each) => each.scrollWidth <= each.clientWidth)"""
+    )
+
+
 async def no_violations(page):
     found = await Axe().run(page)
     assert found.violations_count == 0, found.generate_report()

@@ -146,60 +146,6 @@ async def test_the_foot_names_its_keys_however_narrow_the_terminal_is(width):
         assert "Escape leaves it" in chat.screen
 
 
-async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come():
-    unending = HttpReply("Hot words without end.", fault=Fault("stall", after=2))
-    chat = ChatFolder().begin()
-    async with (
-        ScriptedServer([ReplyRule("1\\. Tea", unending), ReplyRule("", POINTS)]) as server,
-        over(server, chat=chat) as driven,
-    ):
-        await driven.send("How do I make tea?")
-        await driven.until(lambda: [card.text.count("Hot words") for card in driven.view.cards.values()] == [1] * 4)
-        await driven.pilot.press("escape")
-        await driven.done()
-        assert driven.view.text.count("Hot words") == 4
-        assert all(driven.view.text.count(title) == 1 for title in ("Tea", "Milk", "Sugar", "Lemon"))
-        assert driven.state.turns[-1].text == driven.view.text
-
-
-PARTS = ("Lake", "Moor", "Reef")
-DONE = "Calm in most months of the year, fed by three cold springs and ringed with reeds where herons stand and wait "
-BEGUN = "Damp under every boot, purple when heather blooms, and so wide that old paths vanish behind a single low hill "
-LATER = (
-    "Bright with coral beneath shallow water, loud at each tide, home to crabs, eels and more fish than divers count "
-)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "question", "pattern"),
-    [
-        ("skeleton", "Tell me about landscapes.", '"{}", (and nothing|in about)'),
-        ("skeleton", "Tell me about landscapes in a few paragraphs.", '"{}", (and nothing|in about)'),
-        ("items", "Describe each of these in one sentence\n\n1. Lake\n2. Moor\n3. Reef", "<entry>\n{}\n</entry>"),
-        ("document", "Translate the report into German.", "the piece\n{}"),
-    ],
-    ids=["numbered", "paragraphs", "items", "pieces"],
-)
-async def test_what_a_stopped_answer_keeps_stands_in_it_once_in_every_form(strategy, question, pattern, tmp_path):
-    said = [Reply(DONE), Reply(chunks=[BEGUN, "x"], chunk_delay_s=600), Reply(chunks=[LATER, "x"], chunk_delay_s=600)]
-    script = {pattern.format(part): reply for part, reply in zip(PARTS, said, strict=True)}
-    script |= {"Write only the outline|outline of": "\n".join(f"{at}. {part}" for at, part in enumerate(PARTS, 1))}
-    options = {"strategy": strategy}
-    if strategy == "document":
-        (tmp_path / "report.txt").write_text("\n\n".join(f"{part} {'winter paper ' * 35}" for part in PARTS))
-        options["documents"] = [tmp_path / "report.txt"]
-    opener = opening({**script, "": "(none)"}, context_window=1_600)
-    async with chatting(opener, chat=ChatFolder().begin(), **options) as chat:
-        await chat.send(question)
-        texts = [DONE.strip(), BEGUN.strip(), LATER.strip()]
-        await chat.until(lambda: [card.text.strip() for card in chat.view.cards.values()] == texts)
-        await chat.until(lambda: BEGUN.strip() in chat.view.text)
-        await chat.pilot.press("escape")
-        await chat.done()
-        assert [chat.view.text.count(text) for text in texts] == [1, 1, 1]
-        assert chat.state.turns[-1].text == chat.view.text
-
-
 async def test_points_are_arranged_anew_when_the_window_changes():
     open_client, let_go = held()
     async with chatting(open_client, strategy="skeleton", size=(120, 30)) as chat:
@@ -209,38 +155,6 @@ async def test_points_are_arranged_anew_when_the_window_changes():
         await chat.until(lambda: chat.view.columns == 1)
         let_go.set()
         await chat.done()
-
-
-@pytest.mark.parametrize("key", ["ctrl+c", "escape"])
-async def test_a_key_stops_the_answer_and_leaves_the_chat_open(key):
-    async with ScriptedServer(
-        [ReplyRule("more", "Fine."), ReplyRule("", HttpReply("One two", fault=Fault("stall", after=1)))]
-    ) as server:
-        async with over(server, strategy="direct", chat=ChatFolder().begin()) as chat:
-            await chat.send("Why?")
-            await chat.until(lambda: chat.view.text)
-            await chat.pilot.press(key)
-            await chat.done()
-            assert chat.app.is_running
-            assert "Stopped after" in chat.said
-            await server.wait_until(lambda server: server.active_streams == 0)
-            await chat.ask("more?")
-            assert chat.view.text == "Fine."
-        assert [turn.text for turn in ChatFolder().find(None).read().turns] == ["One", "Fine."]
-        said = server.requests[-1].body["messages"]
-        assert [message["content"] for message in said] == ["Why?", "One", "more?"]
-
-
-async def test_stopping_while_points_are_written_keeps_what_had_settled():
-    open_client, _ = held(**{"Tea\n(.*\n)*.*[Pp]oint 1": "Boil it."})
-    async with chatting(open_client, strategy="skeleton") as chat:
-        await chat.send("How do I make tea?")
-        await chat.until(lambda: len(chat.app.query("Card")) == 4)
-        await chat.pilot.press("ctrl+c")
-        await chat.done()
-        assert not chat.app.query("Card")
-        assert chat.state.turns[0].stopped.startswith("Stopped after")
-        assert chat.state.client.backends["main"].running == 0
 
 
 async def test_a_failed_answer_is_an_error_and_the_chat_goes_on():
@@ -442,26 +356,6 @@ async def test_a_second_question_waits_where_it_is_typed():
         await chat.tick()
         assert "Enter sends your" not in chat.app.foot
         assert len(chat.state.turns) == 1
-
-
-@pytest.mark.parametrize("way", ["/quit", "ctrl+d", "ctrl+q"])
-async def test_leaving_while_an_answer_is_written_keeps_it(way):
-    file = ChatFolder().begin()
-    script = {"": Reply(chunks=["One ", "two"], chunk_delay_s=3600)}
-    async with chatting(opening(script), strategy="direct", chat=file) as chat:
-        await chat.send("Why?")
-        await chat.until(lambda: chat.view.text)
-        if way.startswith("/"):
-            await chat.pilot.press("ctrl+c")
-            await chat.done()
-            await chat.send(way)
-        else:
-            await chat.pilot.press(way)
-        await chat.until(lambda: not chat.app.is_running)
-        assert chat.app.return_code == 0
-    (turn,) = file.read().turns
-    assert turn.text == "One "
-    assert turn.stopped.startswith("Stopped after")
 
 
 async def test_a_file_that_cannot_be_written_is_a_warning_and_no_end(tmp_path):

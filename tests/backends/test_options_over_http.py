@@ -1,0 +1,67 @@
+"""Options of a request as providers take them: stop texts, what a model does not take, the most it can write."""
+
+import pytest
+from raw_streams import Anthropic, OpenAI, raw
+from talking import KEY, hear
+
+from stretto import AsyncStretto
+from stretto.backends.registry import open_backend
+from stretto.request import GenerationOptions
+from stretto.testing.server import ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "openai:some-model"])
+async def test_a_stop_text_ends_the_answer_also_where_the_provider_does_not_heed_it(model):
+    text = "one two EN three END four five"
+    deltas = [OpenAI.delta(text[at : at + 5]) for at in range(0, len(text), 5)]
+    async with ScriptedServer(raw(*deltas, OpenAI.finish(OpenAI.usage))) as server:
+        backend = open_backend(model, base_url=server.openai_url, api_key=KEY)
+        heard = await hear(backend, options=GenerationOptions(stop="END"))
+        await backend.aclose()
+    assert (heard.text, heard.finish) == ("one two EN three ", "stop")
+    assert heard.usage.completion_tokens > 0
+
+
+async def test_options_that_a_model_does_not_take_are_named_in_the_warnings():
+    for model, options, left_out in (
+        (
+            "openai:gpt-5-mini",
+            {"temperature": 0.5, "top_p": 0.9, "seed": 7},
+            "temperature=0.5 and top_p=0.9 had no effect",
+        ),
+        ("anthropic:claude-haiku-4-5", {"temperature": 0.5, "seed": 7}, "seed=7 had no effect"),
+        ("anthropic:claude-opus-5", {"top_p": 0.5}, "top_p=0.5 had no effect"),
+        ("openai:gpt-4.1", {"temperature": 0.5, "seed": 7}, None),
+    ):
+        async with ScriptedServer("Yes.") as server:
+            url = server.openai_url if model.startswith("openai") else server.url
+            async with AsyncStretto(model, base_url=url, api_key=KEY) as stretto:
+                answer = await stretto.ask("Why?", strategy="direct", **options)
+        assert answer.text == "Yes."
+        assert [left_out in warning for warning in answer.warnings] == ([True] if left_out else [])
+
+
+async def test_an_option_that_turned_out_to_be_refused_is_named_too():
+    async with (
+        ScriptedServer("Yes.", rejects=("temperature",)) as server,
+        AsyncStretto("openai:some-model", base_url=server.openai_url, api_key=KEY) as stretto,
+    ):
+        for _ in range(2):
+            answer = await stretto.ask("Why?", strategy="direct", temperature=0.5)
+            assert answer.warnings == ("temperature=0.5 had no effect: openai:some-model does not take it.",)
+
+
+@pytest.mark.parametrize(
+    ("model", "most"),
+    [("gpt-4o-mini", 16_384), ("gpt-5", 128_000), ("claude-haiku-4-5", 64_000), ("other", 1_048_576)],
+)
+async def test_no_more_tokens_are_asked_for_than_the_model_can_write(model, most):
+    api = Anthropic if model.startswith("claude") else OpenAI
+    async with ScriptedServer("Yes.") as server:
+        backend = api.connect(model, base_url=api.url(server), api_key=KEY)
+        await hear(backend, options=GenerationOptions(max_tokens=6 * 10**18))
+        await hear(backend, options=GenerationOptions(max_tokens=10))
+        await backend.aclose()
+    assert [received.body["max_tokens"] for received in server.requests] == [most, 10]
