@@ -57,6 +57,7 @@ class LeapingSelector(selectors.DefaultSelector):
             raise RuntimeError("The loop never waits, so its clock stands still: run this test without the mark.")
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        while not (ready := super().select(ARRIVES_S)) and not self._loop.leap(timeout):
-            pass
+        arrives_s = ARRIVES_S if len(self.get_map()) > 1 else 0  # the one that is always there wakes the loop
+        while not (ready := super().select(arrives_s)) and not self._loop.leap(timeout):
+            arrives_s = ARRIVES_S
         return ready

@@ -14,7 +14,9 @@ import pytest
 import uvicorn
 from patience import patience
 from terminal import Terminal
+from ticking import tick_oftener
 
+tick_oftener()
 FOLDER = Path(__file__).parents[2] / "examples" / "code_completer"
 CODE = '"""Shapes."""\n\nimport math\n\n\nclass Circle:\n    def __init__(self, radius):\n        self.radius = '
 pytestmark = pytest.mark.timeout(240)

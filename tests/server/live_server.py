@@ -8,6 +8,7 @@ import anyio
 import httpx
 import openai
 from patience import patience
+from ticking import tick_oftener
 
 from stretto import AsyncStretto, Settings
 from stretto.server import ServerOptions, create_app
@@ -15,6 +16,7 @@ from stretto.server.running import Server, listening
 from stretto.server.service import Service
 from stretto.testing.server import ScriptedServer
 
+tick_oftener()
 QUESTION = [{"role": "user", "content": "How do I look after a bicycle?"}]
 
 
