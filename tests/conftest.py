@@ -1,12 +1,15 @@
 import gc
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 from leaping import LeapingLoop
 from patience import slowness
+from warm import Piped
 
 os.environ.setdefault("STRETTO_COMPILED", "1")  # what a test sees does not depend on how far a compiler is
 
@@ -30,10 +33,14 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What the tests import stays: neither while they are collected nor in a test is it looked through for garbage."""
+    """What the tests import stays: neither while they are collected nor in a test is it looked through for garbage.
+
+    What a test leaves behind is looked for more rarely than usual: most of it goes with the test.
+    """
     gc.disable()
     collected = yield
     gc.freeze()
+    gc.set_threshold(10_000)
     gc.enable()
     return collected
 
@@ -64,3 +71,24 @@ def nothing_known_of_servers():
     yield
     if (module := sys.modules.get("stretto.backends.providers.learned")) is not None:
         module.forget()
+
+
+@pytest.fixture
+def forked_parsers(monkeypatch):
+    """The processes that parse files are forked off one that has imported the parsers, which take most of the time.
+
+    `document/test_reading_bounds.py` starts them as they are.
+    """
+    forked = SimpleNamespace(Popen=Piped, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr("stretto.documents.parser.subprocess", forked)
+
+
+@pytest.fixture
+def benchmark():
+    """What LangChain's suite would measure is run. The plugin for it is off, and so is that of the next one."""
+    return lambda run: run()
+
+
+@pytest.fixture
+def vcr():
+    """Of a test that is left out: it needs recorded answers."""

@@ -4,8 +4,6 @@ import ast
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 import typing
 from pathlib import Path
 
@@ -175,8 +173,3 @@ def test_every_other_package_says_that_it_is_private():
     assert {
         name for name, said in private.items() if ("Private: not part of the public API" in said) == (name in open_ones)
     } == set()
-
-
-def test_the_package_is_a_program():
-    done = subprocess.run([sys.executable, "-m", "stretto", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().startswith("stretto ")

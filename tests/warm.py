@@ -21,15 +21,17 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import types
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 LONGEST = 150_000  # bytes of a message
 IMPORTED = (
     *("openai", "stretto.cli.app", "stretto.cli.ask", "stretto.cli.chat", "stretto.cli.live", "stretto.cli.markdown"),
     *("stretto.cli.terminal.app", "stretto.first_imports", "stretto.synchronous_client", "stretto.testing.server"),
+    *("stretto.documents.docx", "stretto.documents.html", "stretto.documents.pdf", "stretto.documents.plain"),
 )
 
 
@@ -49,7 +51,7 @@ class Program:
         """The exit status as `subprocess` gives it; ``None`` while it runs."""
         return self._forks.status(self.pid, 0)
 
-    def wait(self, timeout):
+    def wait(self, timeout=None):
         """The exit status. Raises `TimeoutError`."""
         status = self._forks.status(self.pid, timeout)
         if status is None:
@@ -62,6 +64,35 @@ class Program:
 
     def kill(self):
         self.send_signal(signal.SIGKILL)
+
+
+class Piped(Program):
+    """One that is held as by `subprocess.Popen`: its standard streams are pipes of bytes, or nothing."""
+
+    def __init__(self, command, *, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE):
+        with ExitStack() as theirs:
+
+            def stream(kind, mode):
+                if kind == subprocess.DEVNULL:
+                    return None, theirs.enter_context(open(os.devnull, "r+b"))  # noqa: PTH123
+                read, written = os.pipe()
+                ours, other = (written, read) if mode == "wb" else (read, written)
+                return open(ours, mode), theirs.enter_context(open(other, "rb" if mode == "wb" else "wb"))  # noqa: PTH123
+
+            pipes = [stream(stdin, "wb"), stream(stdout, "rb"), stream(stderr, "rb")]
+            self.stdin, self.stdout, self.stderr = (ours for ours, _ in pipes)
+            super().__init__(command, [other for _, other in pipes])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        self.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
 
 
 def run(command, *, timeout, given="", shown=None, env=None):
@@ -109,6 +140,7 @@ class Forks:
                 [sys.executable, __file__, str(number)], pass_fds=[number], start_new_session=True
             )
         self._ended = {}
+        self._lock = threading.Lock()  # one thread at a time asks and listens
         atexit.register(self.close)
 
     def close(self):
@@ -116,15 +148,17 @@ class Forks:
         self._process.wait()
 
     def start(self, asked, descriptors):
-        socket.send_fds(self._socket, [json.dumps(asked).encode()], descriptors)
-        while not isinstance(told := self._told(), int):
-            self._ended.update([told])
-        return told
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], descriptors)
+            while not isinstance(told := self._told(), int):
+                self._ended.update([told])
+            return told
 
     def status(self, pid, seconds):
-        while pid not in self._ended and select.select([self._socket], [], [], seconds)[0]:
-            self._ended.update([self._told()])
-        return self._ended.get(pid)
+        with self._lock:
+            while pid not in self._ended and select.select([self._socket], [], [], seconds)[0]:
+                self._ended.update([self._told()])
+            return self._ended.get(pid)
 
     def _told(self):
         said = self._socket.recv(LONGEST)

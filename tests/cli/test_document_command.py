@@ -39,7 +39,7 @@ def test_json_holds_citations_and_passages_and_no_footnotes(stretto, tmp_path):
     assert FACT not in result.stderr
 
 
-def test_what_was_left_out_of_a_folder_is_told(stretto, tmp_path):
+def test_what_was_left_out_of_a_folder_is_told(stretto, tmp_path, forked_parsers):
     lease(tmp_path, repeated=2)
     (tmp_path / "broken.pdf").write_bytes(b"no pdf")
     result = stretto("ask", "What is the rent?", "-d", str(tmp_path), script=READER)

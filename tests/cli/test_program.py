@@ -69,7 +69,7 @@ assert client.backends["main"].sdk in sys.modules
 
 
 def test_piped_output_is_plain(program):
-    result = run(program(PLAIN, "ask", "-s", "direct", "--trace", "Why?"), stdin=subprocess.DEVNULL)
+    result = run_warm(program(PLAIN, "ask", "-s", "direct", "--trace", "Why?"))
     assert result.returncode == 0
     assert result.stdout == "A plain answer.\n"
     assert not ESCAPE.search(result.stderr)
@@ -90,15 +90,12 @@ def test_no_question_and_no_pipe_does_not_wait(program):
 @needs_terminal
 def test_ctrl_c_ends_the_answer_with_its_line(program):
     command = program(NEVER_ENDING, "ask", "-q", "-s", "direct", "Why?")
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    ) as running:
+    with warm.Piped(command, stdin=subprocess.DEVNULL) as running:
         assert running.stdout.read(4) == b"One "
         running.send_signal(signal.SIGINT)
-        rest, said = running.communicate(timeout=patience(60))
-    assert rest == b"\n"
-    assert said == b"interrupted\n"
-    assert running.returncode == 130
+        assert running.wait(patience(60)) == 130
+        assert running.stdout.read() == b"\n"
+        assert running.stderr.read() == b"interrupted\n"
 
 
 @needs_terminal
@@ -114,17 +111,12 @@ def test_ctrl_c_does_not_wait_for_what_cannot_be_stopped(program):
 
 @needs_terminal
 def test_a_reader_that_goes_away_ends_it_in_silence(program):
-    with subprocess.Popen(
-        program(MANY_WORDS, "ask", "-q", "-s", "direct", "Why?"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as running:
+    command = program(MANY_WORDS, "ask", "-q", "-s", "direct", "Why?")
+    with warm.Piped(command, stdin=subprocess.DEVNULL) as running:
         running.stdout.read(4)
         running.stdout.close()
-        said = running.stderr.read()
-    assert said == b""
-    assert running.returncode == 141
+        assert running.stderr.read() == b""
+        assert running.wait(patience(60)) == 141
 
 
 @needs_terminal
@@ -179,16 +171,13 @@ def test_in_a_chat_ctrl_c_at_the_prompt_gives_a_new_prompt(program):
 @needs_terminal
 def test_a_chat_that_waits_for_a_pipe_is_ended_by_ctrl_c(program):
     command = program(PLAIN, "chat", "-s", "direct", "-q")
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    ) as running:
+    with warm.Piped(command) as running:
         running.stdin.write(b"Why?\n")
         running.stdin.flush()
         assert running.stdout.readline() == b"A plain answer.\n"
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=patience(60))
-    assert said in (b"interrupted\n", b"cancelled\n")
-    assert running.returncode == 130
+        assert running.wait(patience(60)) == 130
+        assert running.stderr.read() in (b"interrupted\n", b"cancelled\n")
 
 
 @needs_terminal

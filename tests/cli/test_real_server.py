@@ -1,10 +1,10 @@
 """The commands against an HTTP server, nothing replaced: options, keys, errors and exit codes as a user meets them."""
 
-import subprocess
 import sys
 from contextlib import contextmanager
 
 import pytest
+import warm
 from anyio.from_thread import start_blocking_portal
 from patience import patience
 from typer.testing import CliRunner
@@ -43,7 +43,7 @@ def test_the_program_writes_points_in_parallel_and_prints_them_in_order():
     rules = [ReplyRule("1\\. Tea", "Some words about it."), ReplyRule("", "1. Tea\n2. Milk\n3. Sugar\n")]
     with serving(rules) as server:
         command = [sys.executable, "-m", "stretto.cli", *asked(server, "-s", "skeleton", "How do I make tea?")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+        done = warm.run(command, timeout=patience(60))
     answer, said = done.stdout, done.stderr
     assert done.returncode == 0, said
     assert answer.index("Tea") < answer.index("Milk") < answer.index("Sugar")

@@ -1,10 +1,10 @@
 import os
-import subprocess
 import sys
 from functools import partial
 
 import anyio
 import pytest
+import warm
 from files import bomb, broken_page, empty_pages, pdf, word, word_without_text
 from patience import patience
 
@@ -12,6 +12,8 @@ from stretto import AsyncStretto, Document, Stretto
 from stretto.documents import cut, read_document, read_documents
 from stretto.errors import DocumentError, MissingDependencyError
 from stretto.testing import ScriptedBackend
+
+pytestmark = pytest.mark.usefixtures("forked_parsers")
 
 
 def made(folder, name, data):
@@ -209,7 +211,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_extra_that_brings_it(
         "except MissingDependencyError as error: print(error)\n"
     )
     file = made(tmp_path, name, data)
-    said = subprocess.run([sys.executable, "-c", code, str(file), package], capture_output=True, text=True, check=True)
+    said = warm.run([sys.executable, "-c", code, str(file), package], timeout=patience(60))
     assert f"the package {package} is not installed. Run: pip install 'stretto[documents]'" in said.stdout
 
 

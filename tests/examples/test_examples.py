@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 import reader
+import warm
 from patience import patience
 
 from stretto import AsyncStretto, Document
@@ -61,21 +62,23 @@ def test_a_batch_goes_on_where_it_stopped(tmp_path):
     assert [json.loads(line)["row"] for line in results.read_text().splitlines()] == [0, 1, 2, 3]
 
 
-def test_a_batch_names_the_columns_that_there_are(tmp_path):
+def test_a_batch_names_the_columns_that_there_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     program, source = FOLDER / "csv_batch" / "csv_batch.py", FOLDER / "csv_batch" / "reviews.csv"
-    given = (sys.executable, program, source, "--column", "text", "--task", "Say what each review is about.")
-    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    given = (sys.executable, str(program), str(source), "--column", "text", "--task", "Say what each review is about.")
+    done = warm.run(given, timeout=patience(60))
     assert done.returncode == 1
     assert done.stderr == f"error: {source} has no column text, but id, review\n"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("text", ['{"total": 3}', "half"])
-def test_a_batch_touches_no_file_that_is_not_its_own(tmp_path, text):
+def test_a_batch_touches_no_file_that_is_not_its_own(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
     program, source = FOLDER / "csv_batch" / "csv_batch.py", FOLDER / "csv_batch" / "reviews.csv"
     (tmp_path / "other").write_text(text)
-    given = (sys.executable, program, source, "--column", "review", "--task", "Say it.", "--results", "other")
-    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
+    given = (sys.executable, str(program), str(source), "--column", "review", "--task", "Say it.", "--results", "other")
+    done = warm.run(given, timeout=patience(60))
     assert (done.returncode, done.stderr) == (1, "error: other holds no results of this program\n")
     assert (tmp_path / "other").read_text() == text
 
@@ -223,9 +226,10 @@ async def test_a_contract_reader_finds_everything_in_all_files(monkeypatch):
     assert all(code in answer.text for code in ("4417", "6150", "3392", "8071"))
 
 
-def test_a_contract_that_is_not_there_is_one_line(tmp_path):
+def test_a_contract_that_is_not_there_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     command = [sys.executable, str(FOLDER / "contract_reader" / "contract_reader.py"), "Why?", "lost.pdf"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True, timeout=patience(240))
+    done = warm.run(command, timeout=patience(60))
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "lost.pdf" in done.stderr
