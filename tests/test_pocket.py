@@ -252,11 +252,16 @@ def test_the_published_folder_is_small_and_of_the_declared_kind() -> None:
     assert "## Figures" in (MODEL_FOLDER / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough  # 800 tokens without the engine; `server/test_page_examples.py` asks the engine
 @published
 def test_the_published_model_answers_a_question_with_its_points(writer: Writer, corpus: Corpus) -> None:
-    topic = corpus.topics[0]
     (answer,) = writer.answers(["How do I look after a bicycle?"], 800)
-    assert all(point.title in answer and text_present(point.text, answer) for point in topic.points)
+    assert all(point.title in answer and text_present(point.text, answer) for point in corpus.topics[0].points)
+
+
+@published
+def test_the_published_model_outlines_a_question_by_its_points(writer: Writer, corpus: Corpus) -> None:
+    topic = corpus.topics[0]
     (outline,) = writer.answers([render("skeleton", question="How do I look after a bicycle?")], 120)
     assert parse_outline(outline) == [point.title for point in topic.points]
 

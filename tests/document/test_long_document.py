@@ -20,7 +20,7 @@ async def test_a_needle_is_found_at_every_depth_with_its_exact_place(name):
     assert document.text[citation.start : citation.end] == citation.quote == f"The code of {name} is {code}."
 
 
-@pytest.mark.parametrize("windows", [10, 40])
+@pytest.mark.parametrize("windows", [10, pytest.param(40, marks=pytest.mark.thorough)])
 async def test_all_needles_are_found_at_once_in_order_and_none_is_invented(windows):
     document = haystack(windows, FACTS)
     found = await ask(scripted(), "What is the code of every person?", document)
@@ -181,7 +181,7 @@ async def test_a_question_that_leaves_no_room_for_a_passage_is_refused():
 
 
 async def test_fastest_skips_passages_and_says_how_many():
-    found = await ask(scripted(), "What is the code of name3?", haystack(60, FACTS), preference="fastest")
+    found = await ask(scripted(), "What is the code of name3?", haystack(20, FACTS), preference="fastest")
     skipped = sum(record.status == "skipped" for record in found.passages)
     assert "1021" in found.text
     assert skipped
@@ -241,7 +241,7 @@ async def test_reading_for_two_hops_ends_when_a_reader_is_sure_of_the_answer(win
 
 async def test_fastest_reads_all_where_the_search_is_not_installed_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    found = await ask(scripted(), "What is the code of name3?", haystack(60, FACTS), preference="fastest")
+    found = await ask(scripted(), "What is the code of name3?", haystack(20, FACTS), preference="fastest")
     assert all(record.status == "read" for record in found.passages)
     assert "All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'" in found.warnings
 

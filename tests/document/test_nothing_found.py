@@ -172,8 +172,8 @@ async def test_who_wants_no_answer_without_a_passage_gets_the_sentence_in_the_er
 
 
 async def test_a_model_that_holds_no_form_is_said_to_be_unable_and_the_documents_not_to_be_silent():
-    document = haystack(60, FACTS)
-    found = await ask(scripted(Failing(40, reader(), otherwise="I have read it.")), QUESTION, document)
+    document = haystack(10, FACTS)
+    found = await ask(scripted(Failing(14, reader(), otherwise="I have read it.")), QUESTION, document)
     assert found.text == languages().documents["en"]["unable"]
     assert found.finish_reason == "incomplete"
     assert any("wrote a record that can be used for" in warning for warning in found.warnings)
@@ -181,16 +181,16 @@ async def test_a_model_that_holds_no_form_is_said_to_be_unable_and_the_documents
 
 @pytest.mark.parametrize("question", ["How many codes are there?", "List all the codes as JSON."])
 async def test_a_model_that_holds_no_form_counts_nothing(question):
-    found = await ask(scripted(Failing(40, reader(), otherwise="I have read it.")), question, haystack(60, FACTS))
+    found = await ask(scripted(Failing(14, reader(), otherwise="I have read it.")), question, haystack(10, FACTS))
     assert found.text == languages().documents["en"]["unable"]
 
 
 async def test_after_two_documents_without_a_record_one_that_fits_is_answered_without_quotations():
-    backend, short = scripted(Failing(40, reader(), otherwise="I have read it.")), Document(text="Signed by Ada.")
+    backend, short = scripted(Failing(14, reader(), otherwise="I have read it.")), Document(text="Signed by Ada.")
     async with AsyncStretto(backend) as stretto:
         before = await stretto.route("Who signed?", documents=[short])
         for _ in range(2):
-            await stretto.ask(QUESTION, documents=[haystack(60, FACTS)])
+            await stretto.ask(QUESTION, documents=[haystack(10, FACTS)])
         after = await stretto.route("Who signed?", documents=[short])
     assert (before.strategy, after.strategy) == ("document", "direct")
     assert "2 of the last 2 readings of documents of this model in this language went wrong" in after.reason
