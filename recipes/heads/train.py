@@ -61,7 +61,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, help="of the texts of a step (default 2048, on a GPU 16384)")
     parser.add_argument("--together", type=int, help="answers written in a batch (default 16, on a GPU 1024)")
     parser.add_argument("--longest", type=int, default=256, help="tokens of an answer at most (default 256)")
-    parser.add_argument("--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s)")
+    parser.add_argument(
+        "--rate", type=float, default=Plan.rate, help="learning rate (default %(default)s); lower for few --tokens"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     chosen = parser.parse_args(arguments)
     try:
@@ -94,7 +96,11 @@ def _train(chosen: argparse.Namespace) -> None:
     whole = sum(_SHARES.get(kind, 1.0) for kind in chosen.kinds)
     left = max(0.0, chosen.minutes - (time.monotonic() - began) / 60)
     plan = Plan(
-        steps=chosen.steps, tokens=chosen.tokens or (16384 if on_gpu else 2048), rate=chosen.rate, seed=chosen.seed
+        steps=chosen.steps,
+        tokens=chosen.tokens or (16384 if on_gpu else 2048),
+        rate=chosen.rate,
+        other_rate=Plan.other_rate * chosen.rate / Plan.rate,
+        seed=chosen.seed,
     )
     for kind in chosen.kinds:
         depth = chosen.depth or _DEPTHS.get(kind, _DEPTH)
