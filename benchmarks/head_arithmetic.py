@@ -22,7 +22,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -273,6 +273,8 @@ def measured(head: Head, text: Text) -> tuple[float, float, float]:
 def main() -> None:
     """Measure and show."""
     parser = head_parser(__doc__)
+    parser.add_argument("--length", type=int, help="tokens that the head drafts at most")
+    parser.add_argument("--width", type=int, help="candidates of the head for each place")
     parser.add_argument("--draw", metavar="NAME", help="draw the times over one token at a time")
     options = parser.parse_args()
     limit_threads(1)
@@ -328,16 +330,18 @@ def show(texts: Sequence[Text], costs: Costs, equipment: DraftEquipment, options
         without = each
         found["auto without the head"] = each, tokens, f"{share:.0%}"
         clock = Ticking(equipment.kept["head"], costs)
-        own = DraftEquipment(cost=costs.step, model=equipment.model, head=options.head, kept=equipment.kept)
+        bounds = {name: given for name in ("length", "width") if (given := getattr(options, name)) is not None}
+        own = replace(equipment, cost=costs.step, options={"head": bounds})
         for name, method in (("head", "head"), ("auto with the head", "auto")):
             each, tokens, share = by_drafter(texts, partial(make_drafter, method, own), costs.step, clock)
             found[name] = each, tokens, f"{share:.0%}"
     shown = Table("rule", title=f"{len(texts)} answers, {sum(len(text.answer) for text in texts)} tokens")
-    for column in ("over one at a time", "over auto without", "tokens a step", "steps with a draft"):
+    for column in ("over one at a time", "over auto without", "all answers", "tokens a step", "steps with a draft"):
         shown.add_column(column, justify="right")
     for name, (each, tokens, drafted) in found.items():
         plain, others = [ms / one for ms in each], [ms / other for ms, other in zip(each, without, strict=True)]
-        shown.add_row(name, _spread(plain), _spread(others), f"{tokens:.2f}", drafted)
+        together = f"{sum(each) / sum(without):.2f}"
+        shown.add_row(name, _spread(plain), _spread(others), together, f"{tokens:.2f}", drafted)
     console.print(shown)
     if options.draw:
         draw({name: [ms / one for ms in each] for name, (each, _, _) in found.items()}, options.draw)
