@@ -162,7 +162,7 @@ class Drafts:
         path = [start]
         while len(path) < LENGTH:
             path.append(int(self._said(self._vectors(torch.tensor(path[-1]))).argmax()))
-        self._cache.crop(held)
+        self._cache.crop(held - self._cache.get_seq_length())
         return path
 
     def _mixed(self, weights: Tensor, tokens: Tensor, held: int) -> list[list[int]]:
@@ -171,7 +171,7 @@ class Drafts:
             mixture = (weights / weights.sum()) @ self._vectors(tokens)
             weights, tokens = self._said(mixture).topk(PATHS)
             levels.append(tokens.tolist())
-        self._cache.crop(held)
+        self._cache.crop(held - self._cache.get_seq_length())
         return levels
 
 
