@@ -45,6 +45,7 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "document": (document_chart.draw, ["document-figures"]),
     "hand_on": (hand_on.draw, ["hand-on"]),
     "lexical": (lambda result: draw_lexical(result["rows"]), ["lexical"]),
+    "lexical-smollm2": (lambda result: draw_lexical(result["rows"], "lexical-smollm2"), ["lexical-smollm2"]),
     "llamacpp": (llamacpp.draw, ["llamacpp"]),
     "load": (lambda result: load.draw(result["levels"]), ["load"]),
     "long_context": (
