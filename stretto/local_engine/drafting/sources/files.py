@@ -1,7 +1,7 @@
 """A user's own files as a source of drafts: read once, made into tokens, and sorted.
 
-He et al., arXiv:2311.08252 (REST), drafts from a datastore of texts; Li et al., arXiv:2405.19325 (NEST), from passages
-that were retrieved.
+He et al., arXiv:2311.08252 (REST), drafts from a datastore of texts. Li et al., arXiv:2405.19325 (NEST), takes longer
+spans where it is surer of a match, as `Suffix` does, and mixes probabilities, which would change answers.
 """
 
 from __future__ import annotations
