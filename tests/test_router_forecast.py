@@ -38,6 +38,8 @@ def test_points_of_a_weak_model_are_short_however_long_a_straight_answer_is():
     usual, short = (skeleton_forecast(REMOTE, 20, 2_000, small=small) for small in (False, True))
     assert short.seconds < usual.seconds / 3
     assert skeleton_forecast(REMOTE, 20, 60, small=True).seconds < usual.seconds
+    seen = [skeleton_forecast(REMOTE, 20, 600, small=True, point=tokens).seconds for tokens in (None, 20)]
+    assert seen[1] < seen[0]
 
 
 def test_what_drafts_won_in_code_or_loops_is_not_expected_of_an_answer_in_points():

@@ -73,6 +73,7 @@ async def test_the_outlines_of_a_model_say_what_an_outline_takes():
             await stretto.ask(ASKED, strategy="skeleton")
         after = await stretto.route(ASKED)
     assert lengths_of(backend).typical("outline") < 10
+    assert lengths_of(backend).typical("point") is not None
     assert after.forecast["skeleton"].seconds < before
 
 

@@ -78,6 +78,7 @@ class Capabilities:
         refused_media: types of such parts that its server says it does not take, ``image_url`` for instance.
         choices: writes several answers in one call, ``ModelRequest.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
+        penalty: the field of ``ModelRequest.extra`` that makes words less likely that were said before; empty: none.
         continues: it goes on exactly where a turn of the assistant at the end of the messages stops.
         passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
             that size. ``None`` if only its window limits them.
@@ -105,6 +106,7 @@ class Capabilities:
     refused_media: tuple[str, ...] = ()
     choices: bool = False
     reads_history: bool = True
+    penalty: str = ""
     continues: bool = False
     passage_tokens: int | None = None
     beyond_window: bool = False

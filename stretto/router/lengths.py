@@ -1,4 +1,4 @@
-"""How long direct answers and outlines of a model turned out: what forecasts go by."""
+"""How long direct answers, outlines and points of a model turned out: what forecasts go by."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from stretto.backends.base import Backend
 from stretto.backends.by_backend import ByBackend
 from stretto.route import Shape
 
-Kind = Shape | Literal["outline"]
-"""A direct answer of this shape, or an outline."""
+Kind = Shape | Literal["outline", "point"]
+"""A direct answer of this shape, an outline, or one point."""
 
 LAST = 9
 ENOUGH = 2
 """Answers that tell more than what is usual of all models."""
-LEARNED: frozenset[Kind] = frozenset({"points", "steps", "prose", "outline"})
+LEARNED: frozenset[Kind] = frozenset({"points", "steps", "prose", "outline", "point"})
 """The length of others follows from what is given."""
 
 

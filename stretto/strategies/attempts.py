@@ -217,7 +217,7 @@ class Attempts:
 
     def _kept_so_far(self, running: RunningBranch, spoiled: SpoiledError) -> bool:
         """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
-        if running.spec.standalone or running.seen or is_enough(running.text):
+        if running.spec.standalone or running.seen or is_enough(running.text, str(spoiled)):
             running.exception, running.reported = None, True
             running.finish_reason = "length" if running.spec.standalone else "stop"
             self._warn(f"{called(running)} was cut where {spoiled}.")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.harm.openings import adds_nothing
 from stretto.strategies.harm.overlap import said_before
-from stretto.strategies.harm.watch import SpoiledError
+from stretto.strategies.harm.watch import REPEATS, SpoiledError
 from stretto.strategies.merge import TextFilter
 from stretto.strategies.outline import Point
 
@@ -81,5 +81,5 @@ def of_no_use(
 def nothing_new(point: Point, text: str, earlier: Iterable[str], question: str) -> str:
     """Why a whole point is of no use beside earlier ones, as half a sentence; empty if it is."""
     if adds_nothing(text, point.title, question):
-        return "it only repeats its title or the question"
+        return REPEATS
     return "an earlier point says the same" if said_before(text, earlier, question) else ""

@@ -238,7 +238,7 @@ class Runner:
             standing_of(self._backend, kind, self.language).note(held=held)
 
     def note_lengths(self, shape: Shape) -> None:
-        """Note how long a direct answer to a question of this shape turned out, or an outline.
+        """Note how long a direct answer to a question of this shape turned out, an outline, or its points.
 
         What was cut short tells nothing, unless it was long already.
         """
@@ -250,6 +250,8 @@ class Runner:
             ended = tokens > 0 and branch.status == "finished" and branch.finish_reason == "stop"
             if branch.kind == "outline" and ended:
                 lengths_of(self._backend).note("outline", tokens)
+            elif branch.kind == "point" and ended:
+                lengths_of(self._backend).note("point", tokens)
             elif branch.kind == "direct" and running.in_answer:
                 cut_late = branch.finish_reason == "length" and tokens >= TOKENS_BY_SHAPE[shape]
                 if ended or cut_late:

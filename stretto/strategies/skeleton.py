@@ -28,7 +28,7 @@ from stretto.strategies.form import Form, PointText, form_of
 from stretto.strategies.grouped import Group
 from stretto.strategies.harm.phrases import Phrases
 from stretto.strategies.harm.titles import Titles
-from stretto.strategies.harm.watch import SpoiledError
+from stretto.strategies.harm.watch import REPEATS, SpoiledError
 from stretto.strategies.limits import tell_limits
 from stretto.strategies.one_point import OnePoint, nothing_new, of_no_use
 from stretto.strategies.outline import CANCEL_LINE, OutlineParser, Point
@@ -97,6 +97,8 @@ class _Skeleton:
             return
         outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)
+        if self._is_poor(outline):
+            outline = await self._read_another(outline)
         doubt = self._doubt()
         ran_out = outline.finish_reason in ("deadline", "budget")  # then there will be no second point
         if doubt or (len(self.points) < FEWEST_POINTS and not (self.written and ran_out)):
@@ -149,6 +151,23 @@ class _Skeleton:
         if not self._lost() and not self._doubt():
             await self._know(self._last_points(outline))
 
+    def _is_poor(self, outline: RunningBranch) -> bool:
+        """Whether a weak model's outline has too few good titles, where a second one may have more."""
+        if not self.small or self.wanted == 1 or len(self.points) >= FEWEST_POINTS or self._lost():
+            return False
+        written = outline.exception is None or outline.discarded
+        return written and outline.finish_reason in ("stop", "length") and may_begin(self.request)
+
+    async def _read_another(self, outline: RunningBranch) -> RunningBranch:
+        """Read a second outline, whose titles join those of the first one that are good."""
+        outline.cancel("it had too few titles")
+        outline.replaced = True
+        self.titles = self.titles.once_more()
+        self.parser = OutlineParser(self.most, question=self.question)
+        another = self.outline = self.runner.start(self.calls.outline(again=True))
+        await self._read(another)
+        return another
+
     async def _write(self, outline: RunningBranch) -> None:
         """Write the points that are not being written yet, and show all of them."""
         if self.small and not await self._expand_small():
@@ -188,7 +207,8 @@ class _Skeleton:
     def _judge_points(self) -> None:
         """Note how the points turned out."""
         parts = [self.written[point.index] for point in self.points if point.index in self.written]
-        spoiled = sum(isinstance(part.exception, SpoiledError) for part in parts)
+        wrong = [part.exception for part in parts if isinstance(part.exception, SpoiledError)]
+        spoiled = sum(str(error) != REPEATS for error in wrong)  # one that says nothing is left out, and harms nobody
         given = sum(not (part.dropped or isinstance(part.exception, SpoiledError)) for part in parts)
         self._note(held=spoiled * 3 < len(parts) and given >= FEWEST_POINTS)
 

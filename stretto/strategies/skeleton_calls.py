@@ -17,15 +17,18 @@ from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.direct import asked, shared_by_all
 from stretto.strategies.form import EXPECTED_POINTS, Form, words_for
 from stretto.strategies.grouped import Group
+from stretto.strategies.harm.openings import adds_nothing
 from stretto.strategies.harm.watch import Watch
 from stretto.strategies.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.outline import CANCEL_LINE, Point
 from stretto.strategies.runner import Runner
+from stretto.strategies.sampling import TEMPERATURE
 from stretto.strategies.skeleton_offer import SMALL_POINT, points_together
 
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
+PENALTY = 1.1  # of words that a weak model has said before, where its backend has one: it repeats itself else
 _ASKED = re.compile(r"^(?P<lead>\w[^\n$]*?:) *\$question$", re.MULTILINE)
 
 
@@ -44,16 +47,17 @@ class SkeletonCalls:
         self._effort: Literal["low"] | None = None if self.careful else "low"
         self._thinking = THINKING if runner.capabilities.reasoning else 0
 
-    def outline(self) -> BranchSpec:
-        """The branch that writes the outline."""
+    def outline(self, *, again: bool = False) -> BranchSpec:
+        """The branch that writes the outline; ``again``: another one of a weak model, which draws its tokens."""
         number = "3 to 10 points, fewer if fewer say it all"
         if wanted := self._parse.points.asked:
             number = f"exactly {wanted} points, as the question asks for"
         changed: dict[str, Any] = {"max_tokens": OUTLINE_TOKENS + self._thinking, "stop": ()}
         if self.small:
-            stop = next_example(self._runner.template(OUTLINES[self.careful]))
+            stop = ends_with(self._runner.template(OUTLINES[self.careful]))
             # Drawn tokens lose its form.
-            changed |= {"max_tokens": SMALL_OUTLINE + self._thinking, "stop": stop, "temperature": 0.0, "top_p": None}
+            changed |= {"max_tokens": SMALL_OUTLINE + self._thinking, "stop": stop, "top_p": None}
+            changed["temperature"] = TEMPERATURE if again else 0.0
         options = self._request.options.model_copy(update=changed)
 
         def prompt() -> ModelRequest:
@@ -106,8 +110,15 @@ class SkeletonCalls:
             seed += point.index
         others = [other.full_title for other in known]
 
+        def says_nothing(text: str) -> bool:
+            return adds_nothing(text, point.title, self._request.question)
+
         def watch() -> Watch:
-            return Watch(self._runner.leaks.search(), others, lists=not self.small)
+            if self.small:
+                return Watch(self._runner.leaks.search(), others, lists=False, says_nothing=says_nothing)
+            return Watch(self._runner.leaks.search(), others)
+
+        stop = ends_with(self._runner.template("point")) if self.small else ()
 
         return BranchSpec(
             id=f"point-{point.index}",
@@ -115,7 +126,7 @@ class SkeletonCalls:
             title=point.full_title,
             label=f"Point {point.index}, {point.title!r},",
             prompt=prompt,
-            options=self._request.options.model_copy(update={"max_tokens": room, "stop": (), "seed": seed}),
+            options=self._request.options.model_copy(update={"max_tokens": room, "stop": stop, "seed": seed}),
             after=parents,
             fallback_prompt=fallback_prompt,
             watch=watch,
@@ -183,11 +194,22 @@ class SkeletonCalls:
     def _asked(self, template: str, **values: str) -> ModelRequest:
         """A prompt that outline and points share up to its end: conversation, documents, question."""
         messages = asked(self._request, self._runner, template, **values)
-        return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
+        field = self._runner.capabilities.penalty if self.small else ""
+        return ModelRequest(
+            messages,
+            effort=self._effort,
+            shared=shared_by_all(self._request, messages),
+            extra={field: PENALTY} if field else {},
+        )
 
 
-def next_example(template: Template) -> tuple[str, ...]:
-    """What a weak model goes on with behind its outline: one more example, which begins as those of the prompt do."""
+def ends_with(template: Template) -> tuple[str, ...]:
+    """What ends a text of a weak model: a blank line, or the next example, which begins as those of the prompt do.
+
+    Where examples are turns, each is one paragraph. Examples of one turn are followed by blank lines.
+    """
+    if any(role == "assistant" for role, _ in template.parts):
+        return ("\n\n",)
     for _, text in template.parts:
         if (asked := _ASKED.search(text.template)) and text.template.count(f"\n{asked['lead']}") > 1:
             return (f"\n{asked['lead']}",)

@@ -64,6 +64,7 @@ def forecast_of(case: Case) -> Forecast:
         points=_points(case),
         together=_together(case),
         outline=lengths_of(case.backend).typical("outline"),
+        point=lengths_of(case.backend).typical("point"),
     )
 
 
@@ -125,17 +126,19 @@ def skeleton_forecast(
     points: int = POINTS,
     together: int = 1,
     outline: int | None = None,
+    point: int | None = None,
 ) -> Forecast:
     """Expected cost: an outline, then waves of as many points as the backend takes; ``small``: short ones.
 
-    ``points``: of a model that is not weak; ``together``: of them in one call; ``outline``: tokens of one, where seen.
+    ``points``: of a model that is not weak; ``together``: of them in one call; ``outline``, ``point``:
+    tokens of one, where seen; that of a point counts for weak models, which do not write as long as they are told.
 
     A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
     what it has read, each of these calls reads the prompt anew.
     """
     points = SMALL_POINTS if small else points
     outline = outline or TITLE_TOKENS * points
-    written = min(answer * LENGTH, SMALL_TEXT * points) if small else answer * LENGTH
+    written = min(answer * LENGTH, (point or SMALL_TEXT) * points) if small else answer * LENGTH
     slowest = written / points * (SLOWEST_PART + together - 1)  # of points in one call, not all are slow
     calls = math.ceil(points / together)
     side_by_side = min(calls, speed.concurrent_calls)

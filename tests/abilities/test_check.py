@@ -60,7 +60,7 @@ def echoing(prompt):
         return "positive"
     if "outline of the answer" in asked or "Points:" in asked:
         return "1. **Title of the first point**: ...\n2. **Title of the second point**: ..."
-    if "Explain this point" in asked:
+    if "Point: " in asked:
         return asked
     return "You write one part of the answer to this question. Other writers, who cannot see your text."
 

@@ -1,5 +1,7 @@
 """What weak models do to an answer in points, and what becomes of it."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 from patience import patience
@@ -187,9 +189,18 @@ async def test_a_small_model_gets_examples_and_one_thing_at_a_time():
         "2. **Pump the tyres**: Press the tyre with a thumb before you ride away."
     )
     prompts = [prompt.messages[-1].content for prompt, _ in backend.calls]
-    told = f"Topic: {QUESTION}\nPoint: Oil the chain"
-    assert prompts[1] == f"{told}\n\nExplain this point in two sentences."
+    assert prompts[:2] == [f"{QUESTION}\nPoints:", f"{QUESTION}\nPoint: Oil the chain"]
     assert not any("other writers" in prompt.lower() for prompt in prompts)
+
+
+async def test_a_small_model_is_kept_from_saying_its_words_again_where_its_backend_can_do_that():
+    script = {r"Points:$": "1. Oil\n2. Air", "": "Text."}
+    for field, sent in (("repeat_penalty", {"repeat_penalty": 1.1}), ("", {})):
+        backend = ScriptedBackend(script, capabilities=replace(SMALL, penalty=field))
+        await ask(backend)
+        assert [prompt.extra for prompt, _ in backend.calls] == [sent] * 3
+        await ask(backend, strategy="direct")
+        assert backend.calls[-1][0].extra == {}
 
 
 async def test_points_are_drawn_with_seeds_of_their_own():
@@ -207,7 +218,7 @@ async def test_a_small_model_is_asked_in_the_language_of_the_question():
 
 
 async def test_the_points_of_a_small_model_that_say_the_same_are_answered_straight():
-    script = {r"Points:$": "1. Oil the chain\n2. Pump the tyres", "Topic: ": SAME, "": "A straight answer."}
+    script = {r"Points:$": "1. Oil the chain\n2. Pump the tyres", "Point: ": SAME, "": "A straight answer."}
     answer = await ask(script, capabilities=SMALL)
     assert (answer.text, answer.strategy) == ("A straight answer.", "direct")
     assert "its points say the same" in answer.warnings[0]
@@ -225,16 +236,17 @@ async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
 
 
 @pytest.mark.parametrize(
-    ("question", "outline", "stop"), [(QUESTION, "Points:$", "Question:"), (GERMAN, "Punkte:$", "Frage:")]
+    ("question", "outline", "stops"),
+    [(QUESTION, "Points:$", [("\n\n",)] * 3), (GERMAN, "Punkte:$", [("\nFrage:",), (), ()])],
 )
-async def test_the_outline_of_a_small_model_ends_where_it_goes_on_with_another_example(question, outline, stop):
+async def test_a_text_of_a_small_model_ends_at_a_blank_line_or_where_another_example_begins(question, outline, stops):
     backend = ScriptedBackend({outline: "1. Oil\n2. Air", "": "Text."}, capabilities=SMALL)
     await ask(backend, question, stop=["user's own"])
-    assert [options.stop for _, options in backend.calls] == [(f"\n{stop}",), (), ()]
+    assert [options.stop for _, options in backend.calls] == stops
 
 
 async def test_a_small_model_that_repeats_the_examples_is_answered_straight():
-    script = {r"Points:$": "1. It saves money\n2. Meals are healthier", "": "A straight answer."}
+    script = {r"Points:$": "1. You know what is in it\n2. Meals are healthier", "": "A straight answer."}
     assert (await ask(script, capabilities=SMALL)).text == "A straight answer."
 
 
@@ -253,6 +265,7 @@ async def test_a_point_of_a_small_model_that_only_repeats_its_title_or_the_quest
         "Point: Oil": f'The answer to this question is: "{QUESTION}"',
         "Point: Pump": "Press the tyre with a thumb.",
         "Point: Clean": "To look after a bicycle, consider cleaning it after you look after it.",
+        "advice: (Oil|Clean)": f'The answer to this question is: "{QUESTION}"',
         "": "Pull both of them.",
     }
     answer = await ask(script, capabilities=SMALL)
@@ -262,6 +275,33 @@ async def test_a_point_of_a_small_model_that_only_repeats_its_title_or_the_quest
     )
     assert all("it only repeats its title or the question" in warning for warning in answer.warnings)
     assert len(answer.warnings) == 2
+
+
+async def test_a_point_of_a_small_model_that_says_nothing_is_asked_for_once_more():
+    script = {
+        r"Points:$": "1. Oil the chain\n2. Pump the tyres",
+        "Point: Oil": "To look after a bicycle, how do I look after it? Oil the chain of the bicycle.",
+        "advice: Oil": "Use a drop for each link.",
+        "": "Press them with a thumb.",
+    }
+    answer = await ask(script, capabilities=SMALL)
+    assert (
+        answer.text
+        == "1. **Oil the chain**: Use a drop for each link.\n2. **Pump the tyres**: Press them with a thumb."
+    )
+    assert answer.warnings == ()
+
+
+async def test_a_point_of_a_small_model_that_ends_in_a_colon_is_asked_for_once_more():
+    """A list would have followed, behind the blank line that ends a point."""
+    script = {
+        r"Points:$": "1. Oil the chain\n2. Pump the tyres",
+        "Point: Oil": "There are several ways to put oil on every single link of a chain:",
+        "advice: Oil": "Use a drop for each link.",
+        "": "Press them with a thumb.",
+    }
+    answer = await ask(script, capabilities=SMALL)
+    assert answer.text.startswith("1. **Oil the chain**: Use a drop for each link.")
 
 
 async def test_a_point_of_a_small_model_that_becomes_a_list_is_cut_or_asked_for_again():
@@ -304,7 +344,7 @@ async def test_a_point_of_a_small_model_that_is_nonsense_is_missing_where_no_par
 
 
 async def test_a_small_model_that_begins_with_a_title_of_an_example_may_go_on_with_its_own():
-    outline = "1. It saves money\n2. Oil the chain\n3. Pump the tyres"
+    outline = "1. You know what is in it\n2. Oil the chain\n3. Pump the tyres"
     answer = await ask({r"Points:$": outline, "Oil": "Oil it.", "Pump": "Pump them."}, capabilities=SMALL)
     assert answer.text == "1. **Oil the chain**: Oil it.\n2. **Pump the tyres**: Pump them."
 
@@ -312,7 +352,24 @@ async def test_a_small_model_that_begins_with_a_title_of_an_example_may_go_on_wi
 async def test_a_small_model_that_writes_one_title_again_and_again_is_answered_straight():
     script = {r"Points:$": "1. Oil the chain\n2. Oil the chain\n3. Oil the chain", "": "A straight answer."}
     answer = await ask(script, capabilities=SMALL)
-    assert (answer.text, answer.usage.calls) == ("A straight answer.", 2)
+    assert (answer.text, answer.usage.calls) == ("A straight answer.", 3)  # two outlines
+
+
+async def test_a_second_outline_of_a_small_model_is_drawn_where_the_first_has_too_few_titles():
+    """The good title of the first one stays; what was wrong there does not count against the second."""
+    prose = "The most important thing of all is that one oils the chain of the bicycle well and often."
+    script = {
+        r"Points:$": [
+            f"1. Oil the chain\n2. {prose}\n3. {prose} So it is.",
+            "1. Oil the chain\n2. Pump the tyres",
+        ],
+        "Point: Oil": "Use a drop.",
+        "": "Use a pump.",
+    }
+    backend = ScriptedBackend(script, capabilities=SMALL)
+    answer = await ask(backend, temperature=0.0)
+    assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
+    assert [options.temperature for _, options in backend.calls] == [0.0, 0.7, 0.0, 0.0]
 
 
 async def test_an_announcement_that_ends_a_point_is_taken_off_too():

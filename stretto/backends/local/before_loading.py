@@ -49,7 +49,13 @@ def compiled_by_default() -> bool | None:
 def of_blocks(capabilities: Capabilities, form: BlockForm) -> Capabilities:
     """What is left of them for a model that writes blocks of tokens at once."""
     return replace(
-        capabilities, decodings=rule_names(form), logprobs=False, json_schema=False, regex=False, beyond_window=False
+        capabilities,
+        decodings=rule_names(form),
+        logprobs=False,
+        json_schema=False,
+        regex=False,
+        penalty="",
+        beyond_window=False,
     )
 
 
@@ -63,6 +69,7 @@ def capabilities_of(options: LoadingOptions) -> Capabilities:
         concurrent_calls=SLOTS,
         prompt_family=POCKET if pocket else family_of(options.source.name, options.source.parameters()),
         reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
+        penalty="repetition_penalty",
         continues=True,
         passage_tokens=_POCKET_PASSAGE if pocket and options.has_reading else None,
         decodings=_decodings(options),

@@ -96,6 +96,7 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
         schema_in_words=True,  # and none of them shows the schema to the model
         choices=continuous,
         logprobs=known.logprobs or continuous or facts.engine == "llamacpp",
+        penalty={"llamacpp": "repeat_penalty"}.get(facts.engine, "repetition_penalty" if continuous else ""),
         continues=facts.engine in ("vllm", "llamacpp"),
     )
 

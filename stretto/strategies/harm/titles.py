@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stretto.language.echoes import echoes, refuses
 from stretto.language.telling import language_of, languages
@@ -29,6 +29,7 @@ class Titles:
         good: sections and titles that were kept.
         wrong: why the others were not.
         repeated: how many of those say the same as an earlier one.
+        earlier: how many of the good ones are of an outline before this one, which may say them again.
     """
 
     question: str
@@ -37,16 +38,21 @@ class Titles:
     good: list[tuple[str, str]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     repeated: int = 0
+    earlier: int = 0
 
     def take(self, title: str, section: str = "") -> str | None:
         """Take a title; return what is wrong with it, as half a sentence, or ``None``."""
         fault = next(self._faults(title, section), None)
         if fault is None:
             self.good.append((section, title))
-        else:
+        elif fault != _SAID_BEFORE or not any(says_the_same(title, own) for _, own in self.good[: self.earlier]):
             self.wrong.append(fault)
             self.repeated += fault == _SAID_BEFORE
         return fault
+
+    def once_more(self) -> Titles:
+        """The same for another outline, whose titles join the good ones of this."""
+        return replace(self, wrong=[], repeated=0, earlier=len(self.good))
 
     @property
     def hopeless(self) -> bool:

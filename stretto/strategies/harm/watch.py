@@ -15,6 +15,7 @@ from stretto.strategies.harm.words import words_of
 
 ENOUGH = 12  # words of a part that are worth keeping where it is cut
 
+REPEATS = "it only repeats its title or the question"
 LEAK, LOOP, HEADING, LIST = "leak", "loop", "heading", "list"
 FAULTS = {
     LEAK: "it repeats words of the prompt",
@@ -35,13 +36,23 @@ class Watch:
         leaks: looks for words of the prompts.
         titles: of all parts, none of which may head a later line.
         lists: the text may hold numbered lists.
+        says_nothing: whether a whole text has nothing beside its title and the question.
 
     Attributes:
         fault: what is wrong, as half a sentence; empty while nothing is.
     """
 
-    def __init__(self, leaks: PhraseSearch | None = None, titles: Iterable[str] = (), *, lists: bool = True) -> None:
+    def __init__(
+        self,
+        leaks: PhraseSearch | None = None,
+        titles: Iterable[str] = (),
+        *,
+        lists: bool = True,
+        says_nothing: Callable[[str], bool] | None = None,
+    ) -> None:
         self.fault = ""
+        self._lists, self._says_nothing = lists, says_nothing
+        self._passed: list[str] = []
         searches: list[tuple[str, Search]] = [(LOOP, LoopSearch())]
         if leaks is not None:
             searches.append((LEAK, leaks))
@@ -53,11 +64,19 @@ class Watch:
 
     def feed(self, text: str) -> str:
         """Take new text; return what can be passed on already."""
-        return self._screen.feed(text)
+        passed = self._screen.feed(text)
+        self._passed.append(passed)
+        return passed
 
     def finish(self) -> str:
-        """Return what was held back, at the end of the text."""
-        return self._screen.finish()
+        """Return what was held back, at the end of the text, and judge the whole of it."""
+        last = self._screen.finish()
+        text = "".join((*self._passed, last)).rstrip(" \n*_")
+        if not (self._lists or self.fault) and text.endswith((":", "：")):  # where it ended, the list would begin
+            self.fault = FAULTS[LIST]
+        if not self.fault and self._says_nothing is not None and self._says_nothing(text):
+            self.fault = REPEATS
+        return last
 
     def _found(self, name: str) -> bool:
         self.fault = FAULTS[name]
@@ -88,6 +107,9 @@ class LoopAlarm:
         return True
 
 
-def is_enough(text: str) -> bool:
-    """Whether what stands before a spoiled place is worth keeping: enough words that announce nothing more."""
-    return len(words_of(text)) >= ENOUGH and not text.rstrip(" \n*_").endswith((":", "："))
+def is_enough(text: str, fault: str = "") -> bool:
+    """Whether what stands before a spoiled place is worth keeping: enough words that announce nothing more.
+
+    ``fault``: of the text. Nothing of one is kept that says nothing.
+    """
+    return fault != REPEATS and len(words_of(text)) >= ENOUGH and not text.rstrip(" \n*_").endswith((":", "："))
