@@ -166,13 +166,19 @@ class Auto:
 
 
 def _calibrated(tree: DraftTree, kinds: Sequence[int], experience: Experience, name: str = "") -> _Part:
-    """Replace the survival that a source claims by what experience makes of it."""
+    """Replace the survival that a source claims by what experience makes of it.
+
+    One of several siblings comes true at most, though each of them may have been surer than it claimed.
+    """
     both, claims, survival = list[tuple[int, int]](), list[float](), [*tree.survival]
+    left = dict.fromkeys(tree.parents, 1.0)
     for node, parent in enumerate(tree.parents):
         root = parent == ROOT
         claim = tree.survival[node] if root else tree.survival[node] / tree.survival[parent]
         kind = kinds[node], 1 if root else min(both[parent][1] + 1, _DEEPEST)
-        survival[node] = (1.0 if root else survival[parent]) * experience.guesses.estimate(kind, claim)
+        estimate = min(experience.guesses.estimate(kind, claim), left[parent])
+        left[parent] -= estimate
+        survival[node] = (1.0 if root else survival[parent]) * estimate
         both.append(kind)
         claims.append(claim)
     tree.survival, tree.sources = survival, [name] * len(tree)

@@ -5,7 +5,7 @@ from simulated import became, following, generate, looping, markov, noise, plain
 
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
-from stretto.local_engine.drafting.calibration import Calibration
+from stretto.local_engine.drafting.calibration import Calibration, Experience
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -141,8 +141,11 @@ def test_a_token_that_several_sources_guess_is_one_row():
 
 
 def test_siblings_do_not_survive_more_often_than_once():
-    prompt = plain(prose(), [], 200)
-    for tree in generate(Auto(FREE), prose(), prompt, 100, rows=64).trees:
+    """Not even where unlikely guesses have always been right."""
+    prompt, lucky = plain(prose(), [], 200), Experience()
+    for kind in [(match, depth) for match in range(10) for depth in range(1, 5)] * 20:
+        lucky.guesses.record(kind, claim=0.1, hit=True)
+    for tree in generate(Auto(FREE, experience=(lucky, lucky)), prose(), prompt, 100, rows=64).trees:
         for parent in set(tree.parents):
             total = sum(s for s, above in zip(tree.survival, tree.parents, strict=True) if above == parent)
             assert total <= 1.0001
