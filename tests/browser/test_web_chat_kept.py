@@ -6,7 +6,7 @@ import time
 
 import anyio
 import pytest
-from asking import ENDED, READY, ask, held, until
+from asking import ENDED, READY, SKELETON, ask, held, until
 from patience import patience
 
 from stretto.testing import Reply, ScriptedBackend
@@ -302,6 +302,27 @@ async def test_what_the_version_before_kept_is_there(chatting):
         await page.wait_for_selector("#send:enabled")
         (kept,) = json.loads(await page.evaluate(KEPT))
         assert [turn["question"] for turn in kept["turns"]] == ["First", "Second", "Third"]
+
+
+async def test_a_comparison_that_an_earlier_version_kept_has_both_answers(chatting, tmp_path):
+    file = tmp_path / "all.json"
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        await page.check("#compare")
+        await ask(page)
+        await page.wait_for_selector("#send:enabled")
+        async with page.expect_download() as saved:
+            await page.click("#manage")
+            await page.click("#export")
+        await (await saved.value).save_as(file)
+    kept = json.loads(file.read_text())
+    (answer,) = kept["conversations"][0]["turns"][0]["answers"]
+    answer["straight"] = answer.pop("direct")
+    file.write_text(json.dumps(kept))
+    async with chatting(ScriptedBackend(SKELETON)) as page:
+        await page.set_input_files("#import", file)
+        await page.click("#conversations button[dir]")
+        await page.wait_for_selector("text=Measured:")
+        assert await page.locator(".sides.two > section").count() == 2
 
 
 async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatting):

@@ -8,7 +8,7 @@ import { shownAnswer } from "./turns.js";
 
 export async function saveAnswer(turn) {
   const answer = shownAnswer(turn);
-  const { direct, ...whole } = answer;
+  const { direct, straight, ...whole } = answer;
   try {
     saveFile("answer.html", await pageOf(turn.question, whole));
   } catch (error) {

@@ -128,13 +128,14 @@ export class TurnView {
   }
 
   showWhole(answer) {
-    if (!answer.direct) return void AnswerView.of(this.titleOf("Answer"), answer, this.answers, this.how);
+    const direct = answer.direct ?? answer.straight; // as it was called before
+    if (!direct) return void AnswerView.of(this.titleOf("Answer"), answer, this.answers, this.how);
     this.beginRace(routeOf(answer.route).way);
     const first = AnswerView.of(this.titleOf("Answer"), answer, this.answers, this.how);
     first.root.prepend(lane("In parallel"));
-    const second = AnswerView.of(this.titleOf("One piece"), answer.direct, this.answers, this.how);
+    const second = AnswerView.of(this.titleOf("One piece"), direct, this.answers, this.how);
     second.root.prepend(lane("One piece"));
-    this.race.decide(answer, answer.direct);
+    this.race.decide(answer, direct);
   }
 
   addActions() {
