@@ -23,7 +23,7 @@ TITLE_TOKENS = 8  # of an outline, with its number
 LENGTH = 1.2  # answers in points are longer than those of ``direct``
 MOST_TOGETHER = 4  # points in one call
 SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
-SMALL_POINT = 90  # tokens that a point of a weak model may have: it is asked for two sentences
+SMALL_POINT = 60  # tokens that a point of a weak model may have: two sentences, and no more, since it rambles
 SMALL_POINTS, SMALL_TEXT = 4, 50  # points of a weak model's answer, and tokens of one, as SmolLM2 writes them
 
 

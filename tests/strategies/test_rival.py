@@ -9,6 +9,7 @@ from stretto import AsyncStretto, Budget
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.load import LoadMeter
 from stretto.errors import ServerFailedError
+from stretto.events import BranchFinished, TextDelta
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +128,21 @@ async def test_a_straight_answer_that_is_whole_first_is_shown():
     answer = await ask(backend)
     assert (answer.text, answer.strategy) == (WRITTEN, "direct")
     assert answer.warnings == ("Answered in one piece instead of by points: the direct answer was there first.",)
+
+
+async def test_one_that_repeats_itself_does_not_win():
+    ended = anyio.Event()
+    points = {"Point: Oil": Reply("Use a drop.", hold=ended), "Point: Pump": Reply("Use a pump.", hold=ended)}
+    backend = Machine({OUTLINE: TITLES, STRAIGHT: "Oil it well and wipe it dry. " * 20, **points})
+    backend.capabilities = Capabilities(prompt_family="small")
+    text = ""
+    async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as events:
+        async for event in events:
+            if isinstance(event, BranchFinished) and event.branch.kind == "direct":
+                ended.set()
+            if isinstance(event, TextDelta):
+                text += event.text
+    assert text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
 
 
 async def test_it_is_shown_while_the_points_are_still_being_written_too():
