@@ -46,11 +46,6 @@ class Rival:
         return self.running.branch is not None and self.running.exception is None
 
     @property
-    def is_good(self) -> bool:
-        """Whether it has ended well, and does not repeat itself: then points that are not there yet come too late."""
-        return self.is_whole and not self._warnings
-
-    @property
     def failed(self) -> bool:
         """Whether it has ended, and not well."""
         return self.running.branch is not None and self.running.exception is not None

@@ -225,7 +225,7 @@ class _Skeleton:
     def _lost(self) -> bool:
         """Whether the direct answer was whole before this one was decided, by points of a weak model or by titles."""
         decided = self.placed if self.small else len(self.points) >= FEWEST_POINTS
-        return self.rival is not None and self.rival.is_good and not decided
+        return self.rival is not None and self.rival.is_whole and not decided
 
     def _end_lost(self) -> None:
         """Stop what is of no use once the direct answer has won."""

@@ -9,7 +9,6 @@ from stretto import AsyncStretto, Budget
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.load import LoadMeter
 from stretto.errors import ServerFailedError
-from stretto.events import BranchFinished, TextDelta
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +80,7 @@ async def test_points_that_fail_cost_no_second_straight_answer():
     assert "its points say the same" in answer.warnings[0]
     room = {prompt.messages[-1].content: options.max_tokens for prompt, options in backend.calls}
     assert room.pop(QUESTION) == 700  # each of the two has all of it
-    assert sorted(room.values()) == [90, 90, 120]
+    assert sorted(room.values()) == [60, 60, 120]
 
 
 async def test_there_is_no_outline_where_the_straight_answer_is_short():
@@ -128,21 +127,6 @@ async def test_a_straight_answer_that_is_whole_first_is_shown():
     answer = await ask(backend)
     assert (answer.text, answer.strategy) == (WRITTEN, "direct")
     assert answer.warnings == ("Answered in one piece instead of by points: the direct answer was there first.",)
-
-
-async def test_one_that_repeats_itself_does_not_win():
-    ended = anyio.Event()
-    points = {"Point: Oil": Reply("Use a drop.", hold=ended), "Point: Pump": Reply("Use a pump.", hold=ended)}
-    backend = Machine({OUTLINE: TITLES, STRAIGHT: "Oil it well and wipe it dry. " * 20, **points})
-    backend.capabilities = Capabilities(prompt_family="small")
-    text = ""
-    async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as events:
-        async for event in events:
-            if isinstance(event, BranchFinished) and event.branch.kind == "direct":
-                ended.set()
-            if isinstance(event, TextDelta):
-                text += event.text
-    assert text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
 
 
 async def test_it_is_shown_while_the_points_are_still_being_written_too():
