@@ -50,6 +50,11 @@ class Standing:
         return sum(self.last) >= ENOUGH
 
     @property
+    def proven(self) -> bool:
+        """Whether it went well so often, and not wrong since, that no other answer has to stand by."""
+        return self.shown and not self.wrong
+
+    @property
     def against(self) -> str | None:
         """Why no further answer of this kind is offered, as half a sentence."""
         if self.wrong < TOO_MANY:

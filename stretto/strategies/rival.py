@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import anyio
 
-from stretto.prompts import SMALL
 from stretto.request import Request
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.branch_spec import BranchSpec, TextWatch
@@ -113,7 +112,7 @@ def is_worth_it(request: Request, runner: Runner) -> bool:
     A machine that computes everything has its price for each call; where that was not measured, there is no rival.
     """
     able = runner.capabilities
-    if able.prompt_family != SMALL or able.concurrent_calls < FEWEST_SLOTS or not may_begin(request):
+    if able.concurrent_calls < FEWEST_SLOTS or not may_begin(request):
         return False
     cost = runner.cost_of(2)
     return cost is not None and cost <= MOST_COST

@@ -91,9 +91,10 @@ class _Skeleton:
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
-        if self.request.race or is_worth_it(self.request, self.runner):
+        doubtful = self.small and not self.runner.standing(Kind.POINTS).proven
+        if self.request.race or (doubtful and is_worth_it(self.request, self.runner)):
             self.rival = Rival(self.request, self.runner, self._end_lost)
-        if self.small and not self.request.race and await self._is_short():
+        if doubtful and not self.request.race and await self._is_short():
             return
         outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)

@@ -205,3 +205,30 @@ def test_streams_that_are_short_or_were_cut_off_tell_nothing(tokens, after_s):
     now = after_s
     seen.ended(begun, tokens)
     assert seen.tokens_per_s == {}
+
+
+@pytest.mark.parametrize("machine", [Machine, Dear])
+async def test_a_model_whose_points_went_well_twice_needs_no_straight_answer_beside_them(machine):
+    long = Reply(chunks=[WRITTEN, *["And so on. "] * 400])
+    backend = machine({OUTLINE: TITLES, STRAIGHT: long, **POINTS}, capabilities=Capabilities(prompt_family="small"))
+    calls = []
+    async with AsyncStretto(backend) as stretto:
+        for _ in range(3):
+            before = len(backend.calls)
+            answer = await stretto.ask(QUESTION, strategy="auto")
+            assert answer.strategy == "skeleton"
+            calls.append(len(backend.calls) - before)
+    assert calls == [4, 4, 3]
+
+
+async def test_once_they_go_wrong_it_runs_beside_them_again():
+    script = {OUTLINE: TITLES, STRAIGHT: Reply(chunks=[WRITTEN, *["And so on. "] * 400]), **POINTS}
+    backend = Machine(script, capabilities=Capabilities(prompt_family="small"))
+    asked = []
+    async with AsyncStretto(backend) as stretto:
+        for points in (POINTS, POINTS, dict.fromkeys(POINTS, SAME), POINTS):
+            script.update(points)
+            backend.calls.clear()
+            await stretto.ask(QUESTION, strategy="auto")
+            asked.append([prompt.messages[-1].content for prompt, _ in backend.calls])
+    assert [calls[0] == QUESTION for calls in asked] == [True, True, False, True]
