@@ -10,6 +10,7 @@ import struct
 import subprocess
 import termios
 import time
+from pathlib import Path
 
 from patience import patience
 from warm import Program
@@ -65,6 +66,13 @@ class Terminal:
             while self._program.poll() is None and self._read(time.monotonic() + 1):
                 pass
         return self._program.wait(patience(60))
+
+    def wait_until_stopped(self):
+        """Wait until the program rests, as after Ctrl-Z in a shell: what goes on before that would stop again."""
+        until = time.monotonic() + patience(60)
+        while Path(f"/proc/{self._program.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < until, f"it was not stopped, and showed {self.seen!r}"
+            self._read(time.monotonic() + 0.02)
 
     def interrupt_until(self, pattern):
         """Press Ctrl-C, and again: at a prompt, readline may overlook one that comes in the wrong moment."""

@@ -89,6 +89,7 @@ def test_ctrl_z_gives_the_terminal_back_until_the_program_goes_on(program):
         terminal.wait_for("Enter sends")
         terminal.type("\x1a")
         terminal.wait_for(re.escape(BACK))
+        terminal.wait_until_stopped()
         terminal.signal(signal.SIGCONT)
         terminal.wait_for(re.escape(ALTERNATE))
         terminal.wait_for("Enter sends")

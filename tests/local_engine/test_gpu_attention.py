@@ -56,7 +56,7 @@ def drafts(forward, device, steps=30):
     return said
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3 sliding", "gemma2", "gpt2"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3 sliding", "gemma3", "gpt2"])
 def test_no_shape_of_a_step_in_half_precision_makes_cudnn_plan(architecture, host):
     with torch.inference_mode(), PretendGPU() as gpu:
         drafts(far(architecture, host), CUDA)
@@ -79,7 +79,7 @@ def test_what_is_chosen_for_us_is_a_setting_of_the_process_and_stays_as_it_is(ho
         assert (torch.backends.cuda.cudnn_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled()) == before
 
 
-@pytest.mark.parametrize("architecture", ["llama", "gemma2", "gpt2"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "gpt2"])
 def test_steps_give_the_logits_that_they_give_with_torchs_choice(architecture, host):
     with torch.inference_mode():
         model = build(architecture).bfloat16().eval()
