@@ -51,7 +51,7 @@ class Standing:
 
     @property
     def proven(self) -> bool:
-        """Whether it went well so often, and not wrong since, that no other answer has to stand by."""
+        """Whether it went well so often, and not wrong since, that a good outline is reason enough to go on."""
         return self.shown and not self.wrong
 
     @property

@@ -91,10 +91,10 @@ class _Skeleton:
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
-        doubtful = self.small and not self.runner.standing(Kind.POINTS).proven
-        if self.request.race or (doubtful and is_worth_it(self.request, self.runner)):
+        proven = self.small and self.runner.standing(Kind.POINTS).proven
+        if self.request.race or (self.small and is_worth_it(self.request, self.runner)):
             self.rival = Rival(self.request, self.runner, self._end_lost)
-        if doubtful and not self.request.race and await self._is_short():
+        if self.small and not proven and not self.request.race and await self._is_short():
             return
         outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)
@@ -107,8 +107,9 @@ class _Skeleton:
                 self._note(held=False)
             await self._go_on_directly(outline, doubt)
             return
-        if not self.small:
+        if not self.small or proven:
             self._win("the outline was there first")
+            self.rival = None
         tell_dropped(self.titles, self.runner)
         await self._write(outline)
 

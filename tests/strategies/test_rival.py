@@ -207,8 +207,8 @@ def test_streams_that_are_short_or_were_cut_off_tell_nothing(tokens, after_s):
     assert seen.tokens_per_s == {}
 
 
-@pytest.mark.parametrize("machine", [Machine, Dear])
-async def test_a_model_whose_points_went_well_twice_needs_no_straight_answer_beside_them(machine):
+@pytest.mark.parametrize(("machine", "needed"), [(Machine, 4), (Dear, 3)])
+async def test_once_points_went_well_twice_the_outline_waits_for_nothing_and_decides(machine, needed):
     long = Reply(chunks=[WRITTEN, *["And so on. "] * 400])
     backend = machine({OUTLINE: TITLES, STRAIGHT: long, **POINTS}, capabilities=Capabilities(prompt_family="small"))
     calls = []
@@ -218,12 +218,12 @@ async def test_a_model_whose_points_went_well_twice_needs_no_straight_answer_bes
             answer = await stretto.ask(QUESTION, strategy="auto")
             assert answer.strategy == "skeleton"
             calls.append(len(backend.calls) - before)
-    assert calls == [4, 4, 3]
+    assert calls == [4, 4, needed]
 
 
-async def test_once_they_go_wrong_it_runs_beside_them_again():
+async def test_once_they_go_wrong_a_short_answer_is_waited_for_again():
     script = {OUTLINE: TITLES, STRAIGHT: Reply(chunks=[WRITTEN, *["And so on. "] * 400]), **POINTS}
-    backend = Machine(script, capabilities=Capabilities(prompt_family="small"))
+    backend = Dear(script, capabilities=Capabilities(prompt_family="small"))
     asked = []
     async with AsyncStretto(backend) as stretto:
         for points in (POINTS, POINTS, dict.fromkeys(POINTS, SAME), POINTS):
