@@ -94,7 +94,8 @@ class _Skeleton:
         proven = self.small and self.runner.standing(Kind.POINTS).proven
         if self.request.race or (self.small and is_worth_it(self.request, self.runner)):
             self.rival = Rival(self.request, self.runner, self._end_lost)
-        if self.small and not proven and not self.request.race and await self._is_short():
+        begins = proven and self.rival is not None  # the outline, at once
+        if self.small and not begins and not self.request.race and await self._is_short():
             return
         outline = self.outline = self.runner.start(self.calls.outline())
         await self._read(outline)
