@@ -29,6 +29,7 @@ OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
 PENALTY = 1.1  # of words that a weak model has said before, where its backend has one: it repeats itself else
+SECOND = " 2. "  # a weak model goes on from its sentence as from the first line of a list
 _ASKED = re.compile(r"^(?P<lead>\w[^\n$]*?:) *\$question$", re.MULTILINE)
 
 
@@ -118,7 +119,7 @@ class SkeletonCalls:
                 return Watch(self._runner.leaks.search(), others, lists=False, says_nothing=says_nothing)
             return Watch(self._runner.leaks.search(), others)
 
-        stop = ends_with(self._runner.template("point")) if self.small else ()
+        stop = (*ends_with(self._runner.template("point")), SECOND) if self.small else ()
 
         return BranchSpec(
             id=f"point-{point.index}",

@@ -237,9 +237,12 @@ async def test_an_outline_of_a_small_model_ends_where_it_only_repeats_itself():
 
 @pytest.mark.parametrize(
     ("question", "outline", "stops"),
-    [(QUESTION, "Points:$", [("\n\n",)] * 3), (GERMAN, "Punkte:$", [("\nFrage:",), (), ()])],
+    [
+        (QUESTION, "Points:$", [("\n\n",), *[("\n\n", " 2. ")] * 2]),
+        (GERMAN, "Punkte:$", [("\nFrage:",), *[(" 2. ",)] * 2]),
+    ],
 )
-async def test_a_text_of_a_small_model_ends_at_a_blank_line_or_where_another_example_begins(question, outline, stops):
+async def test_a_text_of_a_small_model_ends_where_another_example_or_item_begins(question, outline, stops):
     backend = ScriptedBackend({outline: "1. Oil\n2. Air", "": "Text."}, capabilities=SMALL)
     await ask(backend, question, stop=["user's own"])
     assert [options.stop for _, options in backend.calls] == stops
