@@ -97,7 +97,7 @@ INNER = {
     ),
     "Runner": (
         *("ledger", "ends_as", "wrote", "strategy", "overran", "failure", "announce", "choices"),
-        *("leaks", "note_standing", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
+        *("leaks", "note_standing", "is_proven", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
     ),
 }  # fmt: skip
 """Members of public classes that the package uses itself and nobody else should."""

@@ -39,7 +39,7 @@ from stretto.request import Request
 from stretto.route import Shape
 from stretto.router.forecast import TOKENS_BY_SHAPE
 from stretto.router.lengths import lengths_of
-from stretto.router.standing import Kind, Standing, standing_of
+from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
 from stretto.strategies.branch import RunningBranch
@@ -235,11 +235,11 @@ class Runner:
         A failure counts only where the router had chosen to answer like this.
         """
         if held or request.strategy == "auto":
-            self.standing(kind).note(held=held)
+            standing_of(self._backend, kind, self.language).note(held=held)
 
-    def standing(self, kind: Kind) -> Standing:
-        """How the last answers of this kind turned out, of this model and in the answer's language."""
-        return standing_of(self._backend, kind, self.language)
+    def is_proven(self, kind: Kind) -> bool:
+        """Whether the last answers of this kind went well, of this model and in the answer's language."""
+        return standing_of(self._backend, kind, self.language).proven
 
     def note_lengths(self, shape: Shape) -> None:
         """Note how long a direct answer to a question of this shape turned out, an outline, or its points.

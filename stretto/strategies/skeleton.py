@@ -91,7 +91,7 @@ class _Skeleton:
         self.held: Point | None = None  # the first point, written but not shown while there is no other
 
     async def run(self) -> None:
-        proven = self.small and self.runner.standing(Kind.POINTS).proven
+        proven = self.small and self.runner.is_proven(Kind.POINTS)
         if self.request.race or (self.small and is_worth_it(self.request, self.runner)):
             self.rival = Rival(self.request, self.runner, self._end_lost)
         begins = proven and self.rival is not None  # the outline, at once
