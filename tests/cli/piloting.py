@@ -4,12 +4,17 @@ from contextlib import asynccontextmanager
 
 import anyio
 from patience import patience
+from scripted import opening
 
 from stretto.cli.chat_state import ChatState
 from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.app import ChatApp
 from stretto.cli.terminal.lines import Words
 from stretto.cli.terminal.written import Written
+from stretto.client import AsyncStretto
+from stretto.testing import Reply
+
+POINTS = "1. Tea\n2. Milk\n3. Sugar\n4. Lemon\n"
 
 
 class Driven:
@@ -80,3 +85,16 @@ async def chatting(opener, *, size=(100, 32), trace=False, **options):
             yield Driven(app, pilot)
     finally:
         await state.client.aclose()
+
+
+def over(server, **options):
+    address = {"base_url": server.openai_url, "api_key": "none"}
+    return chatting(AsyncStretto, **{"model": "openai:scripted", **address, "strategy": "skeleton", **options})
+
+
+def held(**replies):
+    """A model whose points wait until they are let go, and what lets them."""
+    let_go = anyio.Event()
+    waiting = Reply("Words of **the** point.", hold=let_go)
+    script = {"Write only the outline|outline of": POINTS, **replies, "": waiting}
+    return opening(script), let_go

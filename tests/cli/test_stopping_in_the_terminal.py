@@ -1,30 +1,14 @@
 """Answers that are stopped in the terminal chat: what was written of them stays, once, and the chat goes on."""
 
-import anyio
 import pytest
-from piloting import chatting
+from piloting import POINTS, chatting, held, over
 from scripted import opening
 
 from stretto.cli.chat_folder import ChatFolder
-from stretto.client import AsyncStretto
 from stretto.testing import Reply
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
-POINTS = "1. Tea\n2. Milk\n3. Sugar\n4. Lemon\n"
-
-
-def over(server, **options):
-    address = {"base_url": server.openai_url, "api_key": "none"}
-    return chatting(AsyncStretto, **{"model": "openai:scripted", **address, "strategy": "skeleton", **options})
-
-
-def held(**replies):
-    """A model whose points wait until they are let go, and what lets them."""
-    let_go = anyio.Event()
-    waiting = Reply("Words of **the** point.", hold=let_go)
-    script = {"Write only the outline|outline of": POINTS, **replies, "": waiting}
-    return opening(script), let_go
 
 
 async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come():

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import anyio
 import pytest
-from piloting import chatting
+from piloting import POINTS, chatting, held, over
 from scripted import opening
 from textual import events
 
@@ -20,20 +20,6 @@ from stretto.testing import Reply
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
-POINTS = "1. Tea\n2. Milk\n3. Sugar\n4. Lemon\n"
-
-
-def over(server, **options):
-    address = {"base_url": server.openai_url, "api_key": "none"}
-    return chatting(AsyncStretto, **{"model": "openai:scripted", **address, "strategy": "skeleton", **options})
-
-
-def held(**replies):
-    """A model whose points wait until they are let go, and what lets them."""
-    let_go = anyio.Event()
-    waiting = Reply("Words of **the** point.", hold=let_go)
-    script = {"Write only the outline|outline of": POINTS, **replies, "": waiting}
-    return opening(script), let_go
 
 
 async def test_it_opens_with_the_model_and_with_what_can_be_asked():
