@@ -55,12 +55,13 @@ async def test_a_length_that_is_asked_for_is_none_of_the_model():
     assert lengths_of(backend).typical("points") is None
 
 
-async def test_one_answer_is_not_enough_and_another_model_another_matter():
+async def test_two_answers_are_not_enough_and_another_model_another_matter():
     first, second = backend_of(SHORT), backend_of(LONG)
-    lengths_of(first).note("points", 30)
+    for tokens in (30, 50):
+        lengths_of(first).note("points", tokens)
     assert lengths_of(first).typical("points") is None
-    lengths_of(first).note("points", 50)
-    assert lengths_of(first).typical("points") == 40
+    lengths_of(first).note("points", 100)
+    assert lengths_of(first).typical("points") == 60
     assert lengths_of(second).typical("points") is None
 
 

@@ -16,6 +16,7 @@ from stretto.answer import Usage
 from stretto.backends.base import Backend, ModelRequest
 from stretto.errors import StrettoError
 from stretto.prompts import Catalogue
+from stretto.prompts.weak_models import penalised
 from stretto.request import GenerationOptions, Message
 
 __all__ = ["MOST_CALLS", "MOST_S", "Progress", "check"]
@@ -74,8 +75,12 @@ class _Run:
 
     async def ask(self, question: Question) -> None:
         able = self.backend.capabilities
-        prompt = ModelRequest(question.messages, response_schema=question.schema if able.json_schema else None)
-        text, _, _ = await _heard(self.backend, prompt, question.most)
+        prompt = ModelRequest(
+            question.messages,
+            response_schema=question.schema if able.json_schema else None,
+            extra=penalised(able.penalty) if question.penalised else {},
+        )
+        text, _, _ = await _heard(self.backend, prompt, question.most, question.stop)
         self._note(question, question.judge(text), text)
 
     async def ask_within(self, question: Question, limit: anyio.CapacityLimiter) -> None:
@@ -133,10 +138,12 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
             yield name, Ability(right=right_ones, total=len(found), needed=needed, example=example)
 
 
-async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:
+async def _heard(
+    backend: Backend, prompt: ModelRequest, most: int, stop: tuple[str, ...] = ()
+) -> tuple[str, int, float]:
     """The answer, its tokens, and the seconds from its first text to its end."""
     text, usage, first = "", Usage(), None
-    async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0)) as chunks:
+    async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0, stop=stop)) as chunks:
         async for chunk in chunks:
             if chunk.text and first is None:
                 first = time.perf_counter()

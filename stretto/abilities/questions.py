@@ -6,13 +6,14 @@ Outlines, points and entries are asked for with the templates that strategies us
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stretto.abilities import judging
 from stretto.abilities.judging import Judge
 from stretto.abilities.kept import IN_LANGUAGE
-from stretto.prompts import SMALL, Catalogue
+from stretto.prompts import SMALL, Catalogue, Template
+from stretto.prompts.weak_models import outline_ends, point_ends
 from stretto.request import Message
 
 __all__ = ["ADVICE", "BY_FAMILY", "NEEDED", "Question", "questions"]
@@ -89,6 +90,8 @@ class Question:
         family: of the prompts, where that matters.
         most: tokens of the answer.
         schema: that the answer is held to, if the backend can.
+        stop: texts that end the answer.
+        penalised: words that were said are made less likely, if the backend can.
     """
 
     ability: str
@@ -97,6 +100,8 @@ class Question:
     family: str | None = None
     most: int = 90
     schema: Mapping[str, Any] | None = None
+    stop: tuple[str, ...] = ()
+    penalised: bool = False
 
 
 def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Question]:
@@ -105,10 +110,13 @@ def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Questio
         for family in families:
             question, title = ADVICE[place]
             outline = _filled(prompts, "skeleton", family, question=question, number="3 to 6 points")
-            yield Question("outline", outline, judging.is_outline(_text(outline)), family, 80)
+            judge = judging.is_outline(_text(outline))
+            yield _as_sent(Question("outline", outline, judge, family, 80), prompts.get("skeleton", family))
             values = {"outline": f"1. {title}\n2. Ask a friend for advice", "index": "1", "title": title, "words": "40"}
             point = _filled(prompts, "point", family, question=question, **values)
-            yield Question("point", point, judging.is_point(_text(point)), family)
+            yield _as_sent(
+                Question("point", point, judging.is_point(_text(point)), family), prompts.get("point", family)
+            )
     for review, label in _REVIEWS:
         task = "Classify each review as positive or negative. Answer with one of these two words only."
         yield Question("label", _entry(prompts, families[0], task, review), judging.is_label(label), most=16)
@@ -139,9 +147,20 @@ def _in_languages(prompts: Catalogue) -> Iterator[Question]:
     for language, (question, title) in _ADVICE_IN.items():
         name = IN_LANGUAGE.format(language)
         outline = _filled(prompts, "skeleton", SMALL, language=language, question=question)
-        yield Question(name, outline, judging.is_outline(_text(outline)), most=80)
+        judge = judging.is_outline(_text(outline))
+        template = prompts.get("skeleton", SMALL, language=language)
+        yield _as_sent(Question(name, outline, judge, most=80), template)
         point = _filled(prompts, "point", SMALL, language=language, question=question, title=title)
-        yield Question(name, point, judging.is_point_in(language, _text(point)))
+        judge = judging.is_point_in(language, _text(point))
+        yield _as_sent(Question(name, point, judge), prompts.get("point", SMALL, language=language))
+
+
+def _as_sent(question: Question, template: Template) -> Question:
+    """An outline or a point with what a skeleton sends beside its prompt to a weak model."""
+    if template.family != SMALL:
+        return question
+    ends = point_ends if template.name == "point" else outline_ends
+    return replace(question, stop=ends(template), penalised=True)
 
 
 def _filled(

@@ -15,7 +15,7 @@ Kind = Shape | Literal["outline", "point"]
 """A direct answer of this shape, an outline, or one point."""
 
 LAST = 9
-ENOUGH = 2
+ENOUGH = 3
 """Answers that tell more than what is usual of all models."""
 LEARNED: frozenset[Kind] = frozenset({"points", "steps", "prose", "outline", "point"})
 """The length of others follows from what is given."""
@@ -37,9 +37,9 @@ class Lengths:
             self.last[kind].append(tokens)
 
     def typical(self, kind: Kind) -> int | None:
-        """Their median; ``None`` after too few."""
+        """Their mean, by which the time of the next one is expected; ``None`` after too few."""
         seen = self.last.get(kind, ())
-        return round(statistics.median(seen)) if len(seen) >= ENOUGH else None
+        return round(statistics.mean(seen)) if len(seen) >= ENOUGH else None
 
 
 _LENGTHS = ByBackend(Lengths)

@@ -167,7 +167,7 @@ class Attempts:
         with self._addressing(backend):
             prompt = spec.fallback_prompt(received) if again or received.strip() else spec.prompt()
             if prompt is not None and received.strip() and backend.capabilities.continues and not spec.restart_marker:
-                prompt = _begun(spec.prompt(), received) or prompt
+                prompt = going_on(spec.prompt(), received) or prompt
             if prompt is None and not again and running.take_back():
                 prompt, received = spec.prompt(), ""
         if prompt is None:
@@ -242,7 +242,7 @@ class Attempts:
         return True
 
 
-def _begun(prompt: ModelRequest, received: str) -> ModelRequest | None:
+def going_on(prompt: ModelRequest, received: str) -> ModelRequest | None:
     """The first prompt, with what was received as a turn to go on with; ``None`` where it holds the whole answer.
 
     A weak model understands that better than words about an answer that broke off.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from stretto.language.echoes import echoes
 from stretto.router.obstacles import MOST_POINTS
-from stretto.strategies.harm.titles import is_placeholder
+from stretto.strategies.harm.titles import SENTENCE, is_placeholder
 from stretto.strategies.harm.words import words_of
 from stretto.strategies.outline_json import Entry, JsonOutline
 
@@ -131,6 +131,14 @@ class OutlineParser:
         title = "x" if line.endswith(_BEFORE_TITLE) else ""  # stands for a title that has not arrived yet
         marked = _read_marker(unicodedata.normalize("NFC", f"{line} {title}".rstrip()))
         return marked is not None and self._is_next(marked)
+
+    @property
+    def begins_with_sentence(self) -> bool:
+        """Whether the first line has more words than a title, before its end or before any point."""
+        if self.points or self._json is not None or self._begin is not None:
+            return False
+        line = clean_title("".join(self._open_line[: LONGEST_LINE // 2])[: LONGEST_LINE // 2])
+        return _length(line) > SENTENCE + 1  # its number is none of them
 
     @property
     def prose(self) -> bool:

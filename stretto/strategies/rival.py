@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
 
+from stretto.foundation.token_estimates import typical_tokens
 from stretto.request import Request
+from stretto.strategies.attempts import going_on
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.branch_spec import BranchSpec, TextWatch
 from stretto.strategies.direct import Direct, direct_spec
@@ -17,6 +20,8 @@ from stretto.strategies.runner import Runner
 MOST_COST = 1.3  # of a second call beside a first one, in times of the first one alone
 FEWEST_SLOTS = 4
 SHORT = 150  # characters of an answer that no points are worth asking for
+SHORT_LIST = 300  # characters of a list that is nearly whole by the time it is longer than that
+_ENTRY = re.compile(r"\s*(?:\d{1,2}[.)]|[-*•])\s+\S")
 
 
 class Rival:
@@ -26,10 +31,13 @@ class Rival:
         request: to answer.
         runner: starts it.
         ended: called when it has ended, in any way.
+        wanted: points that the question asks for; ``None`` where it leaves that open.
     """
 
-    def __init__(self, request: Request, runner: Runner, ended: Callable[[], None]) -> None:
-        self._runner = runner
+    def __init__(
+        self, request: Request, runner: Runner, ended: Callable[[], None], *, wanted: int | None = None
+    ) -> None:
+        self._request, self._runner, self._wanted = request, runner, wanted
         self._warnings: list[str] = []
         self._taken = False
         self._long = anyio.Event()
@@ -62,6 +70,32 @@ class Rival:
         self._runner.merge.add_branch(self.running)
         await self._runner.merge.finish()
 
+    async def go_on(self) -> bool:
+        """It was stopped, and is the answer after all: show it, and write its rest.
+
+        Returns:
+            whether that was done: False where the model cannot go on from a text that was begun.
+        """
+        begun, spec = self.running.text, direct_spec(self._request, self._runner)
+        prompt = going_on(spec.prompt(), begun) if self._runner.capabilities.continues and begun.strip() else None
+        if prompt is None:
+            return False
+        options, most = spec.options, spec.options.max_tokens
+        if most is not None:
+            options = options.model_copy(update={"max_tokens": max(1, most - typical_tokens(len(begun)))})
+        self._runner.strategy = Direct.name
+        self._runner.merge.add(begun)
+        rest = replace(
+            spec,
+            prompt=lambda: prompt,
+            fallback_prompt=lambda received: spec.fallback_prompt(begun + received),
+            options=options,
+            allow_empty=True,
+        )
+        self._runner.merge.add_branch(self._runner.start(rest))
+        await self._runner.merge.finish()
+        return True
+
     def _tell(self, text: str) -> None:
         if self._taken:
             self._runner.warn_once(text)
@@ -69,7 +103,7 @@ class Rival:
             self._warnings.append(text)
 
     def _watch(self, spec: BranchSpec) -> TextWatch:
-        return _Length(spec.watch() if spec.watch else Watch(), self._long)
+        return _Length(spec.watch() if spec.watch else Watch(), self._long, self._wanted)
 
     def _end(self) -> None:
         self._long.set()
@@ -79,16 +113,17 @@ class Rival:
 class _Length:
     """Tells once a text is long; else it does what another watch does."""
 
-    def __init__(self, inner: TextWatch, long: anyio.Event) -> None:
-        self._inner, self._long = inner, long
-        self._length = 0
+    def __init__(self, inner: TextWatch, long: anyio.Event, wanted: int | None) -> None:
+        self._inner, self._long, self._wanted = inner, long, wanted
+        self._begun = ""
         self.fault = ""
 
     def feed(self, text: str) -> str:
         """See `TextWatch`."""
-        self._length += len(text)
-        if self._length > SHORT:
-            self._long.set()
+        if not self._long.is_set():
+            self._begun += text
+            if len(self._begun) > SHORT and not is_short_list(self._begun, self._wanted):
+                self._long.set()
         return self._passed(self._inner.feed(text))
 
     def finish(self) -> str:
@@ -98,6 +133,15 @@ class _Length:
     def _passed(self, text: str) -> str:
         self.fault = self._inner.fault
         return text
+
+
+def is_short_list(text: str, wanted: int | None) -> bool:
+    """Whether a text that was begun is a list of so many short lines, of which two are whole: it ends soon."""
+    *whole, _ = text.strip().splitlines() or [""]
+    lines = [line for line in whole if line.strip()]
+    if wanted is None or len(lines) < 2 or not all(map(_ENTRY.match, lines)):
+        return False
+    return max(len(text), wanted * max(map(len, lines))) <= SHORT_LIST
 
 
 def may_begin(request: Request) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
-from stretto.prompts import GENERAL, SMALL, Template
+from stretto.prompts import GENERAL, SMALL
+from stretto.prompts.weak_models import outline_ends, penalised, point_ends
 from stretto.request import Request
 from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 from stretto.router.parse import Parse
@@ -28,9 +28,6 @@ from stretto.strategies.skeleton_offer import SMALL_POINT, points_together
 OUTLINES = {False: "skeleton", True: "skeleton_careful"}
 OUTLINE_TOKENS = 400  # ten titles and a closing sentence
 SMALL_OUTLINE = 120  # ten titles of a weak model, which may go on and on
-PENALTY = 1.1  # of words that a weak model has said before, where its backend has one: it repeats itself else
-SECOND = " 2. "  # a weak model goes on from its sentence as from the first line of a list
-_ASKED = re.compile(r"^(?P<lead>\w[^\n$]*?:) *\$question$", re.MULTILINE)
 
 
 class SkeletonCalls:
@@ -55,7 +52,7 @@ class SkeletonCalls:
             number = f"exactly {wanted} points, as the question asks for"
         changed: dict[str, Any] = {"max_tokens": OUTLINE_TOKENS + self._thinking, "stop": ()}
         if self.small:
-            stop = ends_with(self._runner.template(OUTLINES[self.careful]))
+            stop = outline_ends(self._runner.template(OUTLINES[self.careful]))
             # Drawn tokens lose its form.
             changed |= {"max_tokens": SMALL_OUTLINE + self._thinking, "stop": stop, "top_p": None}
             changed["temperature"] = TEMPERATURE if again else 0.0
@@ -119,7 +116,7 @@ class SkeletonCalls:
                 return Watch(self._runner.leaks.search(), others, lists=False, says_nothing=says_nothing)
             return Watch(self._runner.leaks.search(), others)
 
-        stop = (*ends_with(self._runner.template("point")), SECOND) if self.small else ()
+        stop = point_ends(self._runner.template("point")) if self.small else ()
 
         return BranchSpec(
             id=f"point-{point.index}",
@@ -195,23 +192,9 @@ class SkeletonCalls:
     def _asked(self, template: str, **values: str) -> ModelRequest:
         """A prompt that outline and points share up to its end: conversation, documents, question."""
         messages = asked(self._request, self._runner, template, **values)
-        field = self._runner.capabilities.penalty if self.small else ""
         return ModelRequest(
             messages,
             effort=self._effort,
             shared=shared_by_all(self._request, messages),
-            extra={field: PENALTY} if field else {},
+            extra=penalised(self._runner.capabilities.penalty) if self.small else {},
         )
-
-
-def ends_with(template: Template) -> tuple[str, ...]:
-    """What ends a text of a weak model: a blank line, or the next example, which begins as those of the prompt do.
-
-    Where examples are turns, each is one paragraph. Examples of one turn are followed by blank lines.
-    """
-    if any(role == "assistant" for role, _ in template.parts):
-        return ("\n\n",)
-    for _, text in template.parts:
-        if (asked := _ASKED.search(text.template)) and text.template.count(f"\n{asked['lead']}") > 1:
-            return (f"\n{asked['lead']}",)
-    return ()

@@ -24,7 +24,8 @@ from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
 ADAPTERS = [None, "lora", "dora", "lora", None]
-WAYS = ["compiled", "four bits", "torch", "phi3 longrope"]
+FOUR_BITS = pytest.param("four bits", marks=pytest.mark.thorough)  # forty seconds of compiling
+WAYS = ["compiled", FOUR_BITS, "torch", "phi3 longrope"]
 DRAFTED = ("token_recycling", "suffix", "lookahead", "suffix", "autoregressive")
 
 
@@ -93,7 +94,7 @@ def test_a_batch_of_several_adapters_gives_each_the_tokens_it_gives_alone(way, r
         assert max(batch.requests for batch in handles[0].batches) == len(ADAPTERS)
 
 
-@pytest.mark.parametrize("way", ["compiled", "four bits"])
+@pytest.mark.parametrize("way", ["compiled", FOUR_BITS])
 def test_compiled_code_runs_adapters_and_a_row_has_the_same_bits_beside_any_others(way, ready):
     model, adapters = ready(way)
     forward = model.forward

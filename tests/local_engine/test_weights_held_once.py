@@ -70,7 +70,10 @@ def test_a_tied_embedding_is_read_from_the_panels_of_the_last_product(published)
     assert torch.equal(forward.read_in(tokens), tied(published).float().lm_head.weight[tokens])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.thorough)],  # its code is compiled for it
+)
 def test_a_tied_embedding_in_half_precision_too(dtype):
     model = tied(dtype)
     exact = said(tied(dtype).float())

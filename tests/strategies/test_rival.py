@@ -9,6 +9,7 @@ from stretto import AsyncStretto, Budget
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.load import LoadMeter
 from stretto.errors import ServerFailedError
+from stretto.strategies.rival import is_short_list
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -227,3 +228,71 @@ async def test_once_they_go_wrong_it_waits_again():
         script[STRAIGHT] = SHORT
         answer = await stretto.ask(QUESTION, strategy="auto")
     assert answer.warnings == ("Answered in one piece instead of by points: the direct answer is short.",)
+
+
+GOES_ON = Capabilities(prompt_family="small", continues=True)
+
+
+async def test_one_that_was_stopped_goes_on_where_the_outline_fails():
+    script = {
+        OUTLINE: "I do not know.",
+        STRAIGHT: Reply(chunks=[WRITTEN, *["And so on. "] * 400]),
+        r"\nWash the frame": "Then rest.",
+    }
+    backend = Dear(script, capabilities=GOES_ON)
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="auto", max_tokens=700)
+    begun = answer.text.removesuffix("Then rest.")
+    assert begun.startswith(WRITTEN)
+    assert len(begun) < 1_000
+    (prompt, options) = backend.calls[-1]
+    assert [(each.role, each.content) for each in prompt.messages[-2:]] == [("user", QUESTION), ("assistant", begun)]
+    assert options.max_tokens < 700
+    assert (answer.strategy, answer.finish_reason) == ("direct", "stop")
+
+
+async def test_an_outline_that_begins_with_a_sentence_ends_there_and_another_is_asked_for():
+    sentence = "1. Oil the chain with a drop for each link of it and wipe off what is too much with a cloth, then"
+    never = anyio.Event()
+    outlines = iter([Reply(chunks=[sentence, " go on."], hold=None), Reply(TITLES)])
+    script = {OUTLINE: lambda _: next(outlines), STRAIGHT: WRITTEN, **POINTS}
+
+    class Stuck(Endless):
+        async def _chunks(self, prompt, options, reply):
+            async for chunk in super()._chunks(prompt, options, reply):
+                yield chunk
+                if chunk.text == sentence:
+                    await never.wait()
+
+    answer = await ask(Stuck(script))
+    assert answer.text == "1. **Oil the chain**: Use a drop.\n2. **Pump the tyres**: Use a pump."
+
+
+FOUR = "Name four ways to use less water."
+LINES = [f"{number}. {text}" for number, text in enumerate(["Fix what leaks and drips"] * 4 + ["x" * 300], start=1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("\n".join(LINES[:4]), True),
+        ("\n".join([*LINES[:2], "3. "]), True),
+        ("\n".join(LINES[:2]), False),  # of two lines one is whole
+        ("\n".join([*LINES[:2], LINES[4]]), False),
+        ("\n".join([LINES[4], *LINES[:2]]), False),
+        ("Here are four ways:\n" + "\n".join(LINES[:4]), False),
+        ("", False),
+    ],
+)
+def test_a_list_of_as_many_short_lines_as_are_asked_for_is_short(text, short):
+    assert is_short_list(text, 4) is short
+    assert not is_short_list(text, None)
+
+
+async def test_a_short_list_waits_for_no_outline():
+    listed = "\n".join(f"{number}. Use less water for the {what}." for number, what in enumerate("abcd", 1)) + " " * 60
+    backend = Dear({OUTLINE: TITLES, STRAIGHT.replace("How do I", "Name"): listed, **POINTS})
+    backend.capabilities = Capabilities(prompt_family="small")
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(FOUR, strategy="auto")
+    assert (answer.strategy, len(backend.calls)) == ("direct", 1)
