@@ -4,8 +4,9 @@ import pytest
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.router.forecast import TOKENS_BY_SHAPE
+from stretto.router.forecast import TOKENS_BY_SHAPE, Speed
 from stretto.router.lengths import ENOUGH, lengths_of
+from stretto.strategies.skeleton_offer import SMALL_POINT, skeleton_forecast
 from stretto.testing import ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -83,3 +84,10 @@ def test_the_length_of_a_list_follows_from_the_list():
     for _ in range(ENOUGH):
         lengths_of(backend).note("items", 30)
     assert lengths_of(backend).typical("items") is None
+
+
+def test_the_slowest_point_of_a_weak_model_is_as_long_as_it_may_be():
+    speed = Speed(0.0, 10.0, 8)
+    nearly, all_of_it = (skeleton_forecast(speed, 0, 900, small=True, point=length) for length in (50, SMALL_POINT))
+    assert nearly.seconds == all_of_it.seconds
+    assert nearly.written < all_of_it.written

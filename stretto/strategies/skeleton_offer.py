@@ -140,6 +140,8 @@ def skeleton_forecast(
     outline = outline or TITLE_TOKENS * points
     written = min(answer * LENGTH, (point or SMALL_TEXT) * points) if small else answer * LENGTH
     slowest = written / points * (SLOWEST_PART + together - 1)  # of points in one call, not all are slow
+    if small:
+        slowest = min(slowest, SMALL_POINT)
     calls = math.ceil(points / together)
     side_by_side = min(calls, speed.concurrent_calls)
     total_s = seconds(speed, outline / speed.alone)

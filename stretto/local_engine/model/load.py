@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stretto.errors import ModelNotFoundError, SettingsError, StrettoError
+from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.kernels.compiler import are_ready, compile_now
 from stretto.local_engine.log import log_event
@@ -29,20 +29,19 @@ from stretto.local_engine.model.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.refined.block_form import BlockForm
 from stretto.local_engine.model.refined.canvas import CanvasForward
 from stretto.local_engine.model.refined.fitting import checked_form
+from stretto.local_engine.model.shape import LONGEST_WINDOW, bytes_per_token, context_window, threads_of
 from stretto.local_engine.model.source import Source
 from stretto.local_engine.model.unpacked import Unpacked
 from stretto.local_engine.model.weights import block_form, read_model
 from stretto.local_engine.text.chat_template import ChatTemplate
+from stretto.local_engine.text.detokenize import decoder
 from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import Form, form_of
 
-__all__ = ["LoadedModel", "decoder", "load_model", "prepare"]
+__all__ = ["LoadedModel", "load_model", "prepare"]
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_WINDOW = 2**20
-_SHORTEST_WINDOW = 2  # one token of a prompt and one of an answer
-_WEIGHTS_PER_THREAD = 2**23
 _ONE_THREAD_LOADS = 2**28  # weights
 
 
@@ -274,7 +273,7 @@ def prepare(
     config = model.config.get_text_config(decoder=True)
     penalties = recommended.penalties(name, model, config.vocab_size)
     sampling = recommended.sampling(name, model)
-    window, threads = _context_window(name, config), _threads(model)
+    window, threads = context_window(name, config), threads_of(model)
     if compiled is None and model.device.type != "cpu":
         compiled = False
     ready = compile_now if compiled else are_ready
@@ -297,9 +296,9 @@ def prepare(
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code
-    token_size = _bytes_per_token(config, kept)
+    token_size = bytes_per_token(config, kept)
     cache_tokens = free_bytes(model.device) // 2 // token_size  # growing it takes the old and the new for a moment
-    longest = min(window, forward.longest or _LONGEST_WINDOW)
+    longest = min(window, forward.longest or LONGEST_WINDOW)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
     )
@@ -347,51 +346,6 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-def decoder(tokenizer: Any, marks: Collection[str]) -> Callable[[Sequence[int]], str]:
-    """Find the fastest way from ids to text: transformers' wrapper takes longer than a step of a small model.
-
-    Control tokens are left out, except for the marks that a model puts around thoughts and calls.
-    """
-    # The first call may switch truncation off inside the tokenizer, so it is made before other threads read it.
-    tokenizer("")
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    if inner is None or not hasattr(inner, "decode"):
-        return lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True))
-    added = getattr(tokenizer, "added_tokens_decoder", {})
-    kept = {token: each.content for token, each in added.items() if each.special and each.content in marks}
-
-    def decode(ids: Sequence[int]) -> str:
-        return str(inner.decode(ids, skip_special_tokens=True))
-
-    if not kept:
-        return decode
-
-    def decode_with_marks(ids: Sequence[int]) -> str:
-        if kept.keys().isdisjoint(ids):
-            return decode(ids)
-        text, start = "", 0
-        for place, token in enumerate(ids):
-            if token in kept:
-                text += decode(ids[start:place]) + kept[token]
-                start = place + 1
-        return text + decode(ids[start:])
-
-    return decode_with_marks
-
-
-def _context_window(name: str, config: Any) -> int:
-    for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
-        if isinstance(window := getattr(config, key, None), int):
-            if window < _SHORTEST_WINDOW:
-                raise ModelNotFoundError(
-                    f"{name} cannot be run: its config.json has {key}={window}, and a prompt with an answer needs "
-                    f"{_SHORTEST_WINDOW} or more. Write the window there with which the model was trained.",
-                    backend=name,
-                )
-            return window
-    return _LONGEST_WINDOW
-
-
 @contextmanager
 def _threads_of_loading(model: Any) -> Iterator[None]:
     """Compare a model that is not large with transformers in one thread.
@@ -408,30 +362,3 @@ def _threads_of_loading(model: Any) -> Iterator[None]:
     finally:
         if alone:
             torch.set_num_threads(before)
-
-
-def _threads(model: Any) -> int | None:
-    """How many threads share a step; for a small model, synchronising them takes longer than reading its weights.
-
-    Compiled code decides for itself, see `stretto.local_engine.kernels.thread_team`.
-    """
-    if model.device.type != "cpu":
-        return None
-    weights: int = sum(parameter.numel() for parameter in model.parameters())
-    return max(1, min(torch.get_num_threads(), weights // _WEIGHTS_PER_THREAD))
-
-
-def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
-    """Of the keys and values of all layers, which may differ in their heads (Gemma 4)."""
-    if getattr(config, "is_heterogeneous", False):
-        layers = [config.per_layer_config[number] for number in range(config.num_hidden_layers)]
-    else:
-        layers = [config] * config.num_hidden_layers
-    return sum(map(_width, layers)) * 2 * dtype.itemsize
-
-
-def _width(layer: Any) -> int:
-    """Numbers in the keys of a token in one layer."""
-    heads: int = layer.num_attention_heads
-    head_dim: int = getattr(layer, "head_dim", None) or layer.hidden_size // heads
-    return (getattr(layer, "num_key_value_heads", None) or heads) * head_dim

@@ -15,11 +15,12 @@ from stretto.errors import SettingsError
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.dtype import chosen_dtype
 from stretto.local_engine.model.fitting import check_room
-from stretto.local_engine.model.load import LoadedModel, decoder
+from stretto.local_engine.model.load import LoadedModel
 from stretto.local_engine.model.source import Source
 from stretto.local_engine.parallel.forward import SharedForward
 from stretto.local_engine.parallel.layout import Layout
 from stretto.local_engine.parallel.processes import Processes
+from stretto.local_engine.text.detokenize import decoder
 from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import form_of
 
