@@ -74,11 +74,14 @@ class Rival:
         """It was stopped, and is the answer after all: show it, and write its rest.
 
         Returns:
-            whether that was done: False where the model cannot go on from a text that was begun.
+            whether that was done: False where it had failed, and where the model cannot go on from a text that was
+            begun, or would leave the log-probabilities of its beginning out.
         """
         begun, spec = self.running.text, direct_spec(self._request, self._runner)
-        prompt = going_on(spec.prompt(), begun) if self._runner.capabilities.continues and begun.strip() else None
-        if prompt is None:
+        able = self._runner.capabilities.continues and self._request.options.logprobs is None
+        if not (able and self.running.discarded and begun.strip()):
+            return False
+        if (prompt := going_on(spec.prompt(), begun)) is None:
             return False
         options, most = spec.options, spec.options.max_tokens
         if most is not None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from stretto import AsyncStretto, Budget
+from stretto import AsyncStretto, Budget, Settings
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.load import LoadMeter
 from stretto.errors import ServerFailedError
@@ -249,6 +249,16 @@ async def test_one_that_was_stopped_goes_on_where_the_outline_fails():
     assert [(each.role, each.content) for each in prompt.messages[-2:]] == [("user", QUESTION), ("assistant", begun)]
     assert options.max_tokens < 700
     assert (answer.strategy, answer.finish_reason) == ("direct", "stop")
+
+
+async def test_one_that_had_failed_is_written_anew():
+    fault = ServerFailedError("The server failed (500).")
+    broken = Reply(chunks=[WRITTEN[:40], "and"], fault=fault, fault_after=1)
+    script = {OUTLINE: "I do not know.", r"\nWash the frame": broken, STRAIGHT: [broken, SHORT]}
+    backend = Dear(script, capabilities=GOES_ON)
+    async with AsyncStretto(backend, settings=Settings(attempts=1)) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="auto")
+    assert (answer.text, answer.finish_reason) == (SHORT, "stop")
 
 
 async def test_an_outline_that_begins_with_a_sentence_ends_there_and_another_is_asked_for():
