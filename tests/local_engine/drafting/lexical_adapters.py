@@ -12,16 +12,16 @@ SMALL = Plan(tokens=4, beside=8, last=16)
 def adapted(model, plan=SMALL, seed=3):
     """Gives a tiny model's forward a random adapter whose every part acts, if it has none."""
     if model.forward.adapter is None:
-        adapter = random_adapter(model, plan, seed, torch.bfloat16)  # as the embedded model's: its code is compiled
+        adapter = random_adapter(model, plan, seed)
         assert compile_now(model.forward.parts_for(adapter))
         model.forward.attach(adapter)
     return model
 
 
-def random_adapter(model, plan=SMALL, seed=3, dtype=None):
+def random_adapter(model, plan=SMALL, seed=3):
     generator = torch.Generator().manual_seed(seed)
     tensors = {
-        name: torch.randn(tensor.shape, generator=generator).to(dtype or model.dtype) * 0.3
+        name: torch.randn(tensor.shape, generator=generator).to(model.dtype) * 0.3
         for name, tensor in new_adapter(model.forward, plan).items()
     }
     return PadAdapter.of(tensors)
