@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from stretto.strategies.branch import RunningBranch
 from stretto.strategies.harm.openings import adds_nothing
-from stretto.strategies.harm.overlap import said_before
+from stretto.strategies.harm.overlap import said_before, stands_in
 from stretto.strategies.harm.watch import REPEATS, SpoiledError
 from stretto.strategies.merge import TextFilter
 from stretto.strategies.outline import Point
@@ -63,23 +63,30 @@ class OnePoint:
 
 
 def of_no_use(
-    point: Point, running: RunningBranch, earlier: Iterable[str], question: str, *, spoiled: bool = False
+    point: Point,
+    running: RunningBranch,
+    earlier: Sequence[str],
+    question: str,
+    *,
+    weak: bool = False,
+    noted: bool = True,
 ) -> str:
     """Why a point that has ended is left out, as half a sentence; empty if it is not, or has not ended.
 
-    ``spoiled``: also where all that was written is nonsense, as weak models write it. Nobody misses such a point. In
-    place of a point of another model stands a note.
+    ``weak``: the model is a weak one. With ``noted``, a point that is all nonsense is left out too: nobody misses it.
+    In place of a point of another model stands a note.
     """
     if running.branch is None:
         return ""
     if running.exception is None:
-        return nothing_new(point, running.text, earlier, question)
-    left_out = spoiled and isinstance(running.exception, SpoiledError) and not running.text.strip()
+        return nothing_new(point, running.text, earlier, question, weak=weak)
+    left_out = weak and noted and isinstance(running.exception, SpoiledError) and not running.text.strip()
     return str(running.exception) if left_out else ""
 
 
-def nothing_new(point: Point, text: str, earlier: Iterable[str], question: str) -> str:
+def nothing_new(point: Point, text: str, earlier: Sequence[str], question: str, *, weak: bool) -> str:
     """Why a whole point is of no use beside earlier ones, as half a sentence; empty if it is."""
     if adds_nothing(text, point.title, question):
         return REPEATS
-    return "an earlier point says the same" if said_before(text, earlier, question) else ""
+    same = said_before(text, earlier, question) or (weak and stands_in(text, earlier))
+    return "an earlier point says the same" if same else ""

@@ -107,13 +107,13 @@ class Points:
         """
         for point in self.known:
             self.written[point.index] = self._start(point)
-        waiting: list[Point] = []
-        texts: list[str] = []
+        waiting, texts, question = list[Point](), list[str](), self._request.question
         for point in self.known:
             running = self.written[point.index]
             await running.ended()
             waiting.append(point)
-            if running.exception is None and not nothing_new(point, running.text, texts, self._request.question):
+            new = running.exception is None and not nothing_new(point, running.text, texts, question, weak=True)
+            if new:
                 texts.append(running.text)
             if lost():
                 return False
@@ -164,8 +164,9 @@ class Points:
         """The label of a point whose turn has come; empty if it is of no use."""
         running = self.written.get(point.index)
         earlier = [self.written[other.index].text for other in self.shown]
-        question, spoiled = self._request.question, self._calls.small and self._request.on_missing == "note"
-        if running is not None and (fault := of_no_use(point, running, earlier, question, spoiled=spoiled)):
+        weak, noted = self._calls.small, self._request.on_missing == "note"
+        question = self._request.question
+        if running is not None and (fault := of_no_use(point, running, earlier, question, weak=weak, noted=noted)):
             running.drop(fault)
             self._left_out += 1
             self._runner.warn(f"Point {point.index}, {point.title!r}, was left out: {fault}.")

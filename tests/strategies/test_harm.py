@@ -8,7 +8,7 @@ from stretto.language.echoes import echoes
 from stretto.prompts import Catalogue
 from stretto.strategies.harm.headings import HeadingSearch
 from stretto.strategies.harm.loops import LoopSearch
-from stretto.strategies.harm.overlap import said_before
+from stretto.strategies.harm.overlap import said_before, stands_in
 from stretto.strategies.harm.phrases import Phrases, PhraseSearch
 from stretto.strategies.harm.screen import Screen
 from stretto.strategies.harm.titles import Titles, is_placeholder, says_the_same
@@ -206,3 +206,10 @@ def test_words_of_the_question_do_not_make_two_points_the_same():
     points = [f"To use less water at home in a dry summer, {way}." for way in ("mulch the beds", "take short showers")]
     assert said_before(points[1], points[:1])
     assert not said_before(points[1], points[:1], question)
+
+
+def test_a_text_that_stands_in_another_one_says_nothing_new():
+    earlier = ["Start with a small plot of land. Grow herbs in pots."]
+    assert stands_in("start with a small plot of land", earlier)
+    assert not stands_in("Start with a small plot of lands.", earlier)
+    assert not stands_in("Grow herbs in pots.", earlier)  # too short to tell

@@ -264,7 +264,7 @@ async def test_one_that_had_failed_is_written_anew():
 async def test_an_outline_that_begins_with_a_sentence_ends_there_and_another_is_asked_for():
     sentence = "1. Oil the chain with a drop for each link of it and wipe off what is too much with a cloth, then"
     never = anyio.Event()
-    outlines = iter([Reply(chunks=[sentence, " go on."], hold=None), Reply(TITLES)])
+    outlines = iter([Reply(chunks=[sentence, " go on."]), Reply(TITLES)])
     script = {OUTLINE: lambda _: next(outlines), STRAIGHT: WRITTEN, **POINTS}
 
     class Stuck(Endless):
@@ -306,3 +306,11 @@ async def test_a_short_list_waits_for_no_outline():
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask(FOUR, strategy="auto")
     assert (answer.strategy, len(backend.calls)) == ("direct", 1)
+
+
+async def test_a_point_of_a_weak_model_that_stands_in_an_earlier_one_is_left_out():
+    points = {"Point: Oil": "Wipe it with a cloth. Then rest.", "Point: Pump": "Use a pump."}
+    script = {OUTLINE: f"{TITLES}\n3. Clean the frame", "Point: Clean": "Wipe it with a cloth.", **points}
+    answer = await ask(Dear({**script, STRAIGHT: WRITTEN}))
+    assert "Clean the frame" not in answer.text
+    assert answer.warnings == ("Point 3, 'Clean the frame', was left out: an earlier point says the same.",)
