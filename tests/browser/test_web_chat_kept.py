@@ -222,7 +222,7 @@ async def test_the_list_has_days_and_a_search_that_finds_nothing_says_so(chattin
         assert headings[:3] == ["Today", "Yesterday", "Last 7 days"]
         assert re.fullmatch(r"\w+ 20\d\d", headings[3])
         await page.fill("#search", "long")
-        await page.wait_for_function("conversations.querySelectorAll('li').length === 1")
+        await page.wait_for_function("() => conversations.querySelectorAll('li').length === 1")
         assert await page.get_attribute("#conversations button[dir]", "title") == "Long ago"
         await page.fill("#search", "never said")
         await page.wait_for_selector("#conversations >> text=No conversation has these words.")

@@ -64,7 +64,7 @@ async def test_a_picture_is_shown_by_an_object_url_kept_and_sent_again_with_the_
         await page.reload()
         shown = page.locator(".asked img.picture[alt='wheel.png'][src^='blob:']")
         await shown.wait_for()
-        await page.wait_for_function("document.querySelector('.asked img').naturalWidth === 30")
+        await page.wait_for_function("() => document.querySelector('.asked img').naturalWidth === 30")
         await no_violations(page)
         await ask(page, "And its colour?", strategy="auto")
         await page.wait_for_selector(f"article:nth-child(2) {ENDED}")
