@@ -9,8 +9,8 @@ from typing import Any
 
 from stretto.answer import Answer, FinishReason, Usage
 from stretto.events import AnswerFinished, Event, RouteChosen, TextDelta, ThoughtFinished, ToolCallDelta
-from stretto.server.api_answer import Opening, sse
-from stretto.server.extension import extension_of, named_event
+from stretto.server.api_answer import Outgoing, sse
+from stretto.server.extension import extension_of
 from stretto.server.problems import Problem
 from stretto.tool_calls import ANTHROPIC_THOUGHTS, ToolCall, reasoning_of
 
@@ -45,11 +45,10 @@ class MessagesScribe:
             "model": model,
         }
         self._request_id = request_id
-        self._events = events
         self._thinks = thinks
         self._warnings = warnings
         self.untold = ""
-        self._opening = Opening(events=events)
+        self._outgoing = Outgoing(events=events)
         self._blocks = 0  # that have been started
         self._open: str | int | None = None  # "text", "thought", or the index of the tool call that is being streamed
         self._streamed: set[int] = set()  # tool calls that were, or are
@@ -75,11 +74,7 @@ class MessagesScribe:
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
-        frames = self._written(event)
-        if self._events and (named := named_event(event, {})):
-            name, data = named
-            frames += sse(data, name)
-        return self._opening.due(event, frames)
+        return self._outgoing.due(event, self._written(event))
 
     def closing(self) -> bytes:
         """What ends the stream."""

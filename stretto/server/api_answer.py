@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import anyio
@@ -18,13 +19,14 @@ from stretto.foundation.bounds import is_long
 from stretto.server.arriving import Ask, arriving
 from stretto.server.bodies import ClientGoneError, read_object
 from stretto.server.exchange import Exchange, encoded, log
-from stretto.server.extension import route_header
+from stretto.server.extension import named_event, route_header
 from stretto.server.gate import Gate
 from stretto.server.metering import body_tokens, prompt_tokens
 from stretto.server.problems import Problem, of_error
 from stretto.server.service import Service
 
 _LAST_S = 5.0
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Scribe(Protocol):
@@ -273,17 +275,22 @@ async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> No
         await exchange.finish()
 
 
-class Opening:
+class Outgoing:
     """Holds the begin of a stream back until there is more: so far, a request may fail with its own status.
 
-    With `events`, nothing is held back.
+    With `events`, nothing is held back, and each event follows by its own name. ``beside`` stands in its data, for a
+    client that does not look at names.
     """
 
-    def __init__(self, *, events: bool) -> None:
+    def __init__(self, *, events: bool, beside: Mapping[str, Any] = _NOTHING) -> None:
+        self._events, self._beside = events, beside
         self._held: bytes | None = None if events else b""
 
     def due(self, event: Event, frames: bytes) -> bytes:
         """What to send now of the frames of this event, and of those before."""
+        if self._events and (named := named_event(event)):
+            name, data = named
+            frames += sse({**self._beside, **data}, name)
         if self._held is None:
             return frames
         self._held += frames

@@ -23,12 +23,12 @@ from stretto.events import (
 )
 from stretto.foundation.arguments import shown
 from stretto.request import RequestOptions
-from stretto.server.api_answer import Opening, Reading, sse
+from stretto.server.api_answer import Outgoing, Reading, sse
 from stretto.server.arriving import Ask
 from stretto.server.bodies import read_turns
 from stretto.server.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.exchange import Exchange
-from stretto.server.extension import Extension, extension_of, named_event
+from stretto.server.extension import Extension, extension_of
 from stretto.server.fields import MOST_STOPS, Count, Number, Seed, Small, check_number, check_tools
 from stretto.server.models import Served
 from stretto.server.passing_on import responding
@@ -228,7 +228,7 @@ class ChatScribe:
         }
         self._include_usage = include_usage
         self._events = events
-        self._opening = Opening(events=events)
+        self._outgoing = Outgoing(events=events, beside=self._chunk_frame | {"choices": []})
         self._usage: dict[str, Any] = {}
         self._refused: set[int] = set()  # choices whose text is a refusal
         self._own = own
@@ -263,11 +263,7 @@ class ChatScribe:
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
-        frames = self._chunks(event)
-        if self._events and (named := named_event(event, self._chunk_frame | {"choices": []})):
-            name, data = named
-            frames += sse(data, name)
-        return self._opening.due(event, frames)
+        return self._outgoing.due(event, self._chunks(event))
 
     def closing(self) -> bytes:
         """What ends the stream."""

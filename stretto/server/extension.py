@@ -130,11 +130,8 @@ def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[str] 
     return shown
 
 
-def named_event(event: Event, beside: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """A branch's event for the stream: its name and data. ``None`` for text, which is streamed anyway.
-
-    Not every client looks at the names of events. ``beside`` makes the data an empty chunk for one that does not.
-    """
+def named_event(event: Event) -> tuple[str, dict[str, Any]] | None:
+    """A branch's event for the stream: its name and data. ``None`` for text, which is streamed anyway."""
     if isinstance(event, TextDelta):
         return None
-    return f"stretto.{event.type}", beside | event.model_dump(mode="json")
+    return f"stretto.{event.type}", event.model_dump(mode="json")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from stretto.answer import Answer, Usage
 from stretto.events import AnswerFinished, BranchDelta, Event, RefusalStarted, RouteChosen, TextDelta, ToolCallDelta
-from stretto.server.api_answer import Opening, sse
+from stretto.server.api_answer import Outgoing, sse
 from stretto.server.choices import logprobs_of, refused
-from stretto.server.extension import extension_of, named_event
+from stretto.server.extension import extension_of
 from stretto.server.problems import Problem
 from stretto.token_records import TokenLogprob
 from stretto.tool_calls import ToolCall
@@ -63,8 +63,7 @@ class ResponsesScribe:
             "user": given.get("user"),
         }
         self._message_id = f"msg_{uuid.uuid4().hex}"
-        self._events = events
-        self._opening = Opening(events=events)
+        self._outgoing = Outgoing(events=events)
         self._number = 0
         self._text: list[str] | None = None  # pieces of the message, once it has begun
         self._refused = False
@@ -82,11 +81,7 @@ class ResponsesScribe:
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
         """What an event adds to the stream."""
-        frames = self._written(event)
-        if self._events and (named := named_event(event, {})):
-            name, data = named
-            frames += sse(data, name)
-        return self._opening.due(event, frames)
+        return self._outgoing.due(event, self._written(event))
 
     def closing(self) -> bytes:
         """What ends the stream: nothing beside the last event."""
