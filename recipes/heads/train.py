@@ -44,7 +44,7 @@ KINDS: dict[str, type[Head]] = {"eagle3": Eagle, "medusa": Medusa, "hydra": Hydr
 _DEPTHS = {"eagle3": 5}
 _DEPTH = 4  # of the others
 _SHARES = {"eagle3": 6.0}  # of the time; of the others 1
-_WRITING = 0.2  # of the time at most
+_WRITING, _WRITING_ON_GPU = 0.5, 0.2  # of the time at most: of a few texts, a head learns only those
 _MEASURED = 64  # held-out questions
 
 
@@ -86,7 +86,7 @@ def _train(chosen: argparse.Namespace) -> None:
         model = load_model(source, device="cpu")
     base, target = _hash_of(source), Target(read)
     announce(console, chosen.device, dtype, chosen.threads)
-    texts, unseen = _write(chosen, model, base, began + 60 * chosen.minutes * _WRITING, console)
+    texts, unseen = _write(chosen, model, base, console)
     if on_gpu:
         torch.cuda.empty_cache()  # what held the keys and values of the answers
     words = frequent(texts, chosen.words, model.end_ids, len(target.output))
@@ -128,7 +128,7 @@ def _train(chosen: argparse.Namespace) -> None:
 
 
 def _write(
-    chosen: argparse.Namespace, model: LoadedModel, base: str, until: float, console: Console
+    chosen: argparse.Namespace, model: LoadedModel, base: str, console: Console
 ) -> tuple[list[Written], list[Written]]:
     """Have the model answer, or read what it answered when the run began; also its answers to held-out questions."""
     began, pocket = time.monotonic(), model.name == "local:pocket"
@@ -142,6 +142,7 @@ def _write(
     if not unseen.is_file():
         prompts = writing.prompts(model, held_out(pocket=pocket))[:_MEASURED]
         keep(unseen, writing.answers(model, prompts, [0.0] * len(prompts)))
+    until = time.monotonic() + 60 * chosen.minutes * (_WRITING_ON_GPU if on_gpu else _WRITING)
     columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.percentage:.1f}%"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         shown = bar.add_task("writing", total=1.0)
