@@ -1,5 +1,7 @@
 """What the straight answers of a model show of their length, and what the router makes of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from stretto import AsyncStretto
@@ -64,6 +66,21 @@ async def test_two_answers_are_not_enough_and_another_model_another_matter():
     lengths_of(first).note("points", 100)
     assert lengths_of(first).typical("points") == 60
     assert lengths_of(second).typical("points") is None
+
+
+async def test_short_answers_of_a_weak_model_do_not_count_since_they_never_wait_for_points():
+    backend = backend_of(SHORT)
+    lengths = lengths_of(backend)
+    for tokens in (20, 400, 30, 300, 25):
+        lengths.note("points", tokens)
+    assert lengths.typical("points", least=64) == 155  # two long ones are not enough
+    lengths.note("points", 500)
+    assert lengths.typical("points", least=64) == 400
+    async with AsyncStretto(backend) as stretto:
+        usual = (await stretto.route(ASKED)).forecast["direct"].written
+        backend.capabilities = replace(backend.capabilities, prompt_family="small")
+        weak = (await stretto.route(ASKED)).forecast["direct"].written
+    assert (usual, weak) == (212, 400)
 
 
 async def test_the_outlines_of_a_model_say_what_an_outline_takes():

@@ -6,8 +6,9 @@ calls begin: as many of them run side by side as the other answers leave room fo
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from stretto.request import Request
 FEWEST_TOKENS = 16
 SHORTEST_S = 0.25  # of a stream that tells anything; scripted and cached answers come at once
 FRESH_S = 60.0  # for how long what calls took says how many the server holds now
-_NEW = 0.5  # weight of the last call
+_LATELY = 8  # calls whose median counts: one answer by points makes several, and machines have slow moments
 _LATE = 2.0  # times the soonest first token: that call waited for its turn
 _LEAST_WAIT_S = 0.1  # beyond that; less is chance
 _ENOUGH = 3  # calls that waited: then it was no accident
@@ -122,8 +123,9 @@ class LoadMeter:
         clock: seconds, monotonic.
 
     Attributes:
-        first_token_s: seconds to the first token, by the calls that were under way; the last ones count most.
-        tokens_per_s: tokens a second of one stream, by the number of streams that ran beside it, itself included.
+        first_token_s: seconds to the first token, by the calls that were under way; the median of the last ones.
+        tokens_per_s: tokens a second of one stream, by the number of streams that ran beside it, itself included;
+            likewise.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -131,6 +133,8 @@ class LoadMeter:
         self._shares: set[Share] = set()
         self.first_token_s: dict[int, float] = {}
         self.tokens_per_s: dict[int, float] = {}
+        self._last_first_s: defaultdict[int, deque[float]] = defaultdict(_lately)
+        self._last_rates: defaultdict[int, deque[float]] = defaultdict(_lately)
         self._firsts: deque[float] = deque(maxlen=_USUAL)
         self._streams: deque[tuple[float, int]] = deque(maxlen=_USUAL)  # how many ran as each began
         self._waited: deque[tuple[float, int]] = deque(maxlen=_LAST)
@@ -172,7 +176,9 @@ class LoadMeter:
         One that came much later than usual, while fewer streams ran than calls were under way, had waited for its turn.
         A processor that reads several prompts one after the other is late too, but soon runs them all.
         """
-        _note(self.first_token_s, calls, took_s)
+        last_s = self._last_first_s[calls]
+        last_s.append(took_s)
+        self.first_token_s[calls] = statistics.median(last_s)
         self._firsts.append(took_s)
         if took_s <= _LATE * min(self._firsts) + _LEAST_WAIT_S:
             return
@@ -198,7 +204,9 @@ class LoadMeter:
         if tokens is None or tokens < FEWEST_TOKENS or taken_s < SHORTEST_S:
             return
         streams = max(1, round((self._stream_s - begun[1]) / taken_s))
-        _note(self.tokens_per_s, streams, (tokens - 1) / taken_s)
+        last_rates = self._last_rates[streams]
+        last_rates.append((tokens - 1) / taken_s)
+        self.tokens_per_s[streams] = statistics.median(last_rates)
 
     def _holds(self) -> int | None:
         """The most streams that ran while calls waited for their turn; ``None`` where none waited lately."""
@@ -276,9 +284,8 @@ class Timed:
             self._tokens = (self._tokens or 0) + chunk.usage.completion_tokens
 
 
-def _note(seen: dict[int, float], number: int, value: float) -> None:
-    before = seen.get(number, value)
-    seen[number] = before + _NEW * (value - before)
+def _lately() -> deque[float]:
+    return deque(maxlen=_LATELY)
 
 
 _METERS = ByBackend(LoadMeter)

@@ -10,6 +10,7 @@ from stretto.backends.base import Backend, Measured, measured_by
 from stretto.backends.load import Load, load_of, with_calls_bounded
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.prices import Prices
+from stretto.prompts import SMALL
 from stretto.request import Request
 from stretto.route import DecodingForecast, Forecast
 from stretto.router import obstacles
@@ -18,7 +19,7 @@ from stretto.router.demands import may_be_list
 from stretto.router.excerpt import excerpt
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, direct_forecast, speed_of
 from stretto.router.lazy import lazy
-from stretto.router.lengths import lengths_of
+from stretto.router.lengths import SHORT, lengths_of
 from stretto.router.parse import Parse
 from stretto.router.reason import deciding
 from stretto.router.shape import Judgement
@@ -126,9 +127,13 @@ class Case:
 
     @lazy
     def answer_tokens(self) -> int:
-        """Estimated tokens of the answer: as the question asks, as this model's last ones, or typical of its shape."""
+        """Estimated tokens of the answer: as the question asks, as this model's last ones, or typical of its shape.
+
+        A weak model's short answers do not count: they are shown before it is asked for points.
+        """
         shape, words = self.judgement.shape, self.parse.words
-        seen = lengths_of(self.backend).typical(shape)
+        least = SHORT if shape == "points" and self.backend.capabilities.prompt_family == SMALL else 0
+        seen = lengths_of(self.backend).typical(shape, least)
         if seen is None and self.abilities is not None and shape == "points":
             seen = self.abilities.direct_tokens
         return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)

@@ -17,6 +17,8 @@ Kind = Shape | Literal["outline", "point"]
 LAST = 9
 ENOUGH = 3
 """Answers that tell more than what is usual of all models."""
+SHORT = 64
+"""Tokens of a direct answer that ends before a weak model is asked for points instead (`stretto.strategies.rival`)."""
 LEARNED: frozenset[Kind] = frozenset({"points", "steps", "prose", "outline", "point"})
 """The length of others follows from what is given."""
 
@@ -36,10 +38,14 @@ class Lengths:
         if kind in LEARNED:
             self.last[kind].append(tokens)
 
-    def typical(self, kind: Kind) -> int | None:
-        """Their mean, by which the time of the next one is expected; ``None`` after too few."""
+    def typical(self, kind: Kind, least: int = 0) -> int | None:
+        """Their mean, by which the time of the next one is expected; ``None`` after too few.
+
+        ``least``: tokens below which a text does not count, unless hardly any is longer.
+        """
         seen = self.last.get(kind, ())
-        return round(statistics.mean(seen)) if len(seen) >= ENOUGH else None
+        longer = [tokens for tokens in seen if tokens >= least]
+        return round(statistics.mean(longer if len(longer) >= ENOUGH else seen)) if len(seen) >= ENOUGH else None
 
 
 _LENGTHS = ByBackend(Lengths)

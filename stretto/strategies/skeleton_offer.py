@@ -24,6 +24,7 @@ LENGTH = 1.2  # answers in points are longer than those of ``direct``
 MOST_TOGETHER = 4  # points in one call
 SURE = "en"  # the language in which any model is taken to hold points until it shows the contrary
 SMALL_POINT = 60  # tokens that a point of a weak model may have: two sentences, and no more, since it rambles
+SMALL_BEGINNING = 40  # tokens of its direct answer, which is begun first and might be short
 SMALL_POINTS, SMALL_TEXT = 4, 50  # points of a weak model's answer, and tokens of one, as SmolLM2 writes them
 
 
@@ -144,7 +145,8 @@ def skeleton_forecast(
         slowest = min(slowest, SMALL_POINT)
     calls = math.ceil(points / together)
     side_by_side = min(calls, speed.concurrent_calls)
-    total_s = seconds(speed, outline / speed.alone)
+    begun = SMALL_BEGINNING if small else 0
+    total_s = seconds(speed, (begun + outline) / speed.alone)
     total_s += math.ceil(calls / speed.concurrent_calls) * seconds(speed, slowest, calls=side_by_side)
     total_s += (calls + 1) * prompt_tokens / speed.read_per_s
     read = (calls + 1) * (prompt_tokens + INSTRUCTION_TOKENS) + calls * outline

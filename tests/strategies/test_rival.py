@@ -198,6 +198,16 @@ def test_streams_tell_their_speed_by_how_many_ran():
     assert seen.tokens_per_s == {1: 50.0, 2: pytest.approx(25, abs=0.5)}
 
 
+def test_one_slow_answer_does_not_change_what_streams_are_taken_to_write():
+    now = 0.0
+    seen = LoadMeter(clock=lambda: now)
+    for took_s in (1.0, 1.0, 1.0, 4.0, 4.0):
+        begun, now = seen.begun(), now + took_s
+        seen.first(1, took_s)
+        seen.ended(begun, 101)
+    assert (seen.tokens_per_s, seen.first_token_s) == ({1: 100.0}, {1: 1.0})
+
+
 @pytest.mark.parametrize(("tokens", "after_s"), [(None, 2.0), (15, 2.0), (100, 0.2)])
 def test_streams_that_are_short_or_were_cut_off_tell_nothing(tokens, after_s):
     now = 0.0
