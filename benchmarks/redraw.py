@@ -37,6 +37,10 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "consensus": (consensus.draw, ["consensus"]),
     "decoding": (lambda result: report.draw(result, IMAGES / "decoding"), ["decoding"]),
     "decoding-float32": (lambda result: report.draw(result, IMAGES / "decoding-float32"), ["decoding-float32"]),
+    "decoding-smollm2-float32": (
+        lambda result: report.draw(result, IMAGES / "decoding-smollm2-float32"),
+        ["decoding-smollm2-float32"],
+    ),
     "denoising": (denoising.draw, ["denoising"]),
     "document": (document_chart.draw, ["document-figures"]),
     "hand_on": (hand_on.draw, ["hand-on"]),
