@@ -32,6 +32,8 @@ from stretto.local_engine.model.source import find_source  # noqa: E402
 from stretto.local_engine.model.weights import read_model  # noqa: E402
 from stretto.local_engine.pocket import FURTHER_MODELS, MODEL_FOLDER  # noqa: E402
 
+pytestmark = pytest.mark.thorough
+
 BLOCK, MASK, END = 4, 3, 2
 PLAN = TuningPlan(steps=4, rows=2, length=64, seed=2, warm_up=2, held_out=2)
 
@@ -171,7 +173,6 @@ def test_training_sees_what_writing_sees(base: Path, tmp_path: Path, lessons: Le
     assert written.forwards == written.commits
 
 
-@pytest.mark.thorough
 def test_a_run_goes_on_exactly_from_its_checkpoint(base: Path, tmp_path: Path, lessons: Lessons):
     whole = trained(block_tuning(base, tmp_path / "whole", lessons, 4), 4)
     half = trained(block_tuning(base, tmp_path / "half", lessons, 4), 2)
@@ -226,7 +227,6 @@ def distilling(base: Path, folder: Path, lessons: Lessons) -> Any:
     return tuning(Consistency, base, folder, lessons, block=BLOCK, mask=MASK, shifted=True, start=start)
 
 
-@pytest.mark.thorough
 def test_a_teacher_writes_each_block_from_its_likeliest_token_on(base: Path, tmp_path: Path, lessons: Lessons):
     run, batch = distilling(base, tmp_path, lessons), some_batch()
     learned = batch["weights"] > 0
@@ -245,7 +245,6 @@ def test_a_teacher_writes_each_block_from_its_likeliest_token_on(base: Path, tmp
     assert torch.allclose(path.said[first[learned]].float().exp(), own.softmax(-1), atol=0.01)
 
 
-@pytest.mark.thorough
 def test_distillation_changes_the_student_and_not_the_teacher(base: Path, tmp_path: Path, lessons: Lessons):
     run = distilling(base, tmp_path, lessons)
     before = [value.clone() for value in run.teacher.out]

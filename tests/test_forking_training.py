@@ -16,6 +16,8 @@ from stretto.local_engine.pocket import MODEL_FOLDER
 from stretto.strategies.forking.reading import fork_in
 from stretto.strategies.forking.tags import forms
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def topic() -> Topic:

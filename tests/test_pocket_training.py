@@ -21,6 +21,8 @@ from recipes.pocket.optimiser import orthogonalised  # noqa: E402
 from recipes.pocket.train import Plan, Trainer, export  # noqa: E402
 from stretto.local_engine.pocket import UNKNOWN  # noqa: E402
 
+pytestmark = pytest.mark.thorough
+
 TINY = NetworkConfig(vocabulary=1024, hidden=32, layers=2, heads=4, key_value_heads=2, intermediate=64, context=256)
 
 
@@ -80,7 +82,6 @@ def test_orthogonalised_matrices_have_singular_values_near_one(dtype: torch.dtyp
         assert float(values.max()) < 1.5
 
 
-@pytest.mark.thorough
 def test_training_lowers_the_loss(tmp_path: Path, small_corpus: Corpus) -> None:
     trainer = _trainer(tmp_path, small_corpus, steps=30)
     losses = []
@@ -90,7 +91,6 @@ def test_training_lowers_the_loss(tmp_path: Path, small_corpus: Corpus) -> None:
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
 
 
-@pytest.mark.thorough
 def test_a_stopped_run_resumes_to_the_same_state(tmp_path: Path, small_corpus: Corpus) -> None:
     straight = _trainer(tmp_path / "straight", small_corpus, steps=6)
     for _ in range(6):
@@ -109,7 +109,6 @@ def test_a_stopped_run_resumes_to_the_same_state(tmp_path: Path, small_corpus: C
         assert torch.equal(tensor, second.optimiser.state[name]), name
 
 
-@pytest.mark.thorough
 def test_a_checkpoint_of_other_sizes_is_refused_by_name(tmp_path: Path, small_corpus: Corpus) -> None:
     _trainer(tmp_path, small_corpus, steps=2).save()
     other = NetworkConfig(**{**TINY.as_dict(), "layers": 3})

@@ -13,7 +13,7 @@ from stretto.local_engine.drafting import catalogue
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.kernels.panels import Panels
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 from stretto.request import GenerationOptions
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 WINDOW = 512
 DOCUMENT = "".join(f"The code of {number} is {number * 7919 % 1000}. " for number in range(80))
 QUESTION = DOCUMENT + "What is the code of 7?"
@@ -64,7 +64,7 @@ def by_hand(folder, text, count, options):
     return model.decode(answer)
 
 
-@pytest.mark.parametrize("way", ["focus", pytest.param("star", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("way", ["focus", "star"])
 async def test_a_prompt_over_the_window_is_answered_and_streamed(way, adapted):
     async with opened(adapted, long_context=way) as backend:
         async with backend.stream(prompt(QUESTION), GenerationOptions(max_tokens=30)) as stream:
@@ -105,7 +105,6 @@ async def test_the_next_question_about_a_document_starts_from_what_is_known(adap
     assert len(text_of(chunks)) > 0
 
 
-@pytest.mark.thorough
 async def test_short_requests_run_while_a_long_prompt_is_read(adapted):
     ended = []
     async with opened(adapted) as backend, anyio.create_task_group() as tasks:
@@ -157,7 +156,6 @@ async def test_a_document_of_more_candidates_than_the_window_holds_is_refused(ad
         assert text_of(await collect(backend, QUESTION, max_tokens=3))
 
 
-@pytest.mark.thorough
 async def test_more_tokens_than_there_are_positions_end_at_the_last_one(adapted):
     async with opened(adapted) as backend:
         last = (await collect(backend, QUESTION, max_tokens=10**6))[-1]

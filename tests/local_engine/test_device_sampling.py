@@ -21,6 +21,8 @@ from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence
 
+pytestmark = pytest.mark.thorough
+
 CPU = torch.device("cpu")
 START = [(11 * place + 3) % 390 + 5 for place in range(9)]
 PROMPT = (*START * 3, 12)

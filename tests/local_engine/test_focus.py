@@ -22,6 +22,8 @@ from stretto.local_engine.model.cache import KeyValueCache
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.rows import Rows
 
+pytestmark = pytest.mark.thorough
+
 CPU = torch.device("cpu")
 MODELS = ["llama", "qwen2", "qwen3", "mistral"]
 DOCUMENT = [(7 * place * place + 3 * place) % (VOCABULARY - 5) + 5 for place in range(90)]

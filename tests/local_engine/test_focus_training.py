@@ -25,6 +25,8 @@ from stretto.local_engine.model.reading_adapter import reading_change
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
+pytestmark = pytest.mark.thorough
+
 CPU = torch.device("cpu")
 PLAN = Plan(steps=30, rank=8, chunk=96, appended=48, rate=0.03)
 HAY = ["The bicycle needs oil, air and a dry place.", "Grüße aus 東京.", "One two three, four and five."]
@@ -42,9 +44,7 @@ def lessons_of(model, losses=LOSSES):
     return Lessons(Haystack(model, hay), losses, PLAN.chunk, PLAN.appended, tokens=400, total=40)
 
 
-@pytest.mark.parametrize(
-    "architecture", ["llama", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("qwen3", "mistral"))]
-)
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral"])
 def test_what_is_trained_is_what_the_reader_computes(architecture, tokenizer):
     model = tiny(architecture, tokenizer)
     generator = torch.Generator().manual_seed(2)
@@ -137,7 +137,6 @@ class Same:
         return self.lesson
 
 
-@pytest.mark.thorough
 def test_it_learns_and_goes_on_where_it_stopped(tokenizer, tmp_path):
     model = tiny("llama", tokenizer)
     lessons = Same(lessons_of(model))
@@ -177,7 +176,6 @@ def test_the_command_writes_an_adapter_for_the_folder_it_was_given(tokenizer, tm
     assert any(bool(layer.output.outer.any()) for layer in adapter.layers)
 
 
-@pytest.mark.thorough
 def test_an_adapter_is_trained_over_the_sum_with_the_adapter_for_reading_and_belongs_to_both(tokenizer, tmp_path):
     folder, texts = tmp_path / "model", tmp_path / "texts"
     build("llama").save_pretrained(folder)

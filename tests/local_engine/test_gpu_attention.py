@@ -16,6 +16,8 @@ from stretto.local_engine.model.llama import LlamaForward
 from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.rows import Rows
 
+pytestmark = pytest.mark.thorough
+
 TEXT = [(11 * place + 3) % 390 + 5 for place in range(9)]
 
 

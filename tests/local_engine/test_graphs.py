@@ -18,6 +18,8 @@ from stretto.local_engine.model.load import prepare
 from stretto.local_engine.model.recorded_steps import GraphedForward
 from stretto.local_engine.model.rows import Rows
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def loaded(tokenizer):
@@ -36,13 +38,7 @@ def request(prompt, **options):
 
 @pytest.mark.parametrize(
     ("architecture", "decoding"),
-    [
-        ("llama", "token_recycling"),
-        *(
-            pytest.param(*each, marks=pytest.mark.thorough)
-            for each in (("mistral", "suffix"), ("qwen3", "autoregressive"))
-        ),
-    ],
+    [("llama", "token_recycling"), ("mistral", "suffix"), ("qwen3", "autoregressive")],
 )
 def test_recorded_steps_give_the_same_tokens_across_storages_of_growing_length(loaded, start, architecture, decoding):
     plain = loaded(architecture)
@@ -80,13 +76,7 @@ def warnings_of(caplog):
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize(
-    "decoding",
-    [
-        "prompt_lookup",
-        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("autoregressive", "token_recycling")),
-    ],
-)
+@pytest.mark.parametrize("decoding", ["prompt_lookup", "autoregressive", "token_recycling"])
 def test_what_a_recording_reads_is_kept_while_it_can_be_repeated(loaded, start, caplog, decoding):
     model, recordings = graphed(loaded("llama"), shortest=32)
     engine = start(model)
@@ -99,13 +89,7 @@ def test_what_a_recording_reads_is_kept_while_it_can_be_repeated(loaded, start, 
 
 @pytest.mark.parametrize(
     ("architecture", "decoding"),
-    [
-        ("llama", "suffix"),
-        *(
-            pytest.param(*each, marks=pytest.mark.thorough)
-            for each in (("llama", "autoregressive"), ("mistral", "token_recycling"))
-        ),
-    ],
+    [("llama", "suffix"), ("llama", "autoregressive"), ("mistral", "token_recycling")],
 )
 def test_steps_of_a_batch_are_recorded_whoever_leaves_and_whatever_each_drafts(
     loaded, start, caplog, architecture, decoding
@@ -160,7 +144,6 @@ def test_sequences_that_join_and_leave_between_recorded_steps_keep_what_they_hol
     assert (recordings.made, recordings.repeated, recordings.freed) == (2, 6, 0)
 
 
-@pytest.mark.thorough
 @torch.inference_mode()
 def test_steps_of_the_warm_up_are_not_recorded_while_requests_wait(loaded, start, caplog):
     model, recordings = graphed(loaded("llama"), shortest=64, together=32)
@@ -188,7 +171,6 @@ def test_a_warm_up_is_checked_so_that_a_recorder_that_fails_is_found_before_requ
     assert len(caplog.records) == 1
 
 
-@pytest.mark.thorough
 @torch.inference_mode()
 def test_a_warm_up_takes_no_more_time_and_memory_than_it_may(loaded):
     def warmed_up(*, seconds=600.0, longest=256, **options):

@@ -21,6 +21,8 @@ from stretto.local_engine.model.memory import give_back, older_objects_kept
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True)
 def no_collection():
@@ -112,7 +114,6 @@ print(resident() - before)
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 @pytest.mark.parametrize(("dtype", "tied"), [("float32", False), ("bfloat16", True)])
 def test_a_loaded_model_takes_little_more_memory_than_its_weights(dtype, tied, tmp_path, tokenizer):

@@ -20,6 +20,8 @@ from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence
 
+pytestmark = pytest.mark.thorough
+
 SLOTS = 4 * 1024  # a quarter has room for the shortest storage and no batch
 
 

@@ -21,6 +21,8 @@ from stretto.local_engine.model.refined.formats import recognised
 from stretto.local_engine.model.source import find_source
 from stretto.request import GenerationOptions, Message
 
+pytestmark = pytest.mark.thorough
+
 MASK = 3
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(21))
 KEEP = threshold(0.2)

@@ -12,6 +12,8 @@ from stretto.local_engine.long_context.decoder import attention
 from stretto.local_engine.long_context.reader_options import StarOptions
 from stretto.local_engine.long_context.star import StarReader, merged
 
+pytestmark = pytest.mark.thorough
+
 CPU = torch.device("cpu")
 MODELS = ["llama", "qwen2", "qwen3"]
 DOCUMENT = [(7 * place * place + 3 * place) % (VOCABULARY - 5) + 5 for place in range(90)]

@@ -23,6 +23,8 @@ from recipes.pocket.batches import Encoded
 from stretto.errors import SettingsError
 from stretto.local_engine.model.load import prepare
 
+pytestmark = pytest.mark.thorough
+
 SIZES = Sizes(depth=3, inner=32)
 PLAN = Plan(steps=40, tokens=64, rate=0.05, other_rate=0.02, warm_up=2, seed=3)
 PROMPTS = [tuple((5 * place + 17 * number) % 390 + 5 for place in range(5 + number)) for number in range(3)]
@@ -103,9 +105,7 @@ def test_the_small_vocabulary_holds_what_is_frequent_and_what_must_be_there():
     assert frequent(texts, 99, {1}, 4).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "kind", [Eagle, *(pytest.param(each, marks=pytest.mark.thorough) for each in (Medusa, Hydra, Blockwise))]
-)
+@pytest.mark.parametrize("kind", [Eagle, Medusa, Hydra, Blockwise])
 def test_a_head_learns_what_the_model_says_and_drafts_it(kind, target, texts, tmp_path):
     run = trainer(kind, target, texts, tmp_path)
     first = run.step()

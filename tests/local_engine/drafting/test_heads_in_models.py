@@ -20,6 +20,8 @@ from stretto.local_engine.model.layer_states import LAST
 from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.source import find_source
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(autouse=True)
 def inference():

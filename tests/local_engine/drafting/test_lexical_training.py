@@ -21,6 +21,8 @@ from stretto.local_engine.model.load import load_model, prepare
 from stretto.local_engine.model.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
+pytestmark = pytest.mark.thorough
+
 PLAN = Plan(steps=40, tokens=3, threshold=0.0, texts=1, anchors=160, beside=16, last=64, rate=0.02)
 PROMPTS = [tuple((5 * place + 17 * number) % 390 + 5 for place in range(8)) for number in range(2)]
 
@@ -138,7 +140,6 @@ def test_the_command_writes_an_adapter_that_the_engine_takes(tokenizer, tmp_path
         engine.close()
 
 
-@pytest.mark.thorough
 def test_the_weights_of_a_gguf_file_are_unpacked_into_a_folder_with_the_adapter(tokenizer, tmp_path):
     path, source, folder = tmp_path / "model.gguf", tmp_path / "texts", tmp_path / "unpacked"
     write_gguf(path, build("llama"), tokenizer)

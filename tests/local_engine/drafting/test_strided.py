@@ -24,6 +24,8 @@ from stretto.local_engine.model.load import load_model
 from stretto.local_engine.model.rows import Rows
 from stretto.local_engine.model.source import find_source
 
+pytestmark = pytest.mark.thorough
+
 TOKEN = 3  # whose input vector masks have
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(13))
 RANK, ALPHA = 4, 8

@@ -16,6 +16,8 @@ from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.layer_states import LAST
 
+pytestmark = pytest.mark.thorough
+
 FREE = StepCost({1: 1e6, 128: 1.001e6})  # however busy the machine is, drafting takes nothing of such a step
 PROMPT = tuple((7 * place + 3) % 390 + 5 for place in range(11))
 TOKENS = 40
