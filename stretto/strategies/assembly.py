@@ -12,7 +12,6 @@ from stretto.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.events import AnswerFinished, RouteChosen
 from stretto.foundation.arguments import shown
 from stretto.hooks import Watchers
-from stretto.language.telling import language_of
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
 from stretto.request import Message, Request
@@ -124,7 +123,6 @@ async def _answer(
         if request.budget.max_cost is not None:
             runner.ledger.spent = lambda: _spent(prices, backend, runner)
             runner.ledger.price_known = lambda asked: _price(prices, asked, [Usage()]) is not None
-        runner.language = language_of(request.question)
         runner.leaks.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
             runner.warn(
@@ -144,7 +142,7 @@ async def _answer(
             runner.warn(f"The turns before the question were left out: {backend.name} reads single questions.")
         await runner.complete(strategy.run(request, route, runner))
         if route.shape is not None and _length_is_free(request, route):
-            runner.note_lengths(route.shape)
+            runner.known.note_lengths(route.shape, runner.branches)
         result = _assemble(request, route, runner, backend, total_s=time.perf_counter() - began, prices=prices)
     await emit(AnswerFinished(answer=result))
     return result

@@ -161,5 +161,5 @@ def is_worth_it(request: Request, runner: Runner) -> bool:
     able = runner.capabilities
     if able.concurrent_calls < FEWEST_SLOTS or not may_begin(request):
         return False
-    cost = runner.cost_of(2)
+    cost = runner.known.cost_of(2)
     return cost is not None and cost <= MOST_COST

@@ -18,28 +18,17 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from stretto.abilities import abilities_of
 from stretto.agreement import Agreement
 from stretto.answer import Branch, Choice, FinishReason
-from stretto.backends.base import (
-    Backend,
-    Capabilities,
-    CountsText,
-    Measured,
-    measured_by,
-)
+from stretto.backends.base import Backend, Capabilities, CountsText
 from stretto.backends.load import Load, Share, load_of
 from stretto.citation import Citation, PassageRecord
 from stretto.errors import DeadlineExceededError
 from stretto.events import BranchFailed, BranchFinished, TextDelta
 from stretto.foundation.surrogates import mend
-from stretto.local_engine.drafting.step_cost import CostTable
+from stretto.language.telling import language_of
 from stretto.prompts import POCKET, Catalogue, Template
 from stretto.request import Request
-from stretto.route import Shape
-from stretto.router.forecast import TOKENS_BY_SHAPE
-from stretto.router.lengths import lengths_of
-from stretto.router.standing import Kind, standing_of
 from stretto.strategies.answer_limit import AnswerLimit
 from stretto.strategies.attempts import Attempts
 from stretto.strategies.branch import RunningBranch
@@ -49,6 +38,7 @@ from stretto.strategies.fallback import Fallback
 from stretto.strategies.harm.leaks import Leaks
 from stretto.strategies.ledger import Ledger
 from stretto.strategies.merge import Merge
+from stretto.strategies.of_the_model import OfTheModel
 from stretto.strategies.slots import Slots
 from stretto.telemetry import branch_span, note_branch
 from stretto.tool_calls import ToolCall
@@ -69,6 +59,7 @@ class Runner:
         branches: all branches started so far.
         fallback: the models that go on where that of a branch fails.
         backends: those of the client by role.
+        known: what is known of the answer's model.
         warnings: sentences for ``Answer.warnings``.
         ledger: what the answer has cost so far.
         strategy: the name of the strategy that wrote the answer in the end.
@@ -91,8 +82,6 @@ class Runner:
         failure: what code of the caller's raised in a branch: it ends the answer, and reaches the caller as it is.
         overran: the deadline ended the strategy.
     """
-
-    language = "en"
 
     def __init__(
         self,
@@ -119,6 +108,8 @@ class Runner:
         self._share = share
         self._slots = Slots(request, backend, share)
         self.backends: Mapping[str, Backend] = {"main": backend}
+        self.language = language_of(request.question)
+        self.known = OfTheModel(backend, self.language)
         self.announce = emit
         self.before: Callable[[BranchSpec], BranchSpec] = lambda spec: spec
         self.ledger = Ledger(request.budget)
@@ -212,54 +203,6 @@ class Runner:
     def limits_left(self) -> Mapping[str, float]:
         """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
         return load_of(self._backend).limits_left
-
-    def measured(self) -> Measured | None:
-        """What the backend has measured of its speed, if it is a local one."""
-        return measured_by(self._backend)
-
-    def cost_of(self, streams: int) -> float | None:
-        """How many times as long a token takes while so many calls run; ``None`` where that was not measured."""
-        load, kept = load_of(self._backend), abilities_of(self._backend)
-        table = load.step_ms
-        if not table:
-            seen = {**({} if kept is None else kept.tokens_per_s), **load.tokens_per_s}
-            table = {number: 1000 / rate for number, rate in seen.items()}
-        if 1 not in table or max(table) < 2:
-            return None
-        cost = CostTable(table)
-        return cost(streams) / cost(1)
-
-    def note_standing(self, kind: Kind, request: Request, *, held: bool) -> None:
-        """Note whether this model held an answer of this kind (`stretto.router.standing`) in the answer's language.
-
-        A failure counts only where the router had chosen to answer like this.
-        """
-        if held or request.strategy == "auto":
-            standing_of(self._backend, kind, self.language).note(held=held)
-
-    def is_proven(self, kind: Kind) -> bool:
-        """Whether the last answers of this kind went well, of this model and in the answer's language."""
-        return standing_of(self._backend, kind, self.language).proven
-
-    def note_lengths(self, shape: Shape) -> None:
-        """Note how long a direct answer to a question of this shape turned out, an outline, or its points.
-
-        What was cut short tells nothing, unless it was long already.
-        """
-        for running in self.branches:
-            branch = running.branch
-            if branch is None or branch.tool_calls or branch.writers:
-                continue
-            tokens = branch.usage.completion_tokens - branch.usage.discarded_tokens
-            ended = tokens > 0 and branch.status == "finished" and branch.finish_reason == "stop"
-            if branch.kind == "outline" and ended:
-                lengths_of(self._backend).note("outline", tokens)
-            elif branch.kind == "point" and ended:
-                lengths_of(self._backend).note("point", tokens)
-            elif branch.kind == "direct" and running.in_answer:
-                cut_late = branch.finish_reason == "length" and tokens >= TOKENS_BY_SHAPE[shape]
-                if ended or cut_late:
-                    lengths_of(self._backend).note(shape, tokens)
 
     @contextmanager
     def until_deadline(self) -> Iterator[None]:

@@ -82,7 +82,7 @@ class _Skeleton:
         self.points = Points(request, runner, self.calls, self.form, wanted=self.wanted, all_known=self.waits)
 
     async def run(self) -> None:
-        proven = self.small and self.runner.is_proven(Kind.POINTS)
+        proven = self.small and self.runner.known.is_proven(Kind.POINTS)
         if self.request.race or (self.small and is_worth_it(self.request, self.runner)):
             self.rival = self._begin_rival(self._end_lost)
         begins = proven and self.rival is not None  # the outline, at once
@@ -216,7 +216,7 @@ class _Skeleton:
 
     def _note(self, *, held: bool) -> None:
         """Note for the router how this one went."""
-        self.runner.note_standing(Kind.POINTS, self.request, held=held)
+        self.runner.known.note_standing(Kind.POINTS, self.request, held=held)
 
     def _last_points(self, outline: RunningBranch) -> list[Point]:
         """The points that the end of the outline completes; without half a title, if it broke off or was cut."""

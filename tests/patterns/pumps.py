@@ -10,6 +10,7 @@ from __future__ import annotations
 import _sre
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import islice
 from re import _compiler
 from re import _constants as C  # noqa: N812 - the names of the parser's own nodes
@@ -137,7 +138,7 @@ def _samples(nodes: list, flags: int, *, several: bool = False) -> Iterator[str]
     if operator is C.LITERAL:
         firsts = [chr(argument)]
     elif operator in {C.IN, C.NOT_LITERAL, C.ANY, C.CATEGORY}:
-        found = [char for char in _characters(nodes[0]) if _matches(nodes[0], char, flags)]
+        found = _matched(operator, tuple(argument) if operator is C.IN else argument, flags)
         firsts = found[: 2 * _SAMPLES if several else 2] or [""]
     elif operator in {C.MAX_REPEAT, C.MIN_REPEAT, C.POSSESSIVE_REPEAT}:
         least, most, inner = argument
@@ -164,6 +165,13 @@ def _characters(node: tuple) -> Iterator[str]:
             elif kind is C.RANGE:
                 yield chr(value[0])
     yield from "a 1.中A-\n#" + _KINDS
+
+
+@cache  # compiling each of them anew for every text took nearly all of the time
+def _matched(operator: object, argument: object, flags: int) -> tuple[str, ...]:
+    """The characters that such a node matches."""
+    node = operator, argument
+    return tuple(char for char in _characters(node) if _matches(node, char, flags))
 
 
 def _matches(node: tuple, char: str, flags: int) -> bool:

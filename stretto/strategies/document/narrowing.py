@@ -63,7 +63,7 @@ def _room(reading: Reading, places: Sequence[Place]) -> int:
     """How many calls there may be beside one for each of these passages."""
     request, runner, calls = reading.request, reading.runner, len(places)
     in_order = reading.task.hops and calls <= MOST_IN_ORDER
-    slots = 1 if in_order else useful_slots(runner.capabilities, runner.measured())
+    slots = 1 if in_order else useful_slots(runner.capabilities, runner.known.measured)
     later = 0 if request.deadline_s is not None else slots * (calls // slots // _WAVES)
     beside = -calls % slots + later
     most = {"fastest": 0, "balanced": beside, "careful": calls * (_MOST_TIMES - 1)}[request.preference]

@@ -263,7 +263,7 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
         closing=_counted(closing, count),
         total=sum(tokens),
         left=_left(request, runner, options),
-        measured=runner.measured(),
+        measured=runner.known.measured,
         noted=options.record_tokens,
     )
     texts = (*(each.text for each in library.documents), *(each.content for each in request.messages))

@@ -110,7 +110,7 @@ class _Run:
             raise all_failed(reading, records)
         self.runner.ends_as = ends_as(reading, records)
         if any(record.status == "read" for record in records) or None in reading.failures:
-            self.runner.note_standing(Kind.RECORDS, reading.request, held=not unable(reading, records))
+            self.runner.known.note_standing(Kind.RECORDS, reading.request, held=not unable(reading, records))
         if not any(record.informative for record in records):
             await self._say_nothing(records)
             return

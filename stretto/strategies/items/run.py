@@ -51,7 +51,7 @@ async def write_items(request: Request, route: Route, runner: Runner) -> None:
         if split.items:
             items = _Items(calls, split, layout)
             reason = await items.run()
-            runner.note_standing(kind_of(parse), request, held=items.held)
+            runner.known.note_standing(kind_of(parse), request, held=items.held)
         else:
             reason = await Samples(calls, split, layout).run()
         if reason is None:
