@@ -342,6 +342,25 @@ async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatt
         await page.wait_for_selector("h2:text-is('First question')")
 
 
+async def test_of_two_steps_the_later_one_counts_although_the_earlier_one_is_read_longer(chatting):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        for question in ("First question", "Second question"):
+            await page.click("#new")
+            await ask(page, question, strategy="direct")
+            await page.wait_for_selector(ENDED)
+        shown = await page.evaluate(
+            """async () => {
+                const { one } = await import("/web/history.js");
+                const id = location.hash.slice(1), listed = [...document.querySelectorAll("#conversations button")];
+                for (const title of ["First question", "Second question"])
+                    listed.find((each) => each.textContent === title).click();
+                for (let read = 0; read < 20; read += 1) await one(id);
+                return [...document.querySelectorAll("h2")].map((each) => each.textContent);
+            }"""
+        )
+        assert ("First question" in shown, "Second question" in shown) == (False, True)
+
+
 async def test_what_was_chosen_last_is_chosen_after_a_reload(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         model = await page.locator("#model option").last.get_attribute("value")

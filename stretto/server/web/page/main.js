@@ -278,9 +278,9 @@ const named = () => location.hash.match(/^#([0-9a-f-]{32,36})$/)?.[1];
 const address = () => location.pathname + location.search;
 
 async function open(id, { again = false } = {}) {
+  wanted = id; // also if it is shown: one that is still being read for an earlier step is not
   if (id === conversation.id || isBusy()) return side(false);
   const before = conversation;
-  wanted = id;
   const found = await history.one(id).catch(() => null); // as it is now: another tab may have gone on with it
   if (wanted !== id || conversation !== before || isBusy()) return; // something else was asked for meanwhile
   if (!found) return startNew({ again });
