@@ -325,12 +325,16 @@ async def test_a_comparison_that_an_earlier_version_kept_has_both_answers(chatti
         assert await page.locator(".sides.two > section").count() == 2
 
 
+async def ask_in_two_conversations(page):
+    for question in ("First question", "Second question"):
+        await page.click("#new")
+        await ask(page, question, strategy="direct")
+        await page.wait_for_selector(ENDED)
+
+
 async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
-        for question in ("First question", "Second question"):
-            await page.click("#new")
-            await ask(page, question, strategy="direct")
-            await page.wait_for_selector(ENDED)
+        await ask_in_two_conversations(page)
         await page.click("#conversations button:text-is('First question')")
         await page.wait_for_selector("h2:text-is('First question')")
         await page.go_back()
@@ -344,10 +348,7 @@ async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatt
 
 async def test_of_two_steps_the_later_one_counts_although_the_earlier_one_is_read_longer(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
-        for question in ("First question", "Second question"):
-            await page.click("#new")
-            await ask(page, question, strategy="direct")
-            await page.wait_for_selector(ENDED)
+        await ask_in_two_conversations(page)
         shown = await page.evaluate(
             """async () => {
                 const { one } = await import("/web/history.js");
