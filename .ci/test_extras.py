@@ -35,6 +35,7 @@ EXTRAS = (
     "ray",
     "all",
 )
+WITH_WEIGHTS = ("local", "compiled", "all")  # of the demonstration model, which is asked there
 
 
 def main() -> int:
@@ -45,13 +46,13 @@ def main() -> int:
     if unknown := set(wanted) - set(EXTRAS):
         parser.error(f"there is no extra {', '.join(sorted(unknown))}: {', '.join(EXTRAS)}")
     with tempfile.TemporaryDirectory(prefix="stretto-extras-") as folder:
-        wheel = built(Path(folder))
-        failed = [extra for extra in wanted if not works(extra, wheel, Path(folder) / extra)]
+        wheel, weights = built(Path(folder)), built(Path(folder) / "weights", SOURCE / "pocket")
+        failed = [extra for extra in wanted if not works(extra, wheel, weights, Path(folder) / extra)]
     print(f"test-extras: {len(wanted) - len(failed)} of {len(wanted)} work", *failed and ["FAILED:", *failed])
     return 1 if failed else 0
 
 
-def works(extra: str, wheel: Path, folder: Path) -> bool:
+def works(extra: str, wheel: Path, weights: Path, folder: Path) -> bool:
     """Install one extra, and ask what it makes possible; the folder is removed again."""
     began = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -60,7 +61,7 @@ def works(extra: str, wheel: Path, folder: Path) -> bool:
     constraints = folder / "constraints.txt"
     constraints.write_text((SOURCE / "constraints.txt").read_text(encoding="utf-8").replace("+cpu", ""), "utf-8")
     named = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
-    install(python, constraints, named)
+    install(python, constraints, named, *[str(weights)] if extra in WITH_WEIGHTS else [])
     installed = time.monotonic()
     asked = shutil.copy(SOURCE / ".ci" / "asked_of_extras.py", folder)  # beside no package of ours
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -74,17 +75,17 @@ def works(extra: str, wheel: Path, folder: Path) -> bool:
     return done
 
 
-def built(folder: Path) -> Path:
-    """Build the wheel with the tools of this environment."""
+def built(folder: Path, source: Path = SOURCE) -> Path:
+    """Build a wheel with the tools of this environment."""
     wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", folder]
-    subprocess.run(wheel, cwd=SOURCE, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(wheel, cwd=source, check=True, stdout=subprocess.DEVNULL)
     (found,) = folder.glob("*.whl")
     return found
 
 
-def install(python: Path | str, constraints: Path, wanted: str) -> None:
+def install(python: Path | str, constraints: Path, *wanted: str) -> None:
     """Install into an environment; stop where that fails."""
-    subprocess.run([SOURCE / ".ci" / "install.sh", python, "--constraint", constraints, wanted], check=True)
+    subprocess.run([SOURCE / ".ci" / "install.sh", python, "--constraint", constraints, *wanted], check=True)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,13 @@
     python .ci/test_targets.py generic haswell    some of them
     python .ci/test_targets.py thorough           what `make test` leaves out
     python .ci/test_targets.py properties         more examples of each property; only where it is named
+    python .ci/test_targets.py float32 bfloat16   the engine, with either default number type
 
 Each processor has a separate folder of compiled code, which is removed afterwards. The code uses only instructions that
 the processor is said to have. So this shows that code for older processors is right, not that it runs on them.
+
+Models compute in bfloat16 by default where the processor does. Of the two number types, the one that is not this
+processor's own is tested here; `make test` and the thorough tests run with the other.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
 from pytest_twice import tested
+
+from stretto.local_engine.model.loading.dtype import chosen_dtype
 
 SOURCE = Path(__file__).resolve().parents[1]
 TARGETS: dict[str, dict[str, str]] = {
@@ -27,7 +34,11 @@ TARGETS: dict[str, dict[str, str]] = {
     # AVX2, FMA and F16C. On a processor without AVX-512 all tests have run it.
     "haswell": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""},
     "no-compiler": {"NUMBA_DISABLE_JIT": "1"},
+    # As if this processor did not compute in bfloat16, and as if it did.
+    "float32": {"STRETTO_CPU_BFLOAT16": "0"},
+    "bfloat16": {"STRETTO_CPU_BFLOAT16": "1"},
 }
+SAME_CODE = {"thorough", "properties", "float32", "bfloat16"}  # they compile for this processor
 COMPILED = (
     "tests/local_engine/test_compiled_model.py",
     "tests/local_engine/test_products.py",
@@ -38,7 +49,9 @@ COMPILED = (
 )
 THOROUGH = ("-m", "thorough", "--dist", "worksteal")
 PROPERTIES = ("-m", "hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
+ENGINE = ("tests/local_engine", "--dist", "worksteal")
 ANY = ("tests/local_engine/test_engine.py", "tests/backends/test_local_backend.py", "tests/test_answer_decoding.py")
+TESTS = {"thorough": THOROUGH, "properties": PROPERTIES, "no-compiler": ANY, "float32": ENGINE, "bfloat16": ENGINE}
 
 
 def main() -> int:
@@ -50,10 +63,12 @@ def main() -> int:
 
 
 def usual() -> list[str]:
-    """All that is run where none is named: not the processor that this one is as good as."""
+    """All that is run where none is named: not the processor that this one is as good as, nor its own number type."""
     told = Path("/proc/cpuinfo")
-    newer = not told.exists() or "avx512f" in told.read_text(encoding="utf-8")
-    return [name for name in TARGETS if name != "properties" and (newer or name != "haswell")]
+    flags = told.read_text(encoding="utf-8") if told.exists() else ""
+    own = {"properties"} if not flags or "avx512f" in flags else {"properties", "haswell"}
+    own.add(str(chosen_dtype(None, torch.device("cpu"))).removeprefix("torch."))
+    return [name for name in TARGETS if name not in own]
 
 
 def passed(name: str) -> bool:
@@ -61,9 +76,9 @@ def passed(name: str) -> bool:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stretto-target-") as folder:
         environment = {**os.environ, **TARGETS[name]}
-        if name not in {"thorough", "properties"}:
+        if name not in SAME_CODE:
             environment["NUMBA_CACHE_DIR"] = folder
-        tests = {"thorough": THOROUGH, "properties": PROPERTIES, "no-compiler": ANY}.get(name, COMPILED)
+        tests = TESTS.get(name, COMPILED)
         # On other processors the thorough ones run as well.
         arguments = ["--quiet", "--timeout", "600", "--numprocesses", "auto", "-m", "", *tests]
         status = tested(sys.executable, arguments, cwd=SOURCE, env=environment)

