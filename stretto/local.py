@@ -10,10 +10,10 @@ from stretto.foundation.lazy import lazily as _lazily
 if typing.TYPE_CHECKING:
     from stretto.backends.local.backend import LocalBackend
     from stretto.local_engine.generation import Finished, Generation, Piece
-    from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
-    from stretto.local_engine.model.load import LoadedModel, load_model
-    from stretto.local_engine.model.source import find_source
+    from stretto.local_engine.model.loading.load import LoadedModel, load_model
+    from stretto.local_engine.model.loading.source import find_source
     from stretto.local_engine.serving.engine import Engine, Handle, Listener
+    from stretto.local_engine.serving.long_prompts import FocusOptions
     from stretto.local_engine.serving.step_timing import measure_step_cost
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "LoadedModel",
     "LocalBackend",
     "Piece",
-    "StarOptions",
     "find_source",
     "load_model",
     "measure_step_cost",
@@ -35,9 +34,9 @@ __all__ = [
 _HOMES = {
     "stretto.backends.local.backend": ("LocalBackend",),
     "stretto.local_engine.generation": ("Finished", "Generation", "Piece"),
-    "stretto.local_engine.long_context.reader_options": ("FocusOptions", "StarOptions"),
-    "stretto.local_engine.model.load": ("LoadedModel", "load_model"),
-    "stretto.local_engine.model.source": ("find_source",),
+    "stretto.local_engine.serving.long_prompts": ("FocusOptions",),
+    "stretto.local_engine.model.loading.load": ("LoadedModel", "load_model"),
+    "stretto.local_engine.model.loading.source": ("find_source",),
     "stretto.local_engine.serving.engine": ("Engine", "Handle", "Listener"),
     "stretto.local_engine.serving.step_timing": ("measure_step_cost",),
 }

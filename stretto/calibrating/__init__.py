@@ -6,11 +6,11 @@ agreement, measured on questions that the thresholds were not learned from, and 
 `calibrate_router` learns from questions whose strategy is known how much sooner or later points are wanted.
 """
 
+from stretto.calibrating.calibration_run import calibrate, calibrate_async
 from stretto.calibrating.curve import Point
 from stretto.calibrating.questions import LabelledQuestion
 from stretto.calibrating.report import Calibration
 from stretto.calibrating.routing import RoutedQuestion, RouterCalibration, calibrate_router, routed_questions_in
-from stretto.calibrating.run import calibrate, calibrate_async
 from stretto.strategies.cascade.learned import Estimate, Learned, Step
 
 __all__ = [

@@ -13,12 +13,12 @@ from typing import Literal
 from stretto.calibrating.measuring import Scored
 from stretto.calibrating.questions import LabelledQuestion
 from stretto.comparing import Sample
-from stretto.errors import InvalidRequestError
-from stretto.generation_options import GenerationOptions
 from stretto.strategies.consensus.ballots import Ballot, Reading, of_value
 from stretto.strategies.consensus.wording import wording
-from stretto.strategies.fitting import fit
-from stretto.strategies.harm.words import words_of
+from stretto.strategies.quality.words import words_of
+from stretto.strategies.structured.fitting import fit
+from stretto.values.errors import InvalidRequestError
+from stretto.values.generation_options import GenerationOptions
 
 __all__ = ["Goodness", "JudgedBy", "goodness", "is_right"]
 

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from stretto.calibrating.questions import LabelledQuestion
-from stretto.client import AsyncStretto
+from stretto.client.async_client import AsyncStretto
 from stretto.comparing import Sample, Side
-from stretto.comparing.sampling import sample
-from stretto.errors import InvalidRequestError
-from stretto.request import Request
-from stretto.route import Route
+from stretto.comparing.question_sampling import sample
 from stretto.router.case import Case
 from stretto.router.offer import Offer
+from stretto.strategies.base import StrategyResult
 from stretto.strategies.cascade.standing import By, Small, Sureness
-from stretto.strategies.runner import Runner
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 __all__ = ["Scored", "ask_large", "ask_small"]
 
@@ -47,13 +48,13 @@ class _Asking:
     def offer(self, case: Case) -> Offer | None:  # noqa: ARG002 - it is asked for by name
         return None
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:  # noqa: ARG002 - every strategy is given its route
-        runner.strategy = self.name
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy is given its route
         small = Small(self._role, runner.backends[self._role], request, runner, by=self._by)
         self.sureness = await small.sureness()
         small.keep()
         runner.merge.add_branch(small.running)
         await runner.merge.finish()
+        return StrategyResult(strategy=self.name)
 
 
 async def ask_small(

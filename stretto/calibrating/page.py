@@ -7,7 +7,6 @@ from html import escape
 
 from stretto.calibrating.curve import Point
 from stretto.calibrating.report import Answered, Calibration
-from stretto.comparing.intervals import Interval
 from stretto.display.page import page, style_of_pairs
 from stretto.display.palette import Scheme, palette
 
@@ -95,8 +94,8 @@ def _table(found: Calibration) -> str:
     head = "".join(f"<th>{each}</th>" for each in heads)
     body = ""
     for name, point in rows(found):
-        cells = [_percent(point.share), _percent(point.agreement)]
-        cells += [_percent(point.right)] if right and point.right else []
+        cells = [point.share.shown(".0%"), point.agreement.shown(".0%")]
+        cells += [point.right.shown(".0%")] if right and point.right else []
         cells += [f"{point.seconds.value:.2f}", f"{point.tokens.value:,.0f}"]
         cells += [f"{point.usd.value:.5f}"] if known and point.usd else []
         body += f"<tr><td>{escape(name)}</td>" + "".join(f"<td class=number>{each}</td>" for each in cells) + "</tr>"
@@ -107,14 +106,15 @@ def _table(found: Calibration) -> str:
     return f"<table><tr>{head}</tr>{body}</table>{said}"
 
 
-def _percent(found: Interval) -> str:
-    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
-
-
 def _plot(found: Calibration) -> str:
     """Agreement by share: the cascade with its interval, and chance."""
     small = found.alone[0]
-    least = min([point.agreement.low for point in found.curve] + [small.agreement.value if small else 1.0])
+    points = sorted(found.curve, key=lambda point: point.share.value)
+    ends = [
+        (each.agreement.value, each.agreement.value) if each.agreement.low is None else each.agreement.ends
+        for each in points
+    ]
+    least = min([low for low, _ in ends] + [small.agreement.value if small else 1.0])
     low = max(0.0, min(0.9, least - 0.02))
 
     def x(share: float) -> float:
@@ -123,10 +123,9 @@ def _plot(found: Calibration) -> str:
     def y(agreement: float) -> float:
         return _BASE - (_BASE - 20) * (agreement - low) / (1 - low)
 
-    points = sorted(found.curve, key=lambda point: point.share.value)
-    upper = [(x(each.share.value), y(each.agreement.high)) for each in points]
-    lower = [(x(each.share.value), y(each.agreement.low)) for each in reversed(points)]
-    band = " ".join(f"{across:.1f},{up:.1f}" for across, up in [*upper, *lower])
+    upper = [(x(each.share.value), y(high)) for each, (_, high) in zip(points, ends, strict=True)]
+    lower = [(x(each.share.value), y(low)) for each, (low, _) in zip(points, ends, strict=True)]
+    band = " ".join(f"{across:.1f},{up:.1f}" for across, up in [*upper, *reversed(lower)])
     line = " ".join(f"{x(each.share.value):.1f},{y(each.agreement.value):.1f}" for each in points)
     parts = [
         f'<polygon class="cascade" points="{band}" fill-opacity="0.15" stroke="none"/>',

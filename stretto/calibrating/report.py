@@ -15,8 +15,9 @@ from stretto.calibrating.goodness import Goodness
 from stretto.calibrating.measuring import Scored
 from stretto.calibrating.questions import LabelledQuestion
 from stretto.calibrating.thresholds import Spent, Trial, fewest, learn_for
-from stretto.errors import InvalidRequestError
+from stretto.comparing.intervals import FEWEST
 from stretto.strategies.cascade.learned import Learned
+from stretto.values.errors import InvalidRequestError
 
 WORTH = 50  # questions below which the intervals are too wide to choose by
 
@@ -62,6 +63,7 @@ class Calibration:
         answered: every question that could be used, with its answers.
         asked: how many questions there were; more than were answered where the budget ended the run.
         failed: questions left out because the large model, or the judge, did not answer.
+        failure: why the first of them failed, as its model told it.
         learned: what is kept; ``None`` where the questions were too few.
     """
 
@@ -72,6 +74,7 @@ class Calibration:
     answered: tuple[Answered, ...]
     asked: int
     failed: int
+    failure: str = ""
     learned: Learned | None = None
 
     @cached_property
@@ -114,13 +117,19 @@ class Calibration:
         return Counter(each.judged_by for pair in self.answered for each in pair.goodness)
 
     @property
+    def needed(self) -> int:
+        """The fewest answered questions from which something is learned and kept."""
+        return max(fewest(self.goal), FEWEST)
+
+    @property
     def caution(self) -> str:
         """What is to be said of the number of questions; empty where they suffice."""
-        count, needed = len(self.answered), fewest(self.goal)
-        if count < needed:
+        count = len(self.answered)
+        if count < self.needed:
+            failed = f" {self.failed} failed, the first with: {self.failure}" if self.failure else ""
             return (
                 f"{count} questions are too few: that {self.goal:.0%} of the answers are as good can only be learned "
-                f"from {needed} or more. Nothing is kept."
+                f"from {self.needed} or more. Nothing is kept.{failed}"
             )
         if count < WORTH:
             return f"{count} questions are few: see the intervals. {WORTH} or more are worth having."
@@ -154,6 +163,7 @@ class Calibration:
             "asked": self.asked,
             "answered": len(self.answered),
             "failed": self.failed,
+            "failure": self.failure,
             "judged_by": self.judged_by,
             "caution": self.caution,
             "learned": self.learned and self.learned.model_dump(mode="json"),

@@ -14,12 +14,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stretto.comparing.intervals import Interval, interval
-from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import reason
-from stretto.request import Message, Request
 from stretto.router.correction import Correction, fitted, moved
 from stretto.router.parse import Parse
 from stretto.router.shape import ShapeModel
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Message, Request
 
 __all__ = ["LEAST", "RoutedQuestion", "RouterCalibration", "calibrate_router", "routed_questions_in"]
 
@@ -70,8 +70,8 @@ class RouterCalibration:
             return f"{self.questions} questions are too few to correct the router: {LEAST} are needed. Nothing is kept."
         figures = (
             f"on held-out questions {self.right} of {self.questions} get the strategy that was wanted, and "
-            f"{self.right_before} without a correction; loss {self.loss.value:+.3f} "
-            f"({self.loss.low:+.3f} to {self.loss.high:+.3f}) nats a question"
+            f"{self.right_before} without a correction; loss {self.loss.shown('+.3f')} "
+            f"nats a question"
         )
         if self.correction is None:
             return f"A correction of {self.offset:+.2f} does not help: {figures}. Nothing is kept."
@@ -106,16 +106,16 @@ def calibrate_router(questions: Sequence[RoutedQuestion]) -> RouterCalibration:
         for chances in (judged, later)
     )
     offset, count = fitted(judged, wanted), len(questions)
-    helps = count >= LEAST and loss.high < 0 and after > before
+    helps = count >= LEAST and loss.ends[1] < 0 and after > before
     found = Correction(offset=offset, learned=date.today(), questions=count, right_before=before, right=after)
     return RouterCalibration(found if helps else None, offset, count, before, after, loss)
 
 
 def routed_questions_in(file: str | Path) -> tuple[RoutedQuestion, ...]:
-    """Read questions with their strategy: JSON Lines, or the report of a comparison of points with direct answers.
+    """Read questions with their strategy: JSON Lines, or the report of a comparison with direct answers.
 
-    Of a report (``.json``), the strategy that the judge preferred is taken; ties are left out. Raises
-    `InvalidRequestError`.
+    Of a report (``.json``), the strategy that the judge preferred is taken; ties and verdicts that flipped are
+    left out. Raises `InvalidRequestError`.
     """
     path = Path(file).expanduser()
     try:
@@ -139,7 +139,7 @@ def _row(line: str, where: str) -> RoutedQuestion:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
         raise InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidRequestError(
             f'{where} is no JSON. Write {{"question": ..., "strategy": "skeleton"}}, or "direct".'
         ) from None
@@ -149,19 +149,20 @@ def _compared(text: str, path: Path) -> list[RoutedQuestion]:
     try:
         pairs: list[dict[str, Any]] = json.loads(text)["pairs"]
         return [found for pair in pairs if (found := _preferred(pair)) is not None]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise InvalidRequestError(
             f"{str(path)!r} is no report of a comparison. Write one: stretto compare ... --judge MODEL --out FILE.json"
         ) from None
 
 
 def _preferred(pair: dict[str, Any]) -> RoutedQuestion | None:
-    """The question of a pair, one side by points and one in one piece, with the strategy that was preferred."""
-    said = ((pair["verdict"] or {}).get("preferences") or {}).get("general")
+    """The question of a pair, one side in parts and one in one piece, with the strategy that was preferred."""
+    said = ((pair["verdict"] or {}).get("preferences") or {}).get("overall")
     strategies = {pair[side]["strategy"] for side in ("one", "other")}
     if said not in ("one", "other") or strategies != {"skeleton", "direct"}:
         return None
-    return RoutedQuestion(question=pair["question"]["question"], strategy=pair[said]["strategy"])
+    straight = pair[said]["strategy"] == "direct"
+    return RoutedQuestion(question=pair["question"]["question"], strategy="direct" if straight else "skeleton")
 
 
 def _request(question: str) -> Request:

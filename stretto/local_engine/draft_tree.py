@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -41,7 +40,7 @@ class DraftTree:
 
     Attributes:
         tokens: token id of each node. One with a negative token is blank: a row that makes a prediction by an adapter
-            (see `stretto.local_engine.model.row_adapter`), and is never accepted.
+            (see `stretto.local_engine.model.adapters.row_adapter`), and is never accepted.
         parents: index of each node's parent, or `ROOT`.
         survival: estimated probability, 0 to 1, that the node and its ancestors are accepted; never above its
             parent's.
@@ -49,8 +48,6 @@ class DraftTree:
         sources: name of what proposed each node; empty for the drafter that returns the tree.
         trusted: by parent, the node that is accepted if the parent is, though the model would choose another token;
             only lossy methods have any.
-        surprise: of a trusted node's token, the highest -log of its probability by the model itself, at temperature 1,
-            with which the node is accepted; infinite: whatever the model thinks.
         step_cost: if given, survival is calibrated, and only those nodes are evaluated that gain time by this cost,
             over all requests of the batch.
     """
@@ -61,7 +58,6 @@ class DraftTree:
     kept: list[bool] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     trusted: dict[int, int] = field(default_factory=dict)
-    surprise: float = math.inf
     step_cost: RowCost | None = field(default=None, repr=False, compare=False)
     _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
@@ -188,7 +184,7 @@ class DraftTree:
 
     def only(self, nodes: Iterable[int]) -> tuple[DraftTree, list[int]]:
         """Keep these nodes, parents before their children; what `prune` returns."""
-        indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost, surprise=self.surprise)
+        indices, smaller = [-1] * len(self), DraftTree(step_cost=self.step_cost)
         for node in nodes:
             parent = self.parents[node]
             indices[node] = smaller.add(

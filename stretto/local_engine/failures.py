@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import torch
 
-from stretto.errors import BackendError, StrettoError
+from stretto.values.errors import BackendError, StrettoError
 
-__all__ = ["explain", "out_of_memory"]
+__all__ = ["NoNumberError", "explain", "out_of_memory"]
 
 
-def explain(error: BaseException, name: str, device: torch.device, fits: str = "") -> StrettoError:
+class NoNumberError(ArithmeticError):
+    """The logits of a request are NaN or infinite."""
+
+
+def explain(
+    error: BaseException, name: str, device: torch.device, fits: str = "", *, shared: bool = False
+) -> StrettoError:
     """Turn an exception that was raised while ``name`` generated on ``device`` into an error for the caller.
 
-    ``fits`` says, in whole sentences, what would fit into memory.
+    ``fits`` says, in whole sentences, what would fit into memory. With ``shared``, callers are told who must not learn
+    of each other, and what the exception says may be about the request of one: only its kind is told.
     """
-    if isinstance(error, StrettoError):
+    if isinstance(error, StrettoError) and not shared:
         return error
     if out_of_memory(error):
         return BackendError(
@@ -23,7 +30,14 @@ def explain(error: BaseException, name: str, device: torch.device, fits: str = "
             backend=name,
             transient=True,
         )
-    return BackendError(f"{name} failed while generating: {type(error).__name__}: {error}", backend=name)
+    if isinstance(error, NoNumberError):
+        return BackendError(
+            f"{name} computed NaN or an infinite number. Its weights or those of an adapter are damaged, or too large "
+            "for its dtype. Copy or download them again, or choose dtype='float32'.",
+            backend=name,
+        )
+    said = "" if shared else f": {error}"
+    return BackendError(f"{name} failed while generating: {type(error).__name__}{said}", backend=name)
 
 
 def out_of_memory(error: BaseException) -> bool:

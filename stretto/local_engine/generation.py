@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Literal
 
-from stretto.errors import InvalidRequestError, StrettoError
+from stretto.values.errors import InvalidRequestError, StrettoError
 
 __all__ = ["Figures", "Finished", "Generation", "JoinedPaths", "Piece", "Reason", "Stage", "TokenLogprob"]
 
@@ -41,6 +41,14 @@ class JoinedPaths:
         """Tokens of the prompt up to the end of the last path."""
         return self.shared + sum(self.lengths)
 
+    def each(self, prompt: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """What each path sees of a prompt: the tokens that all share, and its own."""
+        found, begin = [], self.shared
+        for length in self.lengths:
+            found.append(prompt[: self.shared] + prompt[begin : begin + length])
+            begin += length
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:
@@ -64,8 +72,10 @@ class Generation:
         suppress_tokens: token ids that the answer must not contain.
         begin_suppress_tokens: token ids that the answer must not begin with.
         draft: token ids that the answer may resemble; "aggressive", "auto" and "suffix" draft from them.
-        tenant: for whom it is. Drafts are looked for in earlier answers to the same tenant, never in those to others.
-            ``None`` is the tenant of all that name none; one with an empty name is unknown, and nothing is kept of it.
+        tenant: for whom it is. Nothing that was read or written for one tenant speeds up a request of another: neither
+            keys and values nor drafts, nor what was learned about these. ``None`` is the tenant of all that name none.
+            One with an empty name stands for callers that cannot be told apart: drafts are not looked for in earlier
+            answers to them.
         answer: a number that it shares with the other generations of one answer, which draft from each other.
         adapter: name of the adapter beside the weights that it is for; see `Engine.keep_beside`.
         joined: paths that the prompt holds, one fork behind the other. Keys and values that are known of the last one's
@@ -128,7 +138,7 @@ class Generation:
     @property
     def known_by(self) -> Hashable:
         """What two requests have in common when they can copy each other's keys and values."""
-        return self.adapter, self.joined
+        return self.tenant, self.adapter, self.joined
 
 
 def _tokens(name: str, ids: Iterable[object]) -> None:

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from stretto.local_engine.drafting.warm_up import DRAFTING
-from stretto.local_engine.kernels.compiler import compile_now
-from stretto.local_engine.kernels.parts import CHOOSING
-from stretto.local_engine.kernels.switch import run_compiled
-from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING
+from stretto.local_engine.kernels.compiling.compiler import compile_now
+from stretto.local_engine.kernels.compiling.jit import run_compiled
+from stretto.local_engine.model.loading.load import LoadedModel, prepare
 from stretto.local_engine.serving.engine import Engine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))  # they are programs, not a package

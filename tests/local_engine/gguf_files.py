@@ -42,7 +42,7 @@ MODELS = {
 }
 
 
-def write_gguf(path, model, tokenizer, *, kind="F32", fields=(), tensors=(), leave_out=()):
+def write_gguf(path, model, tokenizer, *, kind="F32", fields=(), tensors=(), leave_out=(), template=TEMPLATE):
     """Write a model. ``fields``: more of the head, or others; ``tensors``: more of them; ``leave_out``: names."""
     config = model.config
     name = {"gemma3_text": "gemma3"}.get(config.model_type, config.model_type)
@@ -67,6 +67,8 @@ def write_gguf(path, model, tokenizer, *, kind="F32", fields=(), tensors=(), lea
         put = writer.add_float32 if isinstance(value, float) else writer.add_uint32
         (writer.add_string if isinstance(value, str) else put)(key, value)
     _write_tokenizer(writer, tokenizer)
+    if template is not None:
+        writer.add_chat_template(template)
     for key, value in [*_tensors(name, model), *tensors]:
         if key in leave_out:
             continue
@@ -90,7 +92,6 @@ def _write_tokenizer(writer, tokenizer):
     writer.add_pad_token_id(ids[0])
     writer.add_bos_token_id(ids[1])
     writer.add_eos_token_id(ids[2])
-    writer.add_chat_template(TEMPLATE)
 
 
 def _tensors(name, model):

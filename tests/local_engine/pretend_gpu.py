@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from stretto.local_engine.model.llama import LlamaForward
+from stretto.local_engine.model.forward.llama import LlamaForward
 
 __all__ = ["CUDA", "PretendGPU", "afar", "move_to_pretend_gpu", "on_pretend_gpu"]
 

@@ -8,15 +8,15 @@ from asking import outcome, submit_together, tokens
 from tiny_models import SIZES, SWITCH, VOCABULARY, WINDOW, build
 from transformers import BertConfig, BertLMHeadModel, MixtralConfig, MixtralForCausalLM
 
-from stretto.errors import BackendError, ContextOverflowError, RequestRejectedError
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.acceptance import Expected, choose_forward, disagreement
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.llama_family import is_llama_like
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.llama_family import is_llama_like
+from stretto.local_engine.model.loading.load import prepare
+from stretto.local_engine.model.loading.numerics_check import Expected, choose_forward, disagreement
+from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError
 
-METHODS = ["autoregressive", "token_recycling", "lookahead", "suffix"]
+METHODS = ["autoregressive", "lookahead", "suffix"]
 LENGTH = 32
 ALONE = ["gpt neo", "mpt", "bloom", "falcon alibi", "llama4"]
 
@@ -44,6 +44,7 @@ def generated(architecture, text, length=LENGTH):
     return said[0, len(text) :].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "architecture",
     [
@@ -59,7 +60,7 @@ def test_answers_are_those_of_generate_alone_and_in_a_batch_of_unequal_lengths(a
     for method in METHODS[:2] if architecture in ALONE else METHODS:
         together = submit_together(engine, [Generation(text, LENGTH, decoding=method) for text in MIXED])
         assert [tokens(handle) for handle in together] == expected, method
-    alone = Generation(MIXED[2], LENGTH, decoding="token_recycling")
+    alone = Generation(MIXED[2], LENGTH, decoding="lookahead")
     assert tokens(engine.submit(alone)) == expected[2]
 
 
@@ -76,7 +77,7 @@ def test_a_batch_goes_on_to_the_last_token_of_the_window(architecture, loaded, s
 def test_a_model_that_only_its_own_mask_gets_right_runs_alone_and_drafts_chains(architecture, loaded, start):
     model = loaded(architecture)
     assert model.runs_alone
-    _, finished = outcome(start(model).submit(Generation(MIXED[2], LENGTH, decoding="token_recycling")))
+    _, finished = outcome(start(model).submit(Generation(MIXED[2], LENGTH, decoding="lookahead")))
     assert 1 < finished.figures.rows_per_step < 10  # as deep as a tree of forty nodes
 
 
@@ -110,6 +111,7 @@ def test_a_long_prompt_is_read_in_parts_with_the_factors_of_its_whole_length(loa
     ]
 
 
+@pytest.mark.thorough
 def test_the_turns_of_a_chat_do_not_mix_the_factors_of_short_and_long_texts(loaded, start):
     engine = start(loaded("phi3 longrope"), prefix_cache_bytes=2**24)
     turns = [MIXED[0], MIXED[0] + prompt(30, 4), MIXED[0] + prompt(60, 4), MIXED[0] + prompt(30, 4) + prompt(4)]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from asking import PROMPTS, tokens
@@ -10,23 +11,25 @@ from test_compiled_model import TEXTS, TREES, sharing
 from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stretto.errors import InvalidRequestError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.kernels.compiler import compile_now
-from stretto.local_engine.model.beside import keep_beside
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.low_rank import Change, LowRank
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.kernels.compiling.compiler import compile_now
+from stretto.local_engine.kernels.thread_team import share
+from stretto.local_engine.model.adapters.attached_lora import keep_beside
+from stretto.local_engine.model.adapters.lora import Change, LowRank
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward import compiled
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import load_model, prepare
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import InvalidRequestError, SettingsError
 
 ADAPTERS = [None, "lora", "dora", "lora", None]
 FOUR_BITS = pytest.param("four bits", marks=pytest.mark.thorough)  # forty seconds of compiling
 WAYS = ["compiled", FOUR_BITS, "torch", "phi3 longrope"]
-DRAFTED = ("token_recycling", "suffix", "lookahead", "suffix", "autoregressive")
+DRAFTED = ("lookahead", "suffix", "lookahead", "suffix", "autoregressive")
 
 
 def change(outer, inner, *, lengths):
@@ -81,6 +84,7 @@ def requests(methods):
     return [Generation(prompt, 14 + 2 * len(prompt) % 7, adapter=name, decoding=way) for prompt, name, way in all_of]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_a_batch_of_several_adapters_gives_each_the_tokens_it_gives_alone(way, ready, start):
     engine = engine_with(start, ready, way)
@@ -117,6 +121,27 @@ def test_compiled_code_runs_adapters_and_a_row_has_the_same_bits_beside_any_othe
     assert all((one - other).abs().max() < 1e-2 * other.std() for one, other in zip(together, in_torch, strict=True))
 
 
+def test_a_step_keeps_what_it_reads_while_another_adapter_is_kept_beside(ready, monkeypatch):
+    model, adapters = ready("compiled")
+    forward = model.forward
+
+    def in_the_middle(*work):
+        for number in range(2):  # as another thread may, in the middle of a step
+            keep_beside(model, f"other {number}", adapters["dora"])
+        fills = [np.full(1 + size, np.nan, np.float32) for size in range(256) for _ in range(8)]  # memory that is free
+        share(*work)
+        assert fills
+
+    with torch.inference_mode():
+        keep_beside(model, "lora", adapters["lora"])
+        assert compile_now(forward.parts_beside)
+        forward.look_for_code()
+        expected = logits_of(forward, TEXTS, TREES, ("lora",) * 3)
+        monkeypatch.setattr(compiled, "share", in_the_middle)
+        found = logits_of(forward, TEXTS, TREES, ("lora",) * 3)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
 def logits_of(forward, texts, trees, names):
     """Those of the trees behind some texts, in one forward."""
     joined = KeyValueCache(0)
@@ -143,6 +168,24 @@ def test_the_lean_forward_adds_to_other_layers_what_is_added_in_transformers_cod
         plain = model(ids).logits
     assert (found[0] - found[1]).abs().max() < 1e-4 * plain.std()
     assert (found[0] - plain).abs().max() > plain.std()
+
+
+def test_an_output_layer_is_changed_beside_in_transformers_code_where_its_own_weight_comes_along():
+    model, ids = build("qwen3").eval(), torch.tensor([TEXTS[0]])
+    torch.manual_seed(3)
+    weight, own = model.lm_head.weight, change(*model.lm_head.weight.shape, lengths=True)
+    forward, count = TransformersForward(model), ids.shape[1]
+    rows = Rows(ids, torch.arange(count)[None], count, adapters=("last",))
+    with torch.inference_mode():
+        brought = LowRank("last", {"lm_head": own}, {"lm_head.weight": weight.clone()})
+        keep_beside(SimpleNamespace(forward=forward, name="qwen3"), "last", brought)
+        beside = forward(rows, KeyValueCache(1), torch.arange(count))
+        other = LowRank("other", {"lm_head": own}, {"lm_head.weight": weight + 1})
+        with pytest.raises(SettingsError, match=r"changes lm_head\.weight, which cannot be kept beside qwen3"):
+            keep_beside(SimpleNamespace(forward=forward, name="qwen3"), "other", other)
+        brought.merge(dict(model.named_parameters()))
+        expected = model(ids).logits
+    torch.testing.assert_close(beside, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_known_of_a_prompt_is_known_for_its_adapter_only(ready, start):

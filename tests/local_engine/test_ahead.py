@@ -9,14 +9,14 @@ import pytest
 
 import stretto.local_engine
 from stretto.local_engine.drafting.warm_up import DRAFTING
-from stretto.local_engine.kernels.jit import Kernel
-from stretto.local_engine.kernels.parts import CHOOSING
+from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING
+from stretto.local_engine.kernels.compiling.jit import Kernel
 from stretto.local_engine.measuring.ahead import main
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 
 ENGINE = Path(stretto.local_engine.__file__).parent
-CODE = ("kernels/[a-z]*.py", "drafting/**/compiled/[a-z]*.py")
+CODE = ("kernels/[a-z]*.py", "drafting/**/compiled/[a-z]*.py", "research/**/compiled/[a-z]*.py")
 
 
 def kept_functions():

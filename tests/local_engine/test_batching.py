@@ -8,6 +8,7 @@ from wild_drafters import Oracle
 
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
@@ -16,7 +17,9 @@ USUAL = {1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 42.0}
 
 
 def auto(equipment):
-    return Auto(StepCost(USUAL), equipment.texts, experience=equipment.experience)
+    return Auto(
+        StepCost(USUAL), equipment.texts, experience=equipment.learned.setdefault("auto", (Experience(), Experience()))
+    )
 
 
 def drafted(engine, length, requests=1):
@@ -106,9 +109,11 @@ def steps(engine, seed, decoding):
 
 
 @pytest.mark.parametrize("decoding", ["suffix", "auto"])
-def test_earlier_answers_help_only_if_asked_to(decoding, loaded, start):
+def test_earlier_answers_help_only_if_asked_to(decoding, loaded, start, monkeypatch):
     """The same seed says the same again, which no source but the memory can foresee."""
+    monkeypatch.setattr(StepCost, "observe", lambda *_: None)  # where other work runs, `auto` may find drafts too dear
     forgetful, engine = start(loaded("llama")), start(loaded("llama"), remember_answers=1000)
     for each in (forgetful, engine):
+        each._cost.fit({1: 10.0, 64: 10.1})
         first, again = steps(each, 1, decoding), steps(each, 1, decoding)
         assert again < first / 2 if each is engine else again > 0.8 * first

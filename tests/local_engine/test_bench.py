@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 from tiny_models import WINDOW
 
-from stretto.errors import ContextOverflowError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.measuring.advice import advice
 from stretto.local_engine.measuring.bench import Report, Row, Spread, bench
 from stretto.local_engine.measuring.bench_prompts import PROMPTS, BenchPrompt
+from stretto.values.errors import ContextOverflowError
 
 OIL = BenchPrompt("question", "The bicycle needs oil, air and a dry place. The bicycle needs")
 

@@ -12,9 +12,9 @@ from wild_drafters import Oracle, RandomTrees
 
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import prepare
 
 GAP = 0.1  # standard deviations of a row's logits; benchmarks/exactness.py holds the long run to the same
 LENGTH = 24

@@ -7,7 +7,7 @@ import torch
 
 from stretto.local_engine.kernels.block_kinds import BLOCK_KINDS
 from stretto.local_engine.kernels.block_layout import Numbers, laid_out, read_back
-from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.model.quantised.blocks import Blocks
 from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS
 from stretto.local_engine.model.quantised.rounding import rounded_to

@@ -6,10 +6,10 @@ from asking import outcome, submit_together, tokens
 from tiny_models import VOCABULARY
 
 from stretto import Stretto
-from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import InvalidRequestError, SettingsError
 
 transformers = pytest.importorskip("transformers")
 if not hasattr(transformers, "DiffusionGemmaForBlockDiffusion"):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from stretto.errors import ContextOverflowError, RequestRejectedError
 from stretto.local_engine.text.chat_template import ChatTemplate
+from stretto.values.errors import ContextOverflowError, RequestRejectedError
 
 TEMPLATES = {
     "ChatML": (
@@ -32,6 +32,13 @@ TEMPLATES = {
         "{% endfor %}<|im_start|>assistant\n<think>\n"
     ),
     "in JSON": "<s>{{ messages | tojson }}</s><|im_start|>",
+    "with tools": (
+        "<s>{% for t in tools or [] %}{{ t.function | tojson }}"
+        "{% for n in t.function.parameters.properties %}{{ n }}<{{ n }}>{% endfor %}{% endfor %}"
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+        "{% for n, v in c.function.arguments.items() %}{{ n }}={{ v }}{% endfor %}{% endfor %}{{ m.content }}"
+        "{{ m.name }}{{ m.tool_call_id }}{{ m.reasoning_content }}{% endfor %}{{ given }}<|im_start|>"
+    ),
 }
 UNKNOWN, BEGIN, END = "<unk>", "<s>", "</s>"
 SPECIAL = [UNKNOWN, BEGIN, END, "<|im_start|>", "<|im_end|>"]
@@ -105,6 +112,7 @@ def tokenizer_of(kind, template):
     return tokenizer
 
 
+@cache  # each has a process that renders
 def chat(kind="byte level", template="ChatML"):
     return ChatTemplate("local:tiny", tokenizer_of(kind, template))
 
@@ -157,6 +165,31 @@ def test_nothing_written_in_a_message_becomes_a_control_token(kind, template, te
     assert made == expected
 
 
+def everywhere(text):
+    """A request with a text in each of the places where another program may have written."""
+    schema = {"type": "object", "properties": {text: {"type": "string", "enum": [text], text: [{text: text}]}}}
+    schema |= {"required": [text], "description": text, "$defs": {text: {"properties": {text: {}}}}}
+    tool = {"type": "function", "function": {"name": text, "description": text, "parameters": schema, text: text}}
+    call = {"id": text, "type": "function", "function": {"name": text, "arguments": {text: [{text: text}, text]}}}
+    messages = [
+        {"role": "system", "content": text},
+        {"role": "user", "content": text, "name": text},
+        {"role": "assistant", "content": text, "reasoning_content": text, "tool_calls": [call], text: {text: text}},
+        {"role": "tool", "content": text, "tool_call_id": text, "name": text},
+        {"role": "user", "content": text},
+    ]
+    return {"turns": messages, "tools": [tool], "arguments": {"given": {text: [text, {text: text}]}}}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "slow"])
+@given(text=PARTS.map("".join))
+def test_no_text_and_no_name_in_a_request_becomes_a_control_token(kind, text):
+    made, expected = (
+        controls(kind, "with tools", chat(kind, "with tools").encode(**everywhere(each))) for each in (text, "b")
+    )
+    assert made == expected
+
+
 @pytest.mark.parametrize("kind", ["byte level", "a space before the first word", "a space before every part", "slow"])
 @given(text=PARTS.map("".join).filter(lambda text: not any(token in text for token in WRITTEN)))
 def test_the_text_of_a_message_stays_the_same(kind, text):
@@ -179,6 +212,12 @@ def test_a_caller_can_let_messages_contain_control_tokens():
     ids = chat().encode(message, special_tokens_in_text=True)
     assert controls("byte level", "ChatML", ids) == ["<|im_start|>", "<|im_end|>"] * 2 + ["<|im_start|>"]
     assert controls("byte level", "ChatML", chat().encode(message)) == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
+
+
+def test_a_template_that_cuts_a_character_in_two_still_gives_tokens():
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=byte_level(), chat_template="{{ '\ud83d' }}{{ '\udeb2' }}")
+    template = ChatTemplate("local:tiny", tokenizer)
+    assert tokenizer.decode(template.encode(turns("a"))) == "🚲"
 
 
 def test_a_control_token_that_is_a_single_character_cannot_be_text_and_is_refused():

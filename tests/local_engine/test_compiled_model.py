@@ -16,11 +16,11 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.kernels import thread_team
 from stretto.local_engine.kernels.sharing import Sharing
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import prepare
 
 CPU = torch.device("cpu")
 TEXTS = [[(7 * place + 3) % 390 + 5 for place in range(length)] for length in (30, 7, 21)]
@@ -349,12 +349,13 @@ def test_where_the_compiler_fails_the_model_runs_without(tokenizer, monkeypatch,
     def fail(*_):
         raise RuntimeError("no such processor")
 
-    monkeypatch.setattr("stretto.local_engine.model.compiled.run", fail)
+    monkeypatch.setattr("stretto.local_engine.model.forward.compiled.run", fail)
     ready = prepare("local:tiny", family_member("llama"), tokenizer)
     assert not ready.forward.is_packed
     assert "no such processor" in caplog.text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(tokenizer, dtype):
     ready = prepare("local:tiny", family_member("llama with biases").to(dtype), tokenizer)
@@ -370,7 +371,7 @@ def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(
 def test_a_large_model_in_bfloat16_is_left_to_torch_where_the_processor_multiplies_matrices(tokenizer, monkeypatch):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
     small = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
-    monkeypatch.setattr("stretto.local_engine.model.llama_weights._SMALL", 1)
+    monkeypatch.setattr("stretto.local_engine.model.forward.llama_weights._SMALL", 1)
     large = prepare("local:tiny", family_member("llama").bfloat16(), tokenizer)
     assert [small.is_exact, large.is_exact] == [True, False]
     assert [small.forward.dtype, large.forward.dtype] == [torch.float32, torch.bfloat16]

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.thorough
 PROGRAM = """
 import logging
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
-from stretto.local_engine.kernels import compiler
-from stretto.local_engine.kernels.jit import NotCompiledError
-from stretto.local_engine.kernels.parts import CHOOSING, Part, product
+from stretto.local_engine.kernels.compiling import compiler
+from stretto.local_engine.kernels.compiling.jit import NotCompiledError
+from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING, Part, product
 ready = compiler.are_ready([CHOOSING])
 done = compiler.compile_now([CHOOSING])
 try:

@@ -9,14 +9,14 @@ import torch
 from asking import PROMPTS, outcome, submit_together, tokens
 from wild_drafters import RandomTrees
 
-from stretto.errors import InvalidRequestError, StrettoError
 from stretto.local_engine.choosing.constraint import ConstraintError, Grammars
 from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import InvalidRequestError, StrettoError
 
 END = frozenset({2})
 SCHEMA = {
@@ -51,7 +51,7 @@ def test_the_pocket_model_keeps_to_a_schema_and_the_method_changes_nothing(setti
     ids = pocket.tokenizer("Plan the work as JSON: ")["input_ids"]
     engine = start(pocket, drafters=DRAFTERS | {"random": lambda _: RandomTrees()}, draft=pocket)
     requests = [
-        Generation(tuple(ids), 80, pocket.end_ids, decoding=method, response_format=SCHEMA, **settings)
+        Generation(tuple(ids), 80, pocket.ends, decoding=method, response_format=SCHEMA, **settings)
         for method in ("autoregressive", "suffix", "auto", "random", "draft_model")
     ]
     handles = submit_together(engine, requests)

@@ -6,12 +6,12 @@ from asking import PROMPTS, submit_together, tokens
 from tiny_models import build
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model import gpu_attention
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.recorded_steps import GraphedForward
+from stretto.local_engine.model.forward import gpu_attention
+from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
+from stretto.local_engine.model.loading.load import prepare
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="it is about a CUDA device, and there is none")
-METHODS = ("autoregressive", "prompt_lookup", "suffix", "token_recycling")
+METHODS = ("autoregressive", "prompt_lookup", "suffix", "lookahead")
 
 
 @pytest.fixture(scope="module")

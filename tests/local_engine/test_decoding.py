@@ -16,12 +16,13 @@ from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 from wild_drafters import Oracle, RandomTrees
 
-from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Finished, Generation
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.loading.load import prepare
+from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving.step_timing import measure_step_cost, measuring
+from stretto.values.errors import InvalidRequestError, SettingsError
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2"]
 METHODS = sorted(set(DRAFTERS) - EQUIPPED - {"autoregressive"})
@@ -224,6 +225,7 @@ def test_a_long_prompt_does_not_hold_up_those_that_run(loaded, start):
     assert any(progress)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "letters"),
     [
@@ -281,15 +283,18 @@ def test_the_numbers_of_rows_are_timed_in_turns_so_that_other_programs_slow_all_
     assert all(1 in table for table in tables if table)
 
 
-def test_rows_are_timed_before_the_first_request_is_answered(loaded, start):
+def test_rows_are_timed_before_the_first_request_is_answered(loaded, start, monkeypatch):
+    monkeypatch.setattr(step_timer, "_AT_FIRST_S", patience(60))
     engine, known = start(loaded("llama"), measure=True), queue.SimpleQueue()
     engine.submit(Generation(PROMPTS[0], 3), lambda _: known.put(engine.step_ms))
     assert known.get(timeout=patience(60))[8] > 0
 
 
 def test_the_cost_of_a_step_is_measured_by_rows(loaded):
-    cost = measure_step_cost(loaded("llama"))
-    assert 0 < cost(1) <= cost(8)
+    with torch.inference_mode():
+        *_, table = filter(None, measuring(loaded("llama")))
+    assert {*range(1, 17)} <= set(table), "a draft may have any number of rows"
+    assert measure_step_cost(loaded("llama"))(64) > 0
     assert measure_step_cost(replace(loaded("gpt2"), context_window=12))(1) > 0
     few_tokens = LlamaForCausalLM(LlamaConfig(**{**SIZES, "vocab_size": 20})).eval()
     assert measure_step_cost(replace(loaded("llama"), forward=LlamaForward(few_tokens)))(64) > 0

@@ -17,7 +17,7 @@ REQUESTS = {
 } | {
     name: {"decoding": name}
     for name in DRAFTERS
-    if name not in ("draft_model", "big_little", "head", "lexical", "lexical_lossy", "strided")
+    if name not in ("draft_model", "head", "lexical", "lexical_lossy", "strided")
 }
 
 

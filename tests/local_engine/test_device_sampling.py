@@ -16,7 +16,7 @@ from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence

@@ -5,8 +5,8 @@ import torch
 from stretto.local_engine.choosing.noise import token_numbers
 from stretto.local_engine.choosing.sampling import Sampler, choose, scores
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.kernels.compiling.jit import runs_compiled
 from stretto.local_engine.kernels.draws import draw
-from stretto.local_engine.kernels.switch import runs_compiled
 
 
 def numbers(vocabulary):

@@ -13,11 +13,11 @@ from patience import patience
 from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
-from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving import step_timing as measure
+from stretto.values.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2", "gpt2"]
 
@@ -288,7 +288,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.loading.load import prepare
 letters = Tokenizer(models.BPE(vocab={chr(65 + i): i for i in range(400)}, merges=[]))
 model = prepare("local:tiny", build("llama"), PreTrainedTokenizerFast(tokenizer_object=letters))
 handle = Engine(replace(model, context_window=10**7, cache_tokens=10**7)).submit(Generation((1, 2, 3), 10**6))
@@ -310,7 +310,7 @@ def all_rows_are_timed(monkeypatch):
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, start):
     model, timed = loaded("llama"), threading.Event()
-    left = [1 + 7 * 6 + 2 * 4]  # the text, then each number of rows six times, and those above 16 four times
+    left = [1 + 7 * 6 + 14 * 4]  # the text, then the first numbers of rows six times, and all others four times
 
     def forward(rows, cache, keep):
         left[0] -= 1

@@ -10,7 +10,7 @@ from patience import patience
 from tiny_models import build
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.serving.engine import Engine
 
 

@@ -9,10 +9,10 @@ from asking import PROMPTS, outcome, submit_together, tokens
 from forwards import Watched
 from wild_drafters import RandomTrees
 
-from stretto.errors import BackendError, InvalidRequestError, SettingsError
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Generation
+from stretto.values.errors import BackendError, InvalidRequestError, SettingsError
 
 
 class Faulty(RandomTrees):

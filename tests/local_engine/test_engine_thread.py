@@ -13,13 +13,13 @@ from forwards import Watched
 from patience import patience
 from wild_drafters import RandomTrees
 
-from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.serving import thread as serving_thread
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.scheduler import Scheduler
+from stretto.values.errors import BackendError
 
 
 def ended(engine, request, **options):
@@ -199,8 +199,8 @@ import threading
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving import thread
 from stretto.local_engine.serving.engine import Engine
 from stretto.foundation import ending_thread

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tiny_models import VOCABULARY, build
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.llama_family import is_llama_like
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.llama_family import is_llama_like
+from stretto.local_engine.model.forward.rows import Rows
 
 CPU = torch.device("cpu")
 

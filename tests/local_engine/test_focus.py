@@ -11,16 +11,16 @@ from safetensors.torch import save_file
 from tiny_models import VOCABULARY, build
 from transformers import DynamicCache
 
-from stretto.errors import SettingsError
-from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
-from stretto.local_engine.long_context.chunks import cut
-from stretto.local_engine.long_context.decoder import attention, attention_of_one
-from stretto.local_engine.long_context.focus import FocusReader, candidates
-from stretto.local_engine.long_context.reader_options import FocusOptions
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import prepare
+from stretto.local_engine.research.focus.changed_layers import attention, attention_of_one
+from stretto.local_engine.research.focus.document_chunks import cut
+from stretto.local_engine.research.focus.focus import FocusReader, candidates
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, new_tensors, read_focus, write_focus
+from stretto.local_engine.serving.long_prompts import FocusOptions
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 

@@ -12,18 +12,17 @@ from recipes.focus.losses import chunks_of, lesson_losses, lookup_losses
 from recipes.focus.needles import Haystack, Lessons
 from recipes.focus.train import LOSSES, Plan, Trainer, main
 from recipes.reading.lessons import NOTHING
-from stretto.errors import SettingsError
-from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus
-from stretto.local_engine.long_context.decoder import attention
-from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.reader_options import FocusOptions
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.differences import write_differences
-from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.reading_adapter import reading_change
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.formats.differences import reading_change, write_differences
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import load_model, prepare
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.focus.changed_layers import attention
+from stretto.local_engine.research.focus.focus import FocusReader
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, new_tensors, read_focus
+from stretto.local_engine.serving.long_prompts import FocusOptions
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 

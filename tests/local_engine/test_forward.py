@@ -5,19 +5,19 @@ import torch
 from tiny_models import SIZES, VOCABULARY, build
 from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
-from stretto.errors import BackendError
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.model.acceptance import Expected, disagreement
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.llama_family import is_llama_like
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.segments import parts
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.llama_family import is_llama_like
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.segments import parts
+from stretto.local_engine.model.loading.load import prepare
+from stretto.local_engine.model.loading.numerics_check import Expected, disagreement
+from stretto.values.errors import BackendError
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +177,7 @@ def test_a_window_hides_all_but_the_last_tokens():
 @pytest.mark.parametrize("name", ["llama", "llama with biases", "qwen3"])
 def test_weights_that_torch_packs_give_the_same_logits(name, monkeypatch):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: True)
-    monkeypatch.setattr("stretto.local_engine.model.llama_weights._SMALL", 1)
+    monkeypatch.setattr("stretto.local_engine.model.forward.llama_weights._SMALL", 1)
     model = family_member(name).bfloat16()
     plain, fast = LlamaForward(model), packed(model)
     assert fast.dtype == torch.bfloat16

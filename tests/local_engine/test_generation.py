@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from stretto.errors import InvalidRequestError
 from stretto.local_engine.generation import Generation
+from stretto.values.errors import InvalidRequestError
 
 NAN, INFINITE = math.nan, math.inf
 WRONG = [

@@ -1,25 +1,28 @@
 """Models in GGUF files: what was written comes back, and what cannot be right is refused with a sentence."""
 
+import math
 import os
 import struct
 import sys
 from contextlib import suppress
 
 import gguf
+import numpy as np
 import pytest
 import torch
 from asking import PROMPTS, tokens
 from corners import corners
 from gguf_files import MODELS, write_gguf
 
-from stretto.errors import MissingDependencyError, ModelNotFoundError
+from stretto import Stretto
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model import gguf_tokenizer
-from stretto.local_engine.model.gguf_header import DamagedFileError, read_header
-from stretto.local_engine.model.gguf_tokenizer import read_tokenizer
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
-from stretto.local_engine.model.weights import read_model
+from stretto.local_engine.model.formats import gguf_tokenizer
+from stretto.local_engine.model.formats.gguf_header import DamagedFileError, read_header
+from stretto.local_engine.model.formats.gguf_tokenizer import read_tokenizer
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.model.loading.weights import read_model
+from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError
 
 
 def load(path, **options):
@@ -37,6 +40,16 @@ def straight(model, prompt, length=24):
 @pytest.fixture
 def llama(tmp_path, tokenizer):
     return write_gguf(tmp_path / "llama.gguf", MODELS["llama"](), tokenizer)
+
+
+@pytest.mark.parametrize("template", [None, "{% for m in messages %}{{ m.content }}{% endfor %}"])
+def test_a_file_without_a_chat_template_is_told_with_each_answer(template, tmp_path, tokenizer):
+    file = write_gguf(tmp_path / "base.gguf", MODELS["llama"](), tokenizer, template=template)
+    with Stretto(f"local:{file}") as stretto:
+        said = [str(each) for each in stretto.ask("Why?", strategy="direct", max_tokens=4).warnings]
+    assert any("base.gguf has no chat template: it is shown the messages as plain text" in each for each in said) == (
+        template is None
+    )
 
 
 # --- what was written comes back
@@ -69,7 +82,7 @@ def test_tokens_and_the_chat_template_come_from_the_file(llama, tokenizer):
     for text in ("The bicycle needs oil.", "Grüße aus 東京 🚲", "<begin>x<end>"):
         assert model.tokenizer(text).input_ids == tokenizer(text).input_ids
     assert model.chat.template.startswith("{% for message in messages %}")
-    assert 2 in model.end_ids
+    assert 2 in model.ends
     assert model.context_window == find_source(str(llama)).context_window() == 256
 
 
@@ -109,6 +122,7 @@ def test_a_file_that_was_cut_short_is_refused_wherever_it_ends(llama, end):
     assert "short" in refused(llama) or "no room" in refused(llama)
 
 
+@pytest.mark.thorough
 def test_every_length_in_the_head_may_lie_and_no_memory_is_taken_for_it(llama):
     """Each eight bytes of the head become huge in turn: refused, or read as before where they are no length."""
     whole = llama.read_bytes()
@@ -135,6 +149,56 @@ def test_a_head_that_does_not_fit_the_weights_is_refused(tmp_path, tokenizer, fi
     refused(path)
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"nextn_predict_layers": 3}, "its nextn_predict_layers, 3, are not fewer than its layers (block_count), 3"),
+        ({"nextn_predict_layers": 2**31}, "its nextn_predict_layers, 2147483648, are not fewer than"),
+        ({"attention.layer_norm_rms_epsilon": math.nan}, "its llama.attention.layer_norm_rms_epsilon is nan"),
+        ({"attention.layer_norm_rms_epsilon": -1.0}, "its llama.attention.layer_norm_rms_epsilon is -1.0"),
+        ({"rope.freq_base": math.inf}, "its llama.rope.freq_base is inf"),
+        ({"rope.freq_base": 0.0}, "its llama.rope.freq_base is 0.0"),
+        ({"attention.head_count_kv": 0}, "its llama.attention.head_count_kv is 0"),
+        ({"attention.head_count_kv": 3}, "its head_count_kv, 3, does not divide its head_count, 4. Copy or"),
+        ({"attention.head_count_kv": "x"}, "its llama.attention.head_count_kv is 'x', and a whole number from 1"),
+        ({"attention.head_count_kv": 2**31}, "its head_count_kv, 2147483648, does not divide its head_count, 4"),
+        ({"attention.head_count_kv": 1}, "its blk.0.attn_k.weight has 32 rows, and 1 heads of 16 numbers need 16"),
+        ({"attention.head_count": 8}, "its blk.0.attn_q.weight has 64 rows, and 8 heads of 16 numbers need 128"),
+        ({"attention.key_length": 7}, "its blk.0.attn_q.weight has 64 rows, and 4 heads of 7 numbers need 28"),
+        ({"attention.key_length": 2.5}, "its llama.attention.key_length is 2.5, and a whole number from 1"),
+        ({"attention.value_length": 0}, "its llama.attention.value_length is 0"),
+        ({"embedding_length": 3}, "its token_embd.weight has rows of 64 numbers, and its embedding_length is 3"),
+        ({"embedding_length": 0}, "its llama.embedding_length is 0, and a whole number from 1 is needed"),
+        ({"feed_forward_length": "x"}, "its llama.feed_forward_length is 'x', and a whole number from 1"),
+        ({"block_count": "x"}, "its llama.block_count is 'x', and a whole number from 1"),
+        ({"context_length": 1}, "its llama.context_length is 1"),
+        ({"rope.dimension_count": 8}, "its positions turn 8 of the 16 numbers of a head (rope.dimension_count)"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(tmp_path, tokenizer, fields, said):
+    given = {f"llama.{name}": value for name, value in fields.items()}
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields=given)
+    assert said in refused(path)
+
+
+@pytest.mark.parametrize("factor", [math.nan, 0.0])
+def test_a_factor_of_positions_that_is_none_is_named(tmp_path, tokenizer, factor):
+    factors = np.array([1, 2, factor, 8, 8, 8, 8, 8], dtype=np.float32)
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, tensors=[("rope_freqs.weight", factors)])
+    assert "its rope_freqs.weight holds a number that is no factor" in refused(path)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_a_weight_with_a_number_that_is_none_is_named(tmp_path, tokenizer, kind, number):
+    model = MODELS["llama"]()
+    model.model.layers[1].input_layernorm.weight.data[3] = number
+    path = write_gguf(tmp_path / "a.gguf", model, tokenizer, kind=kind)
+    with pytest.raises(BackendError, match=r"computes NaN .* Its weight model\.layers\.1\.input_layernorm\.weight h"):
+        load_model(find_source(f"local:{path}"), compiled=True)
+
+
+@pytest.mark.thorough
 def test_a_missing_tensor_and_one_without_a_place_are_named(tmp_path, tokenizer):
     path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, leave_out=["blk.1.attn_v.weight"])
     assert "1 missing (model.layers.1.self_attn.v_proj.weight)" in refused(path)

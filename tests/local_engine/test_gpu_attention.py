@@ -7,14 +7,14 @@ from tiny_models import build
 from torch.nn.functional import scaled_dot_product_attention
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.model import gpu_attention
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.gpu_attention import attend
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward import gpu_attention
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.gpu_attention import attend
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import prepare
 
 pytestmark = pytest.mark.thorough
 

@@ -10,13 +10,13 @@ from asking import PROMPTS, tokens
 from recording import Recordings
 from tiny_models import build
 
-from stretto.errors import SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.recorded_steps import GraphedForward
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
+from stretto.local_engine.model.loading.load import prepare
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 
@@ -38,7 +38,7 @@ def request(prompt, **options):
 
 @pytest.mark.parametrize(
     ("architecture", "decoding"),
-    [("llama", "token_recycling"), ("mistral", "suffix"), ("qwen3", "autoregressive")],
+    [("llama", "lookahead"), ("mistral", "suffix"), ("qwen3", "autoregressive")],
 )
 def test_recorded_steps_give_the_same_tokens_across_storages_of_growing_length(loaded, start, architecture, decoding):
     plain = loaded(architecture)
@@ -76,7 +76,7 @@ def warnings_of(caplog):
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize("decoding", ["prompt_lookup", "autoregressive", "token_recycling"])
+@pytest.mark.parametrize("decoding", ["prompt_lookup", "autoregressive", "lookahead"])
 def test_what_a_recording_reads_is_kept_while_it_can_be_repeated(loaded, start, caplog, decoding):
     model, recordings = graphed(loaded("llama"), shortest=32)
     engine = start(model)
@@ -89,7 +89,7 @@ def test_what_a_recording_reads_is_kept_while_it_can_be_repeated(loaded, start, 
 
 @pytest.mark.parametrize(
     ("architecture", "decoding"),
-    [("llama", "suffix"), ("llama", "autoregressive"), ("mistral", "token_recycling")],
+    [("llama", "suffix"), ("llama", "autoregressive"), ("mistral", "lookahead")],
 )
 def test_steps_of_a_batch_are_recorded_whoever_leaves_and_whatever_each_drafts(
     loaded, start, caplog, architecture, decoding
@@ -152,7 +152,7 @@ def test_steps_of_the_warm_up_are_not_recorded_while_requests_wait(loaded, start
     assert model.forward.steps == made
     assert not any(storage.occupied for storage in model.forward._storages.values())
     fast = start(model)
-    for decoding in ("autoregressive", "suffix", "token_recycling"):
+    for decoding in ("autoregressive", "suffix", "lookahead"):
         tokens(fast.submit(request(PROMPTS[0], decoding=decoding)))
     with fast.announced():
         handles = [fast.submit(request(prompt)) for prompt in PROMPTS[:3]]

@@ -7,8 +7,8 @@ from tiny_models import build
 from transformers import DynamicCache
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from stretto.errors import InvalidRequestError
 from stretto.local_engine.generation import Generation, JoinedPaths
+from stretto.values.errors import InvalidRequestError
 
 KEEP = {"prefix_cache_bytes": 2**24}
 BEGUN = ((21, 22), (23,), (24, 25, 26))
@@ -147,7 +147,7 @@ def test_paths_that_are_not_in_the_prompt_are_refused(lengths):
 
 
 def test_a_join_that_fails_ends_its_own_request_and_no_other(loaded, start, monkeypatch):
-    monkeypatch.setattr("stretto.local_engine.serving.joined_prefill.joined", lambda *_: 1 / 0)
+    monkeypatch.setattr("stretto.local_engine.research.joined_paths.joined_prefill.joined", lambda *_: 1 / 0)
     engine = start(loaded("llama"), **KEEP)
     failing, other = submit_together(engine, [joining([(21, 22), (23,)]), Generation(PROMPTS[0], 8)])
 

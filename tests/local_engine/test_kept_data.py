@@ -1,7 +1,7 @@
 import os
 
-from stretto.local_engine.model import kept_data
-from stretto.local_engine.model.kept_data import recall, remember
+from stretto.local_engine.model.loading import kept_data
+from stretto.local_engine.model.loading.kept_data import recall, remember
 
 
 def test_the_oldest_are_forgotten_where_all_together_are_too_large(tmp_path, monkeypatch):

@@ -13,13 +13,13 @@ from patience import patience
 from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.memory import give_back, older_objects_kept
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model, prepare
+from stretto.local_engine.model.loading.memory import give_back, older_objects_kept
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import BackendError
 
 pytestmark = pytest.mark.thorough
 
@@ -77,7 +77,7 @@ def test_a_closed_engine_frees_its_weights_at_once(name, use, tokenizer):
     weights = weights_of(model)
     engine = Engine(model, threads=1, drafters=DRAFTERS | {"broken": broken})
     if use == "answers":
-        for decoding in ("autoregressive", "auto", "suffix", "token_recycling"):
+        for decoding in ("autoregressive", "auto", "suffix", "lookahead"):
             assert tokens(engine.submit(Generation(PROMPTS[0], 8, decoding=decoding)))
     if use == "errors":
         with pytest.raises(RuntimeError, match="no drafter"):
@@ -94,8 +94,8 @@ MEMORY = """
 import os, sys
 from pathlib import Path
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 def answered(name):
@@ -153,7 +153,7 @@ def test_a_log_tells_how_far_the_loading_is(caplog):
     with caplog.at_level(logging.INFO, "stretto"):
         load_model(find_source("local:pocket"))
     said = [record.stretto["event"] for record in caplog.records if hasattr(record, "stretto")]
-    assert said[:2] == ["reading weights", "comparing with transformers"]
+    assert said[:2] == ["reading the weights", "comparing it with transformers"]
 
 
 class Ring:

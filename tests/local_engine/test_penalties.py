@@ -10,10 +10,10 @@ from tiny_models import build
 from transformers import NoRepeatNGramLogitsProcessor
 from wild_drafters import Oracle, RandomTrees
 
-from stretto.errors import InvalidRequestError
 from stretto.local_engine.choosing.penalties import Penalties
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Generation
+from stretto.values.errors import InvalidRequestError
 
 CPU = torch.device("cpu")
 LENGTH = 30
@@ -34,6 +34,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("settings", "architecture"),
     corners(

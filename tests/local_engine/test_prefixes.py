@@ -8,9 +8,9 @@ import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache, blocks
-from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache, blocks
+from stretto.local_engine.model.cache.prefixes import PrefixCache
+from stretto.local_engine.model.forward.rows import Rows
 
 ARCHITECTURES = ["llama", "qwen3 sliding", "mistral", "gemma2", "gpt2"]
 KEEP = {"prefix_cache_bytes": 2**24}
@@ -37,7 +37,7 @@ def test_a_chat_goes_on_from_what_is_kept_with_the_same_tokens(architecture, loa
     assert reused == [0, 41, 53, 65]
 
 
-@pytest.mark.parametrize("decoding", ["suffix", "lookahead", "token_recycling", "auto"])
+@pytest.mark.parametrize("decoding", ["suffix", "lookahead", "auto"])
 def test_drafts_that_were_rejected_leave_nothing_wrong_behind(decoding, loaded, start):
     expected, _ = turns(start(loaded("mistral")), PROMPTS[3])
     got, reused = turns(start(loaded("mistral"), **KEEP), PROMPTS[3], decoding=decoding)

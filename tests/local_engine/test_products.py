@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from stretto.local_engine.kernels import thread_team
-from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.compiling.compiled_parts import product as product_part
+from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.panels import Layout, Panels, layout_for, narrowest
-from stretto.local_engine.kernels.parts import product as product_part
 from stretto.local_engine.kernels.sharing import Sharing
 from stretto.local_engine.kernels.vectors import PAIRED
-from stretto.local_engine.model.products import packed, product
+from stretto.local_engine.model.forward.products import packed, product
 
 TYPES = [torch.bfloat16, torch.float16, torch.float32]
 
@@ -21,6 +21,7 @@ def drawn(*shape, scale=0.02):
     return scale * torch.randn(shape, generator=torch.Generator().manual_seed(3))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_weight_is_held_in_the_type_it_was_published_in_and_loses_nothing(dtype):
     weight = drawn(300, 200).to(dtype).float()

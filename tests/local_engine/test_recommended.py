@@ -9,11 +9,11 @@ from tiny_models import build
 from tokenizers import AddedToken
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, GenerationConfig
 
-from stretto.errors import BackendError
 from stretto.local_engine.choosing.distribution import distribution
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model import recommended
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.loading import recommended
+from stretto.local_engine.model.loading.load import prepare
+from stretto.values.errors import BackendError
 
 TURNS = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<turn>\n{% endfor %}"
 
@@ -42,7 +42,7 @@ def test_an_answer_is_what_transformers_generates_by_the_models_own_settings(sai
     with torch.inference_mode():
         expected = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30)[0, ids.shape[1] :]
     own = prepare("local:tiny", model, tokenizer)
-    request = Generation(PROMPTS[0], 30, own.end_ids, decoding="suffix", **own.penalties)
+    request = Generation(PROMPTS[0], 30, own.ends, decoding="suffix", **own.penalties)
     assert tokens(start(own).submit(request)) == expected.tolist()
 
 
@@ -149,13 +149,11 @@ def test_the_token_that_the_chat_template_ends_a_turn_with_ends_an_answer_too(to
     chat.add_special_tokens({"additional_special_tokens": [AddedToken("<turn>", special=True)]})
     turn = chat.convert_tokens_to_ids("<turn>")
     chat.chat_template = TURNS
-    model = build("llama")
-    model.generation_config = GenerationConfig(eos_token_id=7)
-    assert recommended.end_ids("local:tiny", model, chat) == {7, turn}
+    assert ready(chat, eos_token_id=7).ends == {7, turn}
     chat.chat_template = TURNS.replace("<turn>", "")
-    assert recommended.end_ids("local:tiny", model, chat) == {7}
+    assert ready(chat, eos_token_id=7).ends == {7}
     chat.chat_template = "{{ raise_exception('only poems') }}"
-    assert recommended.end_ids("local:tiny", model, chat) == {7}
+    assert ready(chat, eos_token_id=7).ends == {7}
 
 
 def test_a_config_that_has_no_end_token_at_its_top_is_read_all_the_same(tokenizer):

@@ -12,10 +12,10 @@ from tiny_models import WINDOW, build
 from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import make_drafter
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.recorded_steps import GraphedForward
-from stretto.local_engine.model.recording import recorded
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
+from stretto.local_engine.model.graphs.recording import recorded
+from stretto.local_engine.model.loading.load import load_model, prepare
 from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence
@@ -67,7 +67,7 @@ def ask(forward, device, request, gpu=None):
     sequence, copies = Sequence(request, lambda ids: " ".join(map(str, ids))), []
     prefill, batch = Prefill(forward, [sequence], device), Batch(forward, device)
     prefill.advance()
-    ended = sequence.accept(batch.join(prefill, [make_drafter("token_recycling")])[0])[1]
+    ended = sequence.accept(batch.join(prefill, [make_drafter("lookahead")])[0])[1]
     while not ended:
         if gpu is not None:
             gpu.reset()

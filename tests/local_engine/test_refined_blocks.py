@@ -6,20 +6,19 @@ from asking import outcome, submit_together, tokens
 from refining_loops import PlainLoop, entropy_bound, factor, low_confidence, mask_predict, sequential, threshold
 from tiny_models import build
 
-from stretto.errors import InvalidRequestError, SettingsError
 from stretto.local_engine.drafting.method import DraftEquipment
-from stretto.local_engine.drafting.sources.answers import EarlierAnswers
+from stretto.local_engine.drafting.sources.texts import EarlierAnswers
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.measuring.bench import bench
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.model.refined.block_form import BlockForm
-from stretto.local_engine.refining.catalogue import rules_for
-from stretto.local_engine.refining.refinement import Refinement
-from stretto.local_engine.refining.rules import MaskPredict
+from stretto.local_engine.model.cache.prefixes import PrefixCache
+from stretto.local_engine.model.forward.block_form import BlockForm
+from stretto.local_engine.model.loading.load import prepare
+from stretto.local_engine.research.block_diffusion.refinement import Refinement
+from stretto.local_engine.research.block_diffusion.rules import MaskPredict, rules_for
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Scheduler
 from stretto.local_engine.serving.sequence import Sequence
+from stretto.values.errors import InvalidRequestError, SettingsError
 
 MASK, BLOCK = 3, 8
 PROMPT = tuple((11 * place + 5) % 380 + 10 for place in range(21))  # two blocks, and five tokens of the third

@@ -14,12 +14,12 @@ from transformers import AutoModelForCausalLM
 from stretto import Stretto
 from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import ModelNotFoundError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.refined.formats import recognised
-from stretto.local_engine.model.source import find_source
-from stretto.request import GenerationOptions, Message
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.block_diffusion.formats import recognised
+from stretto.values.errors import ModelNotFoundError
+from stretto.values.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.thorough
 

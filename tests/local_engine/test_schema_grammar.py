@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from stretto.errors import InvalidRequestError
 from stretto.local_engine.choosing.constraint import Grammars
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.pocket import pocket_folder
+from stretto.values.errors import InvalidRequestError
 
 END = 2
 
@@ -16,7 +16,7 @@ END = 2
 @pytest.fixture(scope="module")
 def written():
     """Whether the constraint of a schema lets a value be written, and what it does not hold."""
-    tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+    tokenizer = AutoTokenizer.from_pretrained(pocket_folder())
     grammars = Grammars(tokenizer)
 
     def can_write(schema, value):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stretto.local_engine.model.segments import segments
+from stretto.local_engine.model.forward.segments import segments
 from stretto.local_engine.serving.admission import common_prefix, next_wave
 
 

@@ -11,18 +11,18 @@ import torch
 from asking import PROMPTS, submit_together, tokens
 from transformers import GPT2Config, LlamaConfig
 
-from stretto.errors import BackendError, SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
-from stretto.local_engine.parallel.forward import SharedForward
-from stretto.local_engine.parallel.layout import Layout
-from stretto.local_engine.parallel.part import Part
-from stretto.local_engine.parallel.pipeline import microbatches
-from stretto.local_engine.parallel.processes import Processes
-from stretto.local_engine.parallel.wire import receive, send
-from stretto.local_engine.parallel.worker import check_divisible
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.process_layout import Layout
+from stretto.local_engine.research.several_devices.part import Part
+from stretto.local_engine.research.several_devices.part_process import check_divisible
+from stretto.local_engine.research.several_devices.pipeline import microbatches
+from stretto.local_engine.research.several_devices.processes import Processes
+from stretto.local_engine.research.several_devices.shared_forward import SharedForward
+from stretto.local_engine.research.several_devices.tensor_messages import receive, send
+from stretto.values.errors import BackendError, SettingsError
 
 METHODS = ("autoregressive", "suffix", "prompt_lookup", "auto", "lookahead")
 
@@ -146,13 +146,12 @@ def test_architectures_that_transformers_does_not_divide_are_refused(layout, tmp
     source = find_source(str(tmp_path))
     with pytest.raises(SettingsError, match="does not say how models of the type gpt2 are divided"):
         check_divisible(source, layout)
-    check_divisible(source, Layout(context=2))
 
 
 def test_quantised_weights_are_refused(tmp_path):
     LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4}).save_pretrained(tmp_path)
     with pytest.raises(SettingsError, match="whose weights are quantised"):
-        check_divisible(find_source(str(tmp_path)), Layout(context=2))
+        check_divisible(find_source(str(tmp_path)), Layout(tensor=2))
 
 
 HEADS = {"num_attention_heads": 12, "num_key_value_heads": 6, "num_hidden_layers": 2}

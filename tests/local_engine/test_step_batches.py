@@ -1,11 +1,8 @@
 """Which steps a request shared with how many others, kept for those that are watched."""
 
 from asking import outcome
-from tiny_models import WINDOW
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.long_context.reader import LongContextReader
-from stretto.local_engine.long_context.reader_options import StarOptions
 
 PROMPTS = [tuple(5 + (place * step) % 300 for place in range(20)) for step in (7, 11)]  # they begin differently
 
@@ -57,11 +54,3 @@ def test_a_cancelled_request_keeps_the_steps_until_then(loaded, start):
     *_, end = pieces
     assert end.reason == "cancelled"
     assert sum(each.steps for each in handle.batches) == (end.figures.steps if end.figures else 0)
-
-
-def test_a_prompt_beyond_the_window_runs_its_steps_alone(loaded, start):
-    reader = LongContextReader(start(loaded("llama")), StarOptions(block=WINDOW // 8, local=WINDOW // 8))
-    prompt = tuple(5 + place % 300 for place in range(WINDOW + 10))
-    handle = reader.submit(Generation(prompt, 6), watched=True)
-    outcome(handle)
-    assert [(each.requests, each.steps, each.tokens) for each in handle.batches] == [(1, 5, 5)]

@@ -5,7 +5,7 @@ from threading import Thread
 
 import torch
 
-from stretto.local_engine.drafting.step_clock import step_clock
+from stretto.local_engine.drafting.step_cost import step_clock
 
 
 def compute(seconds):

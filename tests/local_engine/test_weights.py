@@ -23,10 +23,10 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-from stretto.errors import MissingDependencyError, ModelNotFoundError, SettingsError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import MissingDependencyError, ModelNotFoundError, SettingsError
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_an_adapter_beside_the_weights_is_refused_where_it_cannot_be_applied(sav
     folder = saved(build("llama"))
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": "x"}))
     monkeypatch.setattr(
-        "stretto.local_engine.model.weights.is_peft_available", lambda: False
+        "stretto.local_engine.model.loading.weights.is_peft_available", lambda: False
     )  # as where it is not installed
     with pytest.raises(MissingDependencyError, match="pip install peft"):
         load(folder)
@@ -123,7 +123,7 @@ def test_an_adapter_without_its_own_weights_is_damaged(tmp_path):
 
 def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "IA3", "base_model_name_or_path": "base"}')
-    monkeypatch.setattr("stretto.local_engine.model.weights.is_peft_available", lambda: False)
+    monkeypatch.setattr("stretto.local_engine.model.loading.weights.is_peft_available", lambda: False)
     with pytest.raises(MissingDependencyError, match="pip install peft"):
         load(tmp_path)
 
@@ -133,7 +133,7 @@ def test_an_adapter_without_the_weights_is_known_as_one(tmp_path, monkeypatch):
 )
 def test_an_adapter_that_names_no_base_is_refused(adapter, tmp_path, monkeypatch):
     (tmp_path / "adapter_config.json").write_text(adapter)
-    monkeypatch.setattr("stretto.local_engine.model.weights.is_peft_available", lambda: True)
+    monkeypatch.setattr("stretto.local_engine.model.loading.weights.is_peft_available", lambda: True)
     with pytest.raises(ModelNotFoundError, match=r"adapter_config\.json names no base_model_name_or_path"):
         load(tmp_path)
 
@@ -192,9 +192,9 @@ def test_a_model_of_pictures_and_text_loads_and_answers_without_pictures(config,
     config = config()
     model = AutoModelForImageTextToText.from_config(config).eval()
     loaded = load(saved(model))
-    assert 2 in loaded.end_ids
+    assert 2 in loaded.ends
     assert loaded.cache_tokens > 0
-    got = tokens(start(loaded).submit(Generation(PROMPTS[0], 20, decoding="token_recycling")))
+    got = tokens(start(loaded).submit(Generation(PROMPTS[0], 20, decoding="lookahead")))
     ids = torch.tensor([PROMPTS[0]])
     expected = model.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False, eos_token_id=-1

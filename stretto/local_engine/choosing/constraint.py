@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stretto.errors import InvalidRequestError, MissingDependencyError, StrettoError
 from stretto.local_engine.choosing.schema_grammar import brief, compile_schema
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.text.vocabulary import vocabulary
+from stretto.values.errors import InvalidRequestError, MissingDependencyError, StrettoError
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -30,6 +30,10 @@ ResponseFormat = Mapping[str, Any] | str
 """A JSON schema, or a regular expression that the whole answer matches."""
 
 _KEPT = 32
+_LIMITS = np.where(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], 1, bitorder="little"), np.inf, -np.inf
+).astype(np.float32)
+"""What limits the logits of eight tokens by a byte of bits: infinity for one that may come, else minus infinity."""
 
 
 class ConstraintError(StrettoError):
@@ -63,13 +67,18 @@ class Constraint:
         self._go_to(path)
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         self._check()
-        allowed = np.zeros(len(logits), dtype=np.bool_)
-        known = np.unpackbits(bits, count=min(len(logits), 8 * len(bits)), bitorder="little")
-        allowed[: len(known)] = known
-        allowed[[end for end in self._ends if end < len(allowed)]] = self._matcher.is_accepting()
-        if not allowed.any():
+        count = logits.shape[0]
+        limits = np.full(max(count, 8 * len(bits)), -np.inf, np.float32)
+        np.take(_LIMITS, bits, axis=0, out=limits[: 8 * len(bits)].reshape(-1, 8), mode="clip")
+        limits = limits[:count]
+        limits[[end for end in self._ends if end < count]] = np.inf if self._matcher.is_accepting() else -np.inf
+        if limits.max() < 0:
             raise ConstraintError("response_format allows no token here: nothing the model can write matches it.")
-        logits.masked_fill_(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
+        if logits.device.type == "cpu":
+            held = logits.numpy()
+            np.fmin(held, limits, out=held)  # many times as fast as torch, whose threads would wait for each other
+        else:
+            torch.fmin(logits, torch.from_numpy(limits).to(logits.device, logits.dtype), out=logits)
 
     def legal(self, tree: DraftTree) -> list[bool]:
         """Which nodes of a draft can be accepted: those that are allowed, and whose ancestors are.
@@ -124,7 +133,9 @@ class Constraint:
 
 
 class Grammars:
-    """Makes the constraints of the requests to a model. Each format is compiled once. Safe from any thread.
+    """Makes the constraints of the requests to a model. Safe from any thread.
+
+    Each tenant's formats are compiled once: none of them is there sooner because another tenant has used it.
 
     Args:
         tokenizer: transformers' tokenizer of the model.
@@ -134,9 +145,11 @@ class Grammars:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
         self._vocabularies: dict[frozenset[int], LLTokenizer] = {}
-        self._compiled: OrderedDict[tuple[str, frozenset[int]], tuple[LLMatcher, tuple[str, ...]]] = OrderedDict()
+        self._compiled: OrderedDict[Hashable, tuple[LLMatcher, tuple[str, ...]]] = OrderedDict()
 
-    def constraint(self, response_format: ResponseFormat, ends: frozenset[int]) -> Constraint:
+    def constraint(
+        self, response_format: ResponseFormat, ends: frozenset[int], tenant: str | None = None
+    ) -> Constraint:
         """Make the constraint of one answer.
 
         The first one of a large vocabulary takes about a second. For some tenths of it llguidance holds the
@@ -147,12 +160,12 @@ class Grammars:
         """
         if not ends:
             raise InvalidRequestError("response_format needs an end token, and this request has none. Give it end_ids.")
-        named = _named(response_format)
+        key = (tenant, _named(response_format), ends)
         with self._lock:
-            found = self._compiled.get((named, ends))
+            found = self._compiled.get(key)
             if found is None:
-                found = self._compiled[named, ends] = self._compile(response_format, ends)
-            self._compiled.move_to_end((named, ends))
+                found = self._compiled[key] = self._compile(response_format, ends)
+            self._compiled.move_to_end(key)
             if len(self._compiled) > _KEPT:
                 self._compiled.popitem(last=False)
             matcher, unheld = found

@@ -19,7 +19,7 @@ from stretto.local_engine.choosing.distribution import CANDIDATES, cut_tail, dro
 from stretto.local_engine.choosing.noise import exponential
 from stretto.local_engine.choosing.sampling import Sampler
 
-__all__ = ["choose_at_once"]
+__all__ = ["choose_at_once", "highest_or_none"]
 
 _SETTINGS = slice(2, 6)
 
@@ -42,6 +42,8 @@ class _Given:
 def choose_at_once(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> list[int]:
     """Choose the token that follows each row, as `stretto.local_engine.choosing.sampling.choose` does.
 
+    -1 stands for a token that cannot be chosen, because the highest of the numbers is NaN or infinite.
+
     One copy to the host; a second one where top-p needs more than the most probable 256 tokens of a row.
 
     Args:
@@ -53,19 +55,25 @@ def choose_at_once(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[
     given = _given(samplers, paths, logits.device)
     wide = _adjusted(widen(logits), samplers, paths, given)
     if not any(sampled):
-        return _listed(wide.argmax(-1))
+        return _listed(highest_or_none(wide))
     vocabulary = wide.shape[-1]
     limited = any(sampler.cuts for sampler in samplers)
     most = vocabulary if any(sampler.settings[2] > CANDIDATES for sampler in samplers) else CANDIDATES
     scores, short = _scores(wide, samplers, given, most)
-    tokens = scores.argmax(-1)
+    tokens = highest_or_none(scores)
     if not limited or most >= vocabulary:
         return _listed(tokens)
     chosen, missing = torch.stack((tokens, short.long())).tolist()
     if any(missing):
-        whole = _listed(_scores(wide, samplers, given, vocabulary)[0].argmax(-1))
+        whole = _listed(highest_or_none(_scores(wide, samplers, given, vocabulary)[0]))
         chosen = [again if lacks else token for token, again, lacks in zip(chosen, whole, missing, strict=True)]
     return list(chosen)
+
+
+def highest_or_none(scores: Tensor) -> Tensor:
+    """The index of the largest number of each row, -1 where that is NaN or infinite # [..., vocabulary] -> [...]."""
+    values, indices = widen(scores).max(-1)
+    return torch.where(values < torch.inf, indices, -1)
 
 
 def _listed(tokens: Tensor) -> list[int]:

@@ -15,8 +15,9 @@ from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.distribution import distribution, widen
 from stretto.local_engine.choosing.noise import exponential, token_numbers
 from stretto.local_engine.choosing.penalties import Penalties
+from stretto.local_engine.failures import NoNumberError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.kernels.switch import runs_compiled
+from stretto.local_engine.kernels.compiling.jit import runs_compiled
 
 __all__ = ["Sampler", "best_tokens", "choose", "first_rows", "most_probable", "score_adjusted", "scores"]
 
@@ -129,6 +130,10 @@ class Sampler:
         except Exception as error:  # noqa: BLE001 - ends this request; the others of the batch go on
             self.failure = error
 
+    def found_no_number(self) -> None:
+        """Let the answer end: the logits are NaN or infinite, and no token can be chosen by them."""
+        self.failure = self.failure or NoNumberError()
+
     def commit(self, tokens: Sequence[int]) -> None:
         """Take note of tokens that now belong to the answer."""
         self._committed += len(tokens)
@@ -150,9 +155,13 @@ def choose(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence
             some = rows if len(own) == len(samplers) else rows[torch.tensor(own, device=rows.device)]
             given = [samplers[row] for row in own], [paths[row] for row in own]
             drawn = unlimited and compiled
-            tokens = _drawn(some, *given) if drawn else most_probable(_scored(some, *given)).tolist()
-            for row, token in zip(own, tokens, strict=True):
+            scored = some if drawn else _scored(some, *given)
+            tokens = _drawn(some, *given) if drawn else most_probable(scored).tolist()
+            held = scored.numpy() if scored.device.type == "cpu" else scored  # for single numbers, many times as fast
+            for place, (row, token) in enumerate(zip(own, tokens, strict=True)):
                 chosen[row] = token
+                if not held[place, token] < torch.inf:
+                    samplers[row].found_no_number()
     return chosen
 
 
@@ -193,11 +202,16 @@ def _adjusted(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Seque
     """Return the logits after penalties, bias and constraints; without any, possibly the same tensor."""
     logits = widen(logits)
     if any(sampler.adjusts for sampler in samplers):
-        logits = logits.clone()
+        logits = _copied(logits)
         for row, (sampler, path) in enumerate(zip(samplers, paths, strict=True)):
             if sampler.adjusts:
                 sampler.adjust(logits[row], path)
     return logits
+
+
+def _copied(logits: Tensor) -> Tensor:
+    """A copy; torch's threads would wait for each other beside other programs, for milliseconds in each step."""
+    return torch.from_numpy(logits.numpy().copy()) if logits.device.type == "cpu" else logits.clone()
 
 
 def _scored(logits: Tensor, samplers: Sequence[Sampler], paths: Sequence[Sequence[int]]) -> Tensor:

@@ -10,12 +10,11 @@ from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import MATCHES, Experience
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome, DraftSource
+from stretto.local_engine.drafting.repetition import RepetitionWatch, TextsWatch
 from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.sources.texts import Texts
-from stretto.local_engine.drafting.sources.watch import TextsWatch
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
-from stretto.local_engine.drafting.watch import RepetitionWatch
 
 __all__ = ["Auto"]
 

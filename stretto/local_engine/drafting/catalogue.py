@@ -12,15 +12,16 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
-from stretto.errors import SettingsError
 from stretto.foundation import plugins
 from stretto.foundation.arguments import shown
+from stretto.local_engine import research_registry
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
 from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.values.errors import SettingsError
 
 __all__ = [
     "DRAFTERS",
@@ -34,20 +35,13 @@ __all__ = [
     "make_drafter",
 ]
 
-_FOLDERS = (
-    "aggressive",
-    "big_little",
-    "heads",
-    "lexical",
-    "lookahead",
-    "recycling",
-    "strided",
-)
-"""Folders of methods that nothing else uses. One is removed together with its line here."""
+_FOLDERS = ("aggressive", "heads")
+"""Folders of methods that nothing else uses. One is removed together with its name here."""
 
 
 def _auto(equipment: DraftEquipment) -> Drafter:
     from stretto.local_engine.drafting.auto import Auto  # noqa: PLC0415 - see above
+    from stretto.local_engine.drafting.calibration import Experience  # noqa: PLC0415 - with the last one
 
     drafter: Drafter = Auto(
         equipment.cost or StepCost(USUAL_COSTS),
@@ -55,7 +49,7 @@ def _auto(equipment: DraftEquipment) -> Drafter:
         equipment.files,
         writing=equipment.writing,
         beside=[method.source(equipment) for method in METHODS.values() if method.source is not None],
-        experience=equipment.experience,
+        experience=equipment.learned.setdefault("auto", (Experience(), Experience())),
     )
     for method in METHODS.values():
         if method.beside is not None:
@@ -86,8 +80,8 @@ def _methods() -> dict[str, Method]:
         "suffix": Method(_suffix),
     }
     for folder in _FOLDERS:
-        found |= import_module(f"{__package__}.{folder}.methods").METHODS
-    return dict(sorted(found.items()))
+        found |= import_module(f"{__package__}.{folder}").METHODS
+    return dict(sorted((found | research_registry.methods()).items()))
 
 
 METHODS: Mapping[str, Method] = _methods()
@@ -145,5 +139,5 @@ def make_drafter(name: str, equipment: DraftEquipment | None = None) -> Drafter:
     """Make a drafter for one sequence. Raises `SettingsError` for an unknown name or missing equipment."""
     drafters = all_drafters()
     if name not in drafters:
-        raise SettingsError(f"There is no decoding method {name!r}. Choose one of {', '.join(drafters)}.")
+        raise SettingsError(f"There is no decoding method {name!r}. Use one of: {', '.join(drafters)}.")
     return drafters[name](equipment or DraftEquipment())

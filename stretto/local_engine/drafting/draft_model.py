@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["DraftModel", "check_vocabulary"]
 
@@ -62,7 +62,7 @@ class DraftModel:
     wants_top = 0
 
     def __init__(self, draft: LoadedModel, *, length: int = 5, width: int = 1, floor: float = 0.1) -> None:
-        from stretto.local_engine.model.cache import KeyValueCache  # noqa: PLC0415 - torch, only where it is used
+        from stretto.local_engine.model.cache.kv_cache import KeyValueCache  # noqa: PLC0415 - torch, only where it is used
 
         self._forward = draft.forward
         self._device = draft.device
@@ -114,7 +114,7 @@ class DraftModel:
         """Logits of what follows ``tokens`` # [vocabulary]."""
         import torch  # noqa: PLC0415
 
-        from stretto.local_engine.model.rows import Rows  # noqa: PLC0415
+        from stretto.local_engine.model.forward.rows import Rows  # noqa: PLC0415
 
         limit = min(len(self._cached), len(tokens) - 1)
         held = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from stretto.local_engine.drafting.protocol import Drafter, DraftSource
 
 if TYPE_CHECKING:
-    from stretto.local_engine.drafting.calibration import Experience
     from stretto.local_engine.drafting.sources.files import FileTexts
     from stretto.local_engine.drafting.sources.texts import Texts
     from stretto.local_engine.drafting.step_cost import StepCost
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["USUAL_COSTS", "DraftEquipment", "Method"]
 
@@ -34,12 +33,12 @@ class DraftEquipment:
         files: the same that do not change.
         writing: number of the request's own text among these.
         expected: tokens that the answer may resemble from its beginning on.
-        experience: what earlier requests have learned about guesses, sampled ones and greedy ones.
         model: the model that is drafted for.
         draft: a smaller model with the same tokenizer.
         head: folder of a head that was named; without one, it may lie beside the model's weights.
         options: of methods, by their names.
         kept: what a method keeps for later requests of the engine, by its name.
+        learned: what it has learned from earlier requests of the same tenant, by its name.
     """
 
     cost: StepCost | None = None
@@ -47,12 +46,12 @@ class DraftEquipment:
     files: FileTexts | None = None
     writing: int = 0
     expected: tuple[int, ...] = ()
-    experience: tuple[Experience, Experience] | None = None
     model: LoadedModel | None = None
     draft: LoadedModel | None = None
     head: Path | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
+    learned: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-__all__ = ["PACE", "CostTable", "StepCost"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["PACE", "CostTable", "StepCost", "step_clock"]
 
 PACE = 0.97
 """The least speed of a request while others draft, relative to its speed without their drafts."""
@@ -15,14 +21,16 @@ _DRAFTING_MS = 0.1  # until it is known
 _SPIKE = 4.0  # a step that took this many times as long as usual was held up by something else
 _FURTHEST = 512  # rows beyond those measured that a step may have
 _SHARE = 1 / 256  # of a step, spent on looking for drafts while they do not pay
+_DOUBT = 1 / 256  # with each step without drafts, of what drafted rows took: a busy minute is forgotten
+_LEAST, _MOST = 0.5, 3.0  # times what the table tells of them
 _GUESS = {1: 1.0, 2: 1.5, 4: 1.7, 8: 2.5, 16: 4.5, 32: 8.0, 64: 16.0}  # in steps of one row, as on a slow CPU
 
 
 class CostTable:
     """Milliseconds of a step of one short sequence, by its number of rows.
 
-    Between measured numbers of rows the cost is interpolated, and extrapolated behind the last one. It never falls:
-    where more rows were measured to be cheaper, fewer rows cost the same.
+    Between measured numbers of rows the cost is interpolated, and extrapolated behind the last one. More rows may cost
+    less: where the processor takes them in groups, a full one is faster.
 
     Args:
         measured: milliseconds by number of rows; 1 row is among them. Raises `ValueError` otherwise.
@@ -32,11 +40,12 @@ class CostTable:
         if min(measured, default=0) != 1 or min(measured.values()) <= 0:
             raise ValueError(f"{dict(measured)} is no table of step costs: it needs times above 0, that of 1 row too.")
         rows = sorted(measured)
-        times = [min(measured[more] for more in rows if more >= own) for own in rows]
-        slope = (times[-1] - times[-2]) / (rows[-1] - rows[-2]) if len(rows) > 1 else 0.0
-        found = [times[0]]
-        for low, high, early, late in zip(rows, rows[1:], times, times[1:], strict=False):
-            found += [early + (late - early) * (own - low) / (high - low) for own in range(low + 1, high + 1)]
+        found = [measured[1]]
+        for low, high in pairwise(rows):
+            rise = (measured[high] - measured[low]) / (high - low)
+            found += [measured[low] + rise * more for more in range(1, high - low + 1)]
+        middle = len(found) // 2
+        slope = max(0.0, found[-1] - found[middle]) / max(1, len(found) - 1 - middle)
         self._times = [*found, *(found[-1] + slope * more for more in range(1, _FURTHEST))]
 
     def __call__(self, rows: int) -> float:
@@ -50,8 +59,10 @@ _GUESSED = CostTable(_GUESS)
 class StepCost:
     """Predicts what the next step takes, from the table and from the steps that ran.
 
-    The table is of one short sequence. Steps report what they took (`observe`), and `ahead` begins from what those
-    without drafts took lately. Until there is a table, rows are assumed to be expensive.
+    The table is of one short sequence. Steps report what they took (`observe`): `ahead` begins from what those without
+    drafts took lately, and adds the table's further rows by the ratio of what such rows took to what it tells. Both
+    are learned for each number of sequences.
+    Until there is a table, rows are assumed to be expensive.
 
     Args:
         measured: see `CostTable`. `None` where the table comes later, by `fit`.
@@ -70,12 +81,14 @@ class StepCost:
         self._unit = 1.0  # milliseconds of 1.0 in the table, while the table is a guess
         self._plain: dict[int, float] = {}  # milliseconds of a step without drafts, by sequences
         self._seen: dict[int, float] = {}  # milliseconds by number of rows, until there is a table
+        self._ratio: dict[int, float] = {}  # of what drafted rows took to what the table tells, by sequences
         self._drafting_ms = _DRAFTING_MS
 
     def fit(self, measured: Mapping[int, float]) -> None:
         """Use this table from now on; see `CostTable`."""
         self._table, self._unit, self.measured = CostTable(measured), 1.0, True
         self._seen.clear()
+        self._ratio.clear()
 
     def __call__(self, rows: int) -> float:
         """Milliseconds of a step with this many rows, 1 or more, by the table."""
@@ -116,10 +129,16 @@ class StepCost:
             self.beyond, took_ms = min(whole_ms, most) / plain - 1, min(took_ms, most)
         if rows <= sequences:
             plain = self._plain[sequences] = took_ms if plain is None else plain + _FORGET * (took_ms - plain)
+            if sequences in self._ratio:
+                self._ratio[sequences] += _DOUBT * (1.0 - self._ratio[sequences])
             if not self.measured:  # the cost of one row is known then, and that of more rows is still a guess
                 self._unit *= plain / self(sequences)
         elif not self.measured:
             self._see(rows, took_ms)
+        elif plain is not None and (told := self(rows) - self(sequences)) > 0:
+            ratio, share = self._ratio.get(sequences, 1.0), _LEARN * min(1.0, told / plain)
+            took = min(max((took_ms - plain) / told, _LEAST), _MOST)
+            self._ratio[sequences] = ratio + share * (took - ratio)
 
     def _see(self, rows: int, took_ms: float) -> None:
         """Learn from a step, until there is a table, what this number of rows costs."""
@@ -133,6 +152,8 @@ class StepCost:
             if known in self._seen:
                 ratio = max(1.0, self._seen[known] / guess)
             table[known] = max(plain, self._seen.get(known, guess * ratio))
+            if known in self._seen:  # fewer rows are taken to cost no more, until they are seen
+                table |= {fewer: min(ms, table[known]) for fewer, ms in table.items() if fewer not in self._seen}
         self._table, self._unit = CostTable(table), 1.0
 
     def ahead(self, rows: int) -> float:
@@ -142,8 +163,9 @@ class StepCost:
     def ahead_of(self, counts: Iterable[int]) -> list[float]:
         """`ahead` for several numbers of rows."""
         own, table, unit = self.sequences, self._table, self._unit
-        plain = self._plain.get(own, self(own))
-        drafted = plain - self(own)
+        first, unit = self(own), unit * self._ratio.get(own, 1.0)
+        plain = self._plain.get(own, first)
+        drafted = plain - unit * table(own)
         return [plain if rows <= own else drafted + unit * table(rows) for rows in counts]
 
     def drafted(self, took_ms: float) -> None:
@@ -162,3 +184,17 @@ class StepCost:
         """Net gain, in plain steps, of this many extra rows that are expected to yield ``tokens``."""
         step = self.ahead(self.sequences)
         return tokens / self.sequences - (self.ahead(self.sequences + rows) - step + self._drafting_ms) / step
+
+
+_FINE_S = 1e-5  # resolution of a clock that can time a step
+
+
+def step_clock(device: torch.device) -> Callable[[], float]:
+    """The clock by which steps are compared, in seconds.
+
+    On a CPU it counts what this thread has computed, since what several rows cost over one is a matter of computing.
+    Where other programs use the processor too, the time of day told that eight rows cost as much as one. A GPU computes
+    while this thread waits, so there, and where the system counts in large steps, it is the time of day.
+    """
+    counts = device.type == "cpu" and time.get_clock_info("thread_time").resolution <= _FINE_S
+    return time.thread_time if counts else time.perf_counter

@@ -8,8 +8,7 @@ import numpy as np
 
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.automaton import SuffixAutomaton
-from stretto.local_engine.drafting.compiled.sorted_text import SortedText
-from stretto.local_engine.drafting.compiled.suffixes import LONGEST, OTHERS, continuations
+from stretto.local_engine.drafting.compiled.suffixes import LONGEST, OTHERS, SortedText, continuations
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.sources.texts import Texts

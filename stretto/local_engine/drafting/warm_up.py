@@ -8,7 +8,7 @@ from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftO
 from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.sources.texts import Texts
 from stretto.local_engine.drafting.suffix import Suffix
-from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
 
 __all__ = ["DRAFTING", "run_once", "warm_up"]
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from stretto.local_engine.kernels.jit import inner, summing
+from stretto.local_engine.kernels.compiling.jit import inner, summing
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import stripe
 from stretto.local_engine.kernels.vectors import dots, soften

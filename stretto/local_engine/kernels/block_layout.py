@@ -48,12 +48,13 @@ def laid_out(numbers: Numbers, target: NDArray[np.uint8]) -> None:
         both = (laid[..., 0, :] & _LOW) | ((laid[..., 1, :] & _LOW) << np.uint32(4))
         place.reshape(panels, groups, quads, _HALF, copy=False)[:] = both
     if kind.high_bits:
-        target[..., low : kind.scales_at] = 0
-        for quad in range(quads):
+        shared = 4 // kind.high_bits  # quads whose high bits share bytes
+        high = np.zeros((panels, groups, quads // shared, _HALF), np.uint32)
+        for quad in range(shared):
             for half in range(2):
-                at, bit = kind.high_place(quad, half)
-                high = (laid[:, :, quad, half] >> np.uint32(4) & _LOW) << np.uint32(bit)
-                target[..., at : at + _HALF * QUAD].view(np.uint32)[:] |= high
+                _, bit = kind.high_place(quad, half)
+                high |= (laid[:, :, quad::shared, half] >> np.uint32(4) & _LOW) << np.uint32(bit)
+        target[..., low : kind.scales_at].view(np.uint32).reshape(high.shape, copy=False)[:] = high
     for number, held in enumerate((numbers.scales, numbers.minima)):
         if held is not None:
             at = kind.scales_at + number * 2 * PANEL

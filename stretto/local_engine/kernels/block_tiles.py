@@ -28,7 +28,6 @@ from stretto.local_engine.kernels.llvm import (
     load,
     loop,
     multiply_add,
-    offset,
     prefetch,
     shuffle,
 )
@@ -47,7 +46,10 @@ _TWO_PRODUCTS = not _FOUR_PRODUCTS and "+avx2" in FEATURES
 """Whether one operation multiplies pairs of bytes and adds two products, in 16 bits."""
 
 MOST_ROWS = 8 if _FOUR_PRODUCTS else 4
-"""Rows of a tile at most, which has a power of two: the codes of a block are unpacked once for all of them."""
+"""Rows of a tile at most: the codes of a block are unpacked once for all of them."""
+
+_ALL, _FEW = tuple(range(1, MOST_ROWS + 1)), (1, MOST_ROWS)
+"""Numbers of rows that have code of their own: each of them; and where the first answer waits for the compiler."""
 
 _BYTE = ir.IntType(8)
 _HALF = ir.VectorType(_BYTE, 2 * PANEL)  # of a quad: eight outputs
@@ -185,15 +187,19 @@ def _start(builder: Any, kind: BlockKind, sums: Any, group: Any) -> Any:
     return broadcast(builder, builder.mul(number, INT(-shift)))
 
 
-def _fill(function: Any, count: int, kind: BlockKind) -> None:
-    """Write the code of a tile; see `block_tile`."""
+def _fill(function: Any, count: int, kind: BlockKind, *, padded: bool) -> None:
+    """Write the code of a tile; see `block_tile`. ``padded``: there may be fewer rows, and the last one is repeated."""
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    codes, scales, sums, lows, width, weight, target, out, add = function.args
+    rows, codes, scales, sums, lows, width, weight, target, out, add = function.args
+    places = [int64(row) for row in range(count)]
+    if padded:
+        last = builder.sub(rows, int64(1))
+        places = [builder.select(builder.icmp_signed("<", place, last), place, last) for place in places]
     groups = builder.sdiv(width, int64(kind.group))
     of_scale = builder.sdiv(width, int64(8))  # bytes of a row's scales: 4 for a group of 32
     of_sum = of_scale if kind.group == 32 else builder.sdiv(width, int64(4))
     lines, scaled, summed, lowest = (
-        [offset(builder, first, step, row) for row in range(count)]
+        [builder.add(first, builder.mul(step, place)) for place in places]
         for first, step in ((codes, width), (scales, of_scale), (sums, of_sum), (lows, of_scale))
     )
     nothing = ir.Constant(VECTOR, [0.0] * PANEL)
@@ -223,22 +229,23 @@ def _fill(function: Any, count: int, kind: BlockKind) -> None:
                 total = multiply_add(builder, least, low, total)
             new.append(total)
     keeps = builder.icmp_signed("!=", add, int64(0))
-    for row, total in enumerate(totals):
-        spot = offset(builder, target, out, row)
-        old = builder.select(keeps, load(builder, spot, VECTOR), nothing)
+    spots = [builder.add(target, builder.mul(out, place)) for place in places]
+    before = [builder.select(keeps, load(builder, spot, VECTOR), nothing) for spot in spots]  # a repeated row adds once
+    for total, old, spot in zip(totals, before, spots, strict=True):
         builder.store(builder.fadd(total, old), builder.inttoptr(spot, VECTOR.as_pointer()), align=4)
     builder.ret_void()
 
 
 @intrinsic
 def block_tile(
-    context: Any, kind: Any, rows: Any, codes: Any, scales: Any, sums: Any, lows: Any, width: Any, weight: Any,
-    target: Any, out: Any, add: Any,
+    context: Any, like: Any, kind: Any, rows: Any, codes: Any, scales: Any, sums: Any, lows: Any, width: Any,
+    weight: Any, target: Any, out: Any, add: Any,
 ) -> tuple[Any, Callable[..., Any]]:  # fmt: skip
-    """Multiply a power of two of rows, up to `MOST_ROWS`, with one panel of blocks.
+    """Multiply 1 to `MOST_ROWS` rows with one panel of blocks.
 
     Args:
         context: numba's.
+        like: see `stretto.local_engine.kernels.blocks.LIKE` and `AT_FIRST` there.
         kind: number of the kind.
         rows: their number.
         codes: address of those of the rows, see `stretto.local_engine.kernels.blocks.Codes`.
@@ -251,23 +258,25 @@ def block_tile(
         out: bytes between its rows.
         add: 1 to add to the result, 0 to replace it.
     """
+    counts = _FEW if like.dtype == types.int8 else _ALL
 
     def generate(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
-        shape = builder.add(builder.mul(given[0], int64(PANEL)), given[1])
+        shape = builder.add(builder.mul(given[1], int64(PANEL)), given[2])
         no_other, after = builder.append_basic_block(), builder.append_basic_block()
         choice = builder.switch(shape, no_other)
         for each in BLOCK_KINDS:
-            for count in (1, 2, 4, 8)[: MOST_ROWS.bit_length()]:
-                block = builder.append_basic_block()
-                choice.add_case(int64(each.number * PANEL + count), block)
+            for fewer, count in zip((0, *counts), counts, strict=False):
+                block, padded = builder.append_basic_block(), count - fewer > 1
+                for real in range(fewer + 1, count + 1):
+                    choice.add_case(int64(each.number * PANEL + real), block)
                 builder.position_at_end(block)
-                name = f"stretto_block_{each.number}_{count}"
-                call_shared(context, builder, name, given[2:], partial(_fill, count=count, kind=each))
+                name = f"stretto_block_{each.number}_{count}{'_padded' * padded}"
+                call_shared(context, builder, name, given[2:], partial(_fill, count=count, kind=each, padded=padded))
                 builder.branch(after)
         builder.position_at_end(no_other)
         builder.unreachable()
         builder.position_at_end(after)
         return context.get_dummy_value()
 
-    arguments = (kind, rows, codes, scales, sums, lows, width, weight, target, out, add)
+    arguments = (like, kind, rows, codes, scales, sums, lows, width, weight, target, out, add)
     return types.void(*arguments), generate

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stretto.local_engine.kernels.block_kinds import BLOCK_KINDS, GROUP
 from stretto.local_engine.kernels.block_layout import Numbers, laid_out, read_back
 from stretto.local_engine.kernels.block_tiles import MOST_ROWS
-from stretto.local_engine.kernels.blocks import LIKE
+from stretto.local_engine.kernels.blocks import AT_FIRST
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply as compiled_multiply
 
@@ -38,7 +38,7 @@ def multiply() -> None:
             rows = draw.integers(-127, 128, (count, _INNER)).astype(np.float32)
             rows[:, ::GROUP] = 127  # so that the scale of each group is 1
             result = np.empty((count, 2 * PANEL), np.float32)
-            compiled_multiply(LIKE, rows, held.ctypes.data, result, 0, 1)
+            compiled_multiply(AT_FIRST, rows, held.ctypes.data, result, 0, 1)
             if not np.array_equal(result, rows @ dense.T):
                 raise RuntimeError(f"compiled code multiplied {count} rows with codes of {kind.bits} bits wrongly")
 

@@ -17,16 +17,19 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.block_kinds import BLOCK_KINDS, GROUP, QUAD
 from stretto.local_engine.kernels.block_tiles import MOST_ROWS, block_tile
+from stretto.local_engine.kernels.compiling.jit import inner
 from stretto.local_engine.kernels.embedding import look_up, of_numbers
-from stretto.local_engine.kernels.jit import inner
 from stretto.local_engine.kernels.sizes import BLOCKS, PANEL
 from stretto.local_engine.kernels.tiles import operand, spread
 from stretto.local_engine.kernels.vectors import pointer
 
-__all__ = ["LIKE", "Codes", "multiply_blocks", "rounded", "table_of"]
+__all__ = ["AT_FIRST", "LIKE", "Codes", "multiply_blocks", "rounded", "table_of"]
 
 LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
 """The dtype tag of weights in blocks, see `stretto.local_engine.kernels.tiles.multiply_part`."""
+
+AT_FIRST: NDArray[np.generic] = np.empty(0, np.int8)
+"""The same for the products alone, which the first answer waits for: half of the code to compile, and the same bits."""
 
 _NBYTES = np.array([kind.nbytes for kind in BLOCK_KINDS])
 _GROUPS = np.array([kind.group for kind in BLOCK_KINDS])
@@ -97,7 +100,7 @@ def table_of(weight):
 
 
 @inner
-def multiply_blocks(rows, weight, result, add, part, parts):
+def multiply_blocks(like, rows, weight, result, add, part, parts):
     """Multiply `Codes` of rows by one part of a weight; see `multiply_part`."""
     table, (count, width), out = table_of(weight), rows.codes.shape, result.shape[1]
     begin, end = table[0, 1] * part // parts, table[0, 1] * (part + 1) // parts
@@ -109,16 +112,15 @@ def multiply_blocks(rows, weight, result, add, part, parts):
         step, used = width // group * _NBYTES[kind], sums if group == GROUP else short
         for panel in range(max(begin, start), min(end, start + table[segment, 2])):
             strip, spot = table[segment, 3] + (panel - start) * step, target + panel * 4 * PANEL
-            row, many = np.int64(0), np.int64(MOST_ROWS)
-            while row < count:
-                while many > count - row:
-                    many //= 2
+            row, left = np.int64(0), -(-count // MOST_ROWS)
+            while left > 0:
+                many = -(-(count - row) // left)  # about as many in each tile
                 of_scales, of_sums = row * (width // GROUP) * 4, row * (width // group) * 4
                 block_tile(
-                    kind, many, codes + row * width, scales + of_scales, used + of_sums, lows + of_scales, width,
+                    like, kind, many, codes + row * width, scales + of_scales, used + of_sums, lows + of_scales, width,
                     strip, spot + row * 4 * out, 4 * out, add,
                 )  # fmt: skip
-                row += many
+                row, left = row + many, left - 1
 
 
 @inner
@@ -169,7 +171,7 @@ def _widened(half):
 
 
 def _of_blocks(like: Any) -> bool:
-    return bool(like.dtype == types.uint8)
+    return like.dtype in (types.uint8, types.int8)
 
 
 @overload(operand)
@@ -181,8 +183,8 @@ def _codes_of_rows(like, rows):  # noqa: ARG001 - numba calls it by these names
 def _spread_blocks(like, rows, weight, result, add, part, parts):  # noqa: ARG001 - see above
     if not _of_blocks(like):
         return None
-    return lambda like, rows, weight, result, add, part, parts: multiply_blocks(  # noqa: ARG005 - see above
-        rows, weight, result, add, part, parts
+    return lambda like, rows, weight, result, add, part, parts: multiply_blocks(  # noqa: PLW0108 - numba takes functions only
+        like, rows, weight, result, add, part, parts
     )
 
 

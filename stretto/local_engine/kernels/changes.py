@@ -13,11 +13,13 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels import blanks
-from stretto.local_engine.kernels.jit import inner, summing
+from stretto.local_engine.kernels.compiling.jit import inner, summing
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, pointer
 
-__all__ = ["CompiledChanges"]
+__all__ = ["CompiledChanges", "trial"]
+
+_ROWS, _RANK = 3, 2  # of the trial
 
 
 class CompiledChanges(NamedTuple):
@@ -128,3 +130,20 @@ def _changed(changes, like, layer, place, rows, weight, result, add, counter, pa
         for row in range(count):
             for at in range(width * part // parts, width * (part + 1) // parts):
                 result[row, at] += made[row, at]
+
+
+def trial(weights: str) -> None:
+    """Run a layer whose outputs all grow alike in the second row. Raises RuntimeError for a wrong result.
+
+    ``weights``: their kind.
+    """
+    from stretto.local_engine.kernels import trials  # noqa: PLC0415 - the compiler alone runs it
+
+    hidden = trials.HIDDEN
+    ones = np.ones(_RANK * 4 * hidden, np.float32)
+    line = [_RANK, 0, hidden, *[ones.ctypes.data] * 3]
+    table = [[[[number, number + 1] for number in (0, 0, 1, 0)]]]
+    chosen = np.array([-1, 0, -1])
+    narrow, made = np.zeros((_ROWS, _RANK), np.float32), np.zeros((_ROWS, hidden), np.float32)
+    changes = np.array([line, [_RANK, 0, 2 * hidden, *line[3:]]])
+    trials.forward(weights, CompiledChanges(np.array(table), changes, chosen, narrow, made))

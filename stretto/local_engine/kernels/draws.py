@@ -15,7 +15,7 @@ import numpy as np
 from numba import carray  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numpy.typing import NDArray
 
-from stretto.local_engine.kernels.jit import entry, inner
+from stretto.local_engine.kernels.compiling.jit import entry, inner
 from stretto.local_engine.kernels.vectors import exp, pointer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray, types  # type: ignore[attr-defined]  # numba does not say that it exports it
 from numba.extending import overload
 
-from stretto.local_engine.kernels.jit import inner
+from stretto.local_engine.kernels.compiling.jit import inner
 from stretto.local_engine.kernels.sizes import BFLOAT16, FLOAT32, PANEL, PANELS, TABLE
 from stretto.local_engine.kernels.vectors import pointer
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from stretto.local_engine.kernels import blanks
 from stretto.local_engine.kernels.attention import mix, visible, write
+from stretto.local_engine.kernels.compiling.jit import entry, inner, summing
 from stretto.local_engine.kernels.embedding import Embedding, look_up
-from stretto.local_engine.kernels.jit import entry, inner, summing
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, exp, pointer
@@ -67,7 +67,7 @@ class Weights(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The rows of a forward; see `stretto.local_engine.model.rows.Rows`.
+    """The rows of a forward; see `stretto.local_engine.model.forward.rows.Rows`.
 
     Attributes:
         tokens: of all rows but padding; those of one sequence are adjacent # [count]

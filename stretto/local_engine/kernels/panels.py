@@ -133,7 +133,7 @@ class Panels:
         result = flat.new_empty(len(flat), self.filled)
         source, target = flat.numpy(), result.numpy()
         multiply, amount = _multiply(), len(flat) * self.size
-        share(amount, lambda part, parts: multiply(self.like, source, self.address, target, part, parts))
+        share(amount, lambda part, parts: multiply(self.like_alone, source, self.address, target, part, parts))
         return result[:, : self.outer].view(*rows.shape[:-1], self.outer)
 
     def rows(self, numbers: Tensor) -> Tensor:
@@ -171,6 +171,11 @@ class Panels:
     def like(self) -> NDArray[np.generic]:
         """See `stretto.local_engine.kernels.tiles.multiply_part`."""
         return _LIKE[self.held.dtype] if self.layout == PANELS else _PAIRED
+
+    @property
+    def like_alone(self) -> NDArray[np.generic]:
+        """`like` for a product by itself, outside of a compiled forward."""
+        return self.like
 
     def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The weight as it was # [outer, inner]."""

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from stretto.local_engine.kernels.jit import entry, inner
+from stretto.local_engine.kernels.compiling.jit import entry, inner
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.vectors import ABREAST, MOST, tile
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stretto.local_engine.kernels.block_tiles import MOST_ROWS
 from stretto.local_engine.kernels.block_trials import ones_in_blocks
 from stretto.local_engine.kernels.blocks import LIKE
 from stretto.local_engine.kernels.draws import drawn
@@ -61,14 +62,16 @@ def multiply(weights: str) -> None:
 
 
 def forward(weights: str, adapter: Any = None, *, blank: bool = False) -> None:
-    """Run a layer with weights of 1 on a tree of three rows. Raises RuntimeError for logits that are not finite.
+    """Run a layer with weights of 1 on a tree of three rows, and with weights in blocks alone on trees of each size.
+
+    Raises RuntimeError for logits that are not finite.
 
     Args:
         weights: their kind.
         adapter: see `stretto.local_engine.kernels.blanks`.
         blank: the third row is.
     """
-    count, everything = 3, _HEADS + 2 * _STORED
+    everything = _HEADS + 2 * _STORED
     sizes = [
         (everything * _WIDTH, HIDDEN),
         (HIDDEN, _HEADS * _WIDTH),
@@ -97,28 +100,38 @@ def forward(weights: str, adapter: Any = None, *, blank: bool = False) -> None:
         products=np.array([[each.ctypes.data for each in panels[:4]]]),
         vocabulary=panels[4].ctypes.data,
     )
-    inputs = Inputs(
-        tokens=np.array([1, 2, -1 if blank else 3]),
+    shapes = [(HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * HIDDEN,), (HIDDEN,), (HIDDEN,)]
+    key_values = KeyValues(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
+    for count in (
+        range(1, MOST_ROWS + 2) if weights == "blocks" and adapter is None else (3,)
+    ):  # an adapter is for three
+        shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]
+        scratch = Scratch._make((*shared, np.zeros(1, np.int64)))
+        logits = np.empty((count, HIDDEN), np.float32)
+        run(KINDS[weights][0], model, adapter, _tree(count, blank=blank), key_values, scratch, logits, 0, 1)
+        _check(logits[:2], HIDDEN)
+        if not np.isfinite(logits).all():
+            raise RuntimeError("compiled code made logits that are not finite")
+
+
+def _tree(count: int, *, blank: bool) -> Inputs:
+    """Rows of which all but the first see it and themselves; ``blank``: the third one is."""
+    ancestry = np.eye(count, dtype=bool)
+    ancestry[:, 0] = True
+    positions = np.minimum(np.arange(count), 1)[None]
+    return Inputs(
+        tokens=np.array([1, 2, -1 if blank else 3, *[3] * count])[:count].copy(),
         batches=np.zeros(count, np.int64),
         lines=np.arange(count),
-        positions=np.array([[0, 1, 1]]),
+        positions=positions,
         slots=np.arange(count)[None].copy(),
-        sees=np.array([[1, 2, 2]]),
-        ancestry=np.array([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]], bool),
+        sees=positions + 1,
+        ancestry=ancestry[None].copy(),
         kv_len=count,
         wanted=np.arange(count),
         taken=np.zeros(1, np.int64),
         states=np.empty((1, count, HIDDEN), np.float32),
     )
-    shapes = [(HIDDEN,), (everything, _WIDTH), (_HEADS, _WIDTH), (2 * HIDDEN,), (HIDDEN,), (HIDDEN,)]
-    shared: list[Any] = [np.zeros((count, *shape), np.float32) for shape in shapes]
-    scratch = Scratch._make((*shared, np.zeros(1, np.int64)))
-    logits = np.empty((count, HIDDEN), np.float32)
-    key_values = KeyValues(np.array([keys.ctypes.data]), np.array([values.ctypes.data]), PANEL)
-    run(KINDS[weights][0], model, adapter, inputs, key_values, scratch, logits, 0, 1)
-    _check(logits[:2], HIDDEN)
-    if not np.isfinite(logits).all():
-        raise RuntimeError("compiled code made logits that are not finite")
 
 
 def ones(kind: str, outer: int, inner: int) -> NDArray[np.generic]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 import time
 
-from stretto.errors import StrettoError
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import StrettoError
 
 __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Compile the code that a model runs, and load the model, which tries it."""
+    """Compile the code that a model runs, load the model, which tries it, and compare it with transformers."""
     parser = argparse.ArgumentParser(prog="python -m stretto.local_engine.measuring.ahead", description=main.__doc__)
     parser.add_argument("model", nargs="?", default="local:pocket", metavar="MODEL", help="default %(default)s")
     name = parser.parse_args(arguments).model
@@ -26,9 +26,9 @@ def main(arguments: list[str] | None = None) -> None:
 
         from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment  # noqa: PLC0415
         from stretto.local_engine.drafting.warm_up import DRAFTING  # noqa: PLC0415
-        from stretto.local_engine.kernels.compiler import compile_now, try_again  # noqa: PLC0415
-        from stretto.local_engine.kernels.parts import CHOOSING  # noqa: PLC0415
-        from stretto.local_engine.model.load import load_model  # noqa: PLC0415
+        from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING  # noqa: PLC0415
+        from stretto.local_engine.kernels.compiling.compiler import compile_now, try_again  # noqa: PLC0415
+        from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415
     except ImportError as error:
         raise SystemExit(
             f"{name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
@@ -40,11 +40,14 @@ def main(arguments: list[str] | None = None) -> None:
             try_again()
             done = compile_now([CHOOSING, DRAFTING])
             model = load_model(find_source(name), cuda_graphs=False)  # compiles its forward
+            agrees = model.comparison is None or model.comparison.finish()  # else it would follow the first answer
             for method in METHODS.values():
                 if method.adapter and model.folder is not None and (model.folder / method.adapter).exists():
                     method.make(DraftEquipment(model=model))  # compiles what its adapter needs
     except StrettoError as error:
         raise SystemExit(str(error)) from None
+    if not agrees:
+        raise SystemExit(f"{name} is not ready: what it says here could not be found to agree with transformers.")
     if not done:
         raise SystemExit(f"{name} runs in torch's operations on this processor: nothing could be compiled.")
     console.print(f"{name} is ready on this processor, after {time.monotonic() - began:.0f} s")

@@ -1,8 +1,8 @@
 """Measures the decoding methods on one model and this machine, and says which to use for which kind of prompt.
 
     from stretto.local_engine.measuring.bench import bench
-    from stretto.local_engine.model.load import load_model
-    from stretto.local_engine.model.source import find_source
+    from stretto.local_engine.model.loading.load import load_model
+    from stretto.local_engine.model.loading.source import find_source
 
     report = bench(load_model(find_source("local:pocket")))
 
@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS, DraftEquipment
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece
 from stretto.local_engine.measuring.bench_prompts import PROMPTS, BenchPrompt
-from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import SettingsError
 
 __all__ = ["PLAIN", "PROMPTS", "BenchPrompt", "Report", "Row", "Spread", "bench"]
 
@@ -129,7 +129,7 @@ def bench(
     """Measure every method that the model can be run with; lossy ones, which give another answer, are left out.
 
     Args:
-        model: made ready by `stretto.local_engine.model.load.load_model`.
+        model: made ready by `stretto.local_engine.model.loading.load.load_model`.
         draft: a smaller model with the same tokenizer, for ``draft_model``.
         head: folder of a head of the model.
         prompts: what to answer; those of one kind are added up.
@@ -233,7 +233,7 @@ def _run(engine: Engine, ids: tuple[int, ...], method: str, tokens: int, tempera
     request = Generation(
         prompt=ids,
         max_new_tokens=max(1, min(tokens, model.context_window - len(ids), model.cache_tokens - len(ids))),
-        end_ids=model.end_ids,
+        end_ids=model.ends,
         temperature=temperature,
         seed=_SEED,
         decoding=method,

@@ -19,16 +19,15 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
-from stretto.local_engine.drafting.step_clock import step_clock
-from stretto.local_engine.drafting.step_cost import StepCost
+from stretto.local_engine.drafting.step_cost import StepCost, step_clock
 from stretto.local_engine.generation import Generation, TokenLogprob
-from stretto.local_engine.model.cache import KeyValueCache, Source
-from stretto.local_engine.model.changes import adapters_of
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.forward import Forward
-from stretto.local_engine.model.layer_states import LayerStates
-from stretto.local_engine.model.prefixes import PrefixCache, best_source
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.adapters.lora_deltas import adapters_of
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
+from stretto.local_engine.model.cache.prefixes import PrefixCache, best_source
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import Forward
+from stretto.local_engine.model.forward.layer_states import LayerStates
+from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
@@ -121,9 +120,13 @@ class Batch(BatchMembers[_Member]):
         return best_source(prompt, self._cache, texts, self._forward.switch)
 
     def remember(self, row: int, prefixes: PrefixCache) -> None:
-        """Keep the keys and values of one request for later prompts. Its last token was never read."""
+        """Keep the keys and values of one request for later prompts, unless it failed: they may be no numbers.
+
+        Its last token was never read.
+        """
         member = self._members[row]
-        prefixes.keep(member.context.tokens[:-1], self._cache, row, member.request.known_by)
+        if member.sampler.failure is None:
+            prefixes.keep(member.context.tokens[:-1], self._cache, row, member.request.known_by, member.request.tenant)
 
     def advance(self) -> list[Step]:
         """Run one step; it commits at least one token to each request."""

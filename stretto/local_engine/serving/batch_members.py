@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from stretto.local_engine.model.cache import KeyValueCache
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 
-__all__ = ["BatchMembers"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from stretto.local_engine.model.cache.prefixes import PrefixCache
+    from stretto.local_engine.serving.prefill import Prefill
+    from stretto.local_engine.serving.step import Step
+
+__all__ = ["AnyBatch", "BatchMembers"]
 
 Member = TypeVar("Member")
 """A request with what a loop knows of it."""
+
+
+class AnyBatch(Protocol):
+    """A batch, whatever its loop does; see `stretto.local_engine.serving.batch.Batch`."""
+
+    def __len__(self) -> int:
+        """Requests in it."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Slots of keys and values that are allocated, over all requests."""
+        ...
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keep only these requests, in this order."""
+        ...
+
+    def join(self, prefill: Prefill, drafters: Sequence[Any], /) -> list[Step]:
+        """Take over requests whose prompts are read, with the drafter or the rule of each."""
+        ...
+
+    def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
+        """Find the request that is known by this and holds most of the beginning of a prompt."""
+        ...
+
+    def remember(self, row: int, prefixes: PrefixCache) -> None:
+        """Keep what later prompts can use of a request."""
+        ...
+
+    def advance(self) -> list[Step]:
+        """Run one step of every request."""
+        ...
 
 
 class BatchMembers(Generic[Member]):

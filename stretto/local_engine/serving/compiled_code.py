@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from stretto.local_engine.drafting.warm_up import DRAFTING, warm_up
-from stretto.local_engine.kernels.compiler import Compilation, are_ready, compile_now
-from stretto.local_engine.kernels.parts import CHOOSING, Part
-from stretto.local_engine.kernels.switch import run_compiled, runs_compiled
-from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.model.memory import give_back
+from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING, Part
+from stretto.local_engine.kernels.compiling.compiler import Compilation, are_ready, compile_now
+from stretto.local_engine.kernels.compiling.jit import run_compiled, runs_compiled
+from stretto.local_engine.model.loading.load import LoadedModel
+from stretto.local_engine.model.loading.memory import give_back
 
 __all__ = ["CompiledCode"]
 
@@ -32,6 +32,7 @@ class CompiledCode:
         self._running, self._wake = False, wake
         self._compilations: list[Compilation] = []
         self._uses: list[Callable[[], None]] = []  # what changes to further parts
+        self._comparisons = [model.comparison for model in models if model.comparison is not None]
         if wanted is False:
             return
         if wanted:
@@ -45,7 +46,8 @@ class CompiledCode:
     def due(self) -> bool:
         """Whether compiled code may be ready to change to."""
         compilations = self._compilations  # `stay` may be called by another thread
-        return bool(compilations) and all(each.done for each in compilations)
+        compiled = bool(compilations) and all(each.done for each in compilations)
+        return compiled or any(each.due for each in self._comparisons)
 
     def add(self, parts: Sequence[Part], use: Callable[[], None]) -> None:
         """Have further parts compiled, and call ``use`` in the engine's thread once they are. From any thread.
@@ -63,8 +65,31 @@ class CompiledCode:
         """Let this thread, which is the engine's, run compiled code if it is ready."""
         run_compiled(self._running)
 
-    def change(self) -> None:
-        """Change to compiled code. In the engine's thread, while it has no request."""
+    def change(self) -> bool:
+        """Change to compiled code, or away from it. In the engine's thread, while it has no request.
+
+        Returns whether it has: keys and values that were computed before cannot be used then.
+        """
+        judged = [comparison.judge() for comparison in self._comparisons]
+        changed = any(judged)
+        if self._compilations and all(each.done for each in self._compilations):
+            self._change_over()
+            changed = True
+        self.answered()
+        return changed
+
+    def answered(self) -> None:
+        """Compare with transformers from now on what has not been compared, unless other code replaces it soon."""
+        if not self._compilations:
+            for comparison in self._comparisons:
+                comparison.begin(self._wake)
+
+    def end(self) -> None:
+        """Compare no more."""
+        for comparison in self._comparisons:
+            comparison.end()
+
+    def _change_over(self) -> None:
         self._compilations, uses = [], self._uses
         self._uses = []
         self._running = self._running or (are_ready(_PARTS) and _load())

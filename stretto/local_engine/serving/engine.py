@@ -11,27 +11,23 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from stretto.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError
 from stretto.local_engine.choosing.constraint import Constraint, Grammars, ResponseFormat
-from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DraftEquipment, all_drafters
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.sources.answers import EarlierAnswers
 from stretto.local_engine.drafting.sources.files import FileTexts
+from stretto.local_engine.drafting.sources.texts import EarlierAnswers
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.beside import keep_beside
-from stretto.local_engine.model.joining import can_join
-from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.model.low_rank import LowRank
-from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.refining.catalogue import rule_names, rules_for
-from stretto.local_engine.refining.refused import check_refined
-from stretto.local_engine.refining.rules import Rule
+from stretto.local_engine.model.adapters.attached_lora import keep_beside
+from stretto.local_engine.model.adapters.lora import LowRank
+from stretto.local_engine.model.cache.prefixes import PrefixCache
+from stretto.local_engine.model.loading.load import LoadedModel
+from stretto.local_engine.research_registry import block_models, joining
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
 from stretto.local_engine.serving.thread import Serving
+from stretto.values.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError, SettingsError
 
 __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
 
@@ -46,15 +42,15 @@ class Engine:
     its model.
 
     Args:
-        model: what to run; see `stretto.local_engine.model.load.load_model`.
+        model: what to run; see `stretto.local_engine.model.loading.load.load_model`.
         batch_size: requests in one batch at most.
         prefill_tokens: prompt tokens, of all requests together, read in one forward at most; a request can be cancelled
             between two forwards.
         draft_nodes: drafted tokens of all requests together evaluated in one forward at most.
         prefix_cache_bytes: memory for keys and values of finished requests, for later prompts that begin with the same
-            tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. The prompts of all
-            callers are compared, and `cached_tokens` reveals how much they share: give 0 where callers must not learn
-            of each other.
+            tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. Only prompts of
+            one tenant (`Generation.tenant`) are compared, since `cached_tokens` reveals how much they share. The tenant
+            that holds most makes room first.
         remember_answers: tokens of earlier answers, for each tenant, in which `suffix` and `auto` look for what comes
             next. With 0, the default here, the speed of a request tells nothing of other answers.
         files: texts in which they look as well.
@@ -88,9 +84,10 @@ class Engine:
         """What it runs."""
         self.files = files
         """Texts in which drafts are looked for as well."""
-        self._drafters: Mapping[str, Callable[[DraftEquipment], Drafter | Rule]]
-        if model.refined is not None:
-            self._drafters, measure = rules_for(model.name, model.refined), False
+        self._drafters: Mapping[str, Callable[[DraftEquipment], object]]
+        self._blocks = None if model.refined is None else block_models()
+        if model.refined is not None and self._blocks is not None:
+            self._drafters, measure = self._blocks.rules_for(model.name, model.refined), False
         else:
             self._drafters = all_drafters() if drafters is None else drafters
         self._cost = StepCost()
@@ -100,7 +97,6 @@ class Engine:
             draft=draft,
             head=head,
             files=files,
-            experience=(Experience(), Experience()),
             options=method_options or {},
         )
         self._grammars = Grammars(model.tokenizer)
@@ -174,14 +170,18 @@ class Engine:
         that the decoding method needs is missing, or `BackendError` when the engine is closed.
         """
         self._check(request)
-        if request.joined and (self.model.refined is not None or not can_join(self.model.forward)):
+        if request.joined and not self._can_join():
             request = replace(request, joined=())  # its paths are read again, in a row
         if constraint is None:
-            constraint = self.constraint(request.response_format, request.end_ids)
+            constraint = self.constraint(request.response_format, request.end_ids, request.tenant)
         state = Sequence(request, self.model.decode, constraint, self.model.token_bytes)
         handle = Handle(state, self.cancel, listener, on_stage, watched=watched)
         self._serving.add(handle)
         return handle
+
+    def _can_join(self) -> bool:
+        paths = joining()
+        return paths is not None and self.model.refined is None and paths.can_join(self.model.forward)
 
     def run_alongside(self, work: Generator[None, None, None]) -> None:
         """Run a generator in the engine's thread: up to its next ``yield`` between two steps of the requests.
@@ -191,20 +191,23 @@ class Engine:
         """
         self._serving.add_alongside(work)
 
-    def constraint(self, response_format: ResponseFormat | None, end_ids: frozenset[int]) -> Constraint | None:
-        """Compile the format of one answer, if it has one.
+    def constraint(
+        self, response_format: ResponseFormat | None, end_ids: frozenset[int], tenant: str | None = None
+    ) -> Constraint | None:
+        """Compile the format of one answer, if it has one; it is kept for this tenant.
 
         Safe from any thread. Raises `InvalidRequestError` for an invalid JSON schema or regular expression.
         """
-        return None if response_format is None else self._grammars.constraint(response_format, end_ids)
+        return None if response_format is None else self._grammars.constraint(response_format, end_ids, tenant)
 
     def decoding_for(self, decoding: str) -> str:
         """The method to use for a request; the usual rule if one that drafts was chosen for a model that does not.
 
         That happens where a method is chosen before the model is loaded.
         """
-        form = self.model.refined
-        return decoding if form is None or decoding in rule_names(form) else rule_names(form)[0]
+        form, blocks = self.model.refined, self._blocks
+        names = (decoding,) if form is None or blocks is None else blocks.rule_names(form)
+        return decoding if decoding in names else names[0]
 
     def equipped(self, decoding: str) -> bool:
         """Whether `equip` has been called for a decoding method."""
@@ -232,8 +235,10 @@ class Engine:
         """Keep an adapter beside the weights, for requests that name it. They share the batch with all others.
 
         Safe from any thread, while requests run. Raises `SettingsError` where it does not fit the model, or cannot be
-        kept beside it.
+        kept beside it, and where there is one of this name, whose requests may run.
         """
+        if name in self._adapters:
+            raise SettingsError(f"{self.model.name} has an adapter {name!r} already. Give another name.")
         forward = keep_beside(self.model, name, adapter)
         if forward is not None and forward.parts_beside:
             self._serving.compile_too(forward.parts_beside, forward.look_for_code)
@@ -255,10 +260,14 @@ class Engine:
     def free(self) -> None:
         """Do what `close` does, and drop the weights of its models, so that no other engine can run them.
 
-        If the thread is in a step that takes long, the weights stay until it ends.
+        If the thread is in a step that takes long, the weights stay until it ends. Processes that hold the weights are
+        ended then.
         """
         self.close()
+        if not self._serving.ended and self.model.give_up():
+            self.close()
         if self._serving.ended:
+            self._equipment.kept.clear()
             for model in filter(None, (self.model, self._equipment.draft)):
                 model.free()
 
@@ -291,8 +300,8 @@ class Engine:
                 raise InvalidRequestError(f"{what} has all tokens of {name}: none is left to choose. Leave some out.")
 
     def _check(self, request: Generation) -> None:
-        if self.model.refined is not None:
-            check_refined(request, self.model.name, self.model.refined)
+        if self.model.refined is not None and self._blocks is not None:
+            self._blocks.check(request, self.model.name, self.model.refined)
         if request.adapter is not None and request.adapter not in self._adapters:
             raise InvalidRequestError(f"{self.model.name} has no adapter {request.adapter!r}. Load it first.")
         self.check_tokens(request)

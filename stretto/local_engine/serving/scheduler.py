@@ -10,6 +10,7 @@ Yu et al., "Orca", OSDI 2022.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,29 +19,26 @@ from typing import Any
 import numpy as np
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.drafting.sources.answers import EarlierAnswers
-from stretto.local_engine.drafting.sources.texts import Writing
+from stretto.local_engine.drafting.sources.texts import EarlierAnswers, Writing
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.generation import Finished, Generation
-from stretto.local_engine.model.cache import Source
-from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.model.prefixes import PrefixCache
-from stretto.local_engine.model.refined.canvas import CanvasForward
-from stretto.local_engine.refining.rules import Rule
+from stretto.local_engine.log import log_event
+from stretto.local_engine.model.cache.kv_cache import Source
+from stretto.local_engine.model.cache.prefixes import PrefixCache
+from stretto.local_engine.model.loading.load import LoadedModel
+from stretto.local_engine.research_registry import block_models, joining
 from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch, layers_read_by
-from stretto.local_engine.serving.canvas_batch import CanvasBatch
+from stretto.local_engine.serving.batch_members import AnyBatch
 from stretto.local_engine.serving.handle import Handle
-from stretto.local_engine.serving.joined_prefill import JoinedPrefill, each_path
 from stretto.local_engine.serving.prefill import Prefill
-from stretto.local_engine.serving.refined_batch import RefinedBatch
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.serving.step_batches import StepBatches
 
 __all__ = ["Occupancy", "Scheduler"]
 
+_log = logging.getLogger(__package__)
 _PATIENCE = 4  # times that later requests may be admitted before an earlier one
 
 
@@ -68,7 +66,7 @@ class Scheduler:
 
     Args:
         model: what to run.
-        drafter: makes the drafter of one request, given its answer as others may draft from it, or its `Rule` where the
+        drafter: makes the drafter of one request, given its answer as others may draft from it, or its rule where the
             model writes blocks at once.
         prefill_tokens: prompt tokens of all requests together to read in one forward at most.
         draft_nodes: drafted tokens of all requests together to evaluate in one forward at most.
@@ -80,7 +78,7 @@ class Scheduler:
     def __init__(
         self,
         model: LoadedModel,
-        drafter: Callable[[Generation, Writing | None], Drafter | Rule],
+        drafter: Callable[[Generation, Writing | None], object],
         *,
         prefill_tokens: int,
         draft_nodes: int,
@@ -175,12 +173,13 @@ class Scheduler:
         """Read a prompt whose last paths are joined; what they have written is known."""
         request = handle.sequence.request
         fork, before = request.joined[-1], request.joined[:-1]
-        paths = each_path(request.prompt, fork.shared, fork.lengths)
-        known = [self._known(replace(request, prompt=path, joined=before)) for path in paths]
+        known = [self._known(replace(request, prompt=path, joined=before)) for path in fork.each(request.prompt)]
         lengths = [source.length if source else 0 for source in known]
         own = sum(max(0, length - fork.shared) for length in lengths)
         handle.sequence.cached = min(fork.shared, max(lengths)) + own
-        return JoinedPrefill(
+        paths = joining()
+        assert paths is not None  # noqa: S101 - `Engine.submit` has checked; for the type checker
+        return paths.prefill(
             self._model.forward,
             handle.sequence,
             self._model.device,
@@ -298,11 +297,9 @@ class Scheduler:
         except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
             self._prefixes.clear()
 
-    def _new_batch(self) -> Batch | RefinedBatch | CanvasBatch:
-        if isinstance(self._model.forward, CanvasForward):
-            return CanvasBatch(self._model.forward, lambda row: self._running[row].cancelled)
-        if self._model.refined is not None:
-            return RefinedBatch(self._model.forward, self._model.device, self._model.refined)
+    def _new_batch(self) -> AnyBatch:
+        if self._model.refined is not None and (blocks := block_models()) is not None:
+            return blocks.batch(self._model, lambda row: self._running[row].cancelled)
         return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)
 
     def _leave(self) -> None:
@@ -351,10 +348,14 @@ class Scheduler:
         if out_of_memory(error):
             self._prefixes.clear()
             fits = self._model.fitting_requests()
+        shared = len({handle.sequence.request.tenant for handle in handles}) > 1
+        if shared:
+            log_event(_log, logging.WARNING, "requests failed together", model=self._model.name, raised=error)
         for handle in handles:
             if not handle.finished:
                 length, model = len(handle.sequence.request.prompt), self._model
-                self._end(handle, Finished("error", length, error=explain(error, model.name, model.device, fits)))
+                told = explain(error, model.name, model.device, fits, shared=shared)
+                self._end(handle, Finished("error", length, error=told))
 
     def _end(self, handle: Handle, finished: Finished) -> None:
         handle.finished = True

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.serving.step_timing import measuring
 
 __all__ = ["StepTimer"]
 
-_AT_FIRST_S = 2.0  # before the first request, at most
+_AT_FIRST_S = 0.5  # before the first request, at most: a large model's first answer would wait for the rest
 _DELAY_S = 1.0  # before steps are timed between those of requests, and
 _SHARE = 1 / 20  # of their time for it
 

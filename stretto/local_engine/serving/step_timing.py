@@ -9,25 +9,24 @@ import torch
 
 from stretto.local_engine.choosing.sampling import most_probable
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.step_clock import step_clock
-from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.drafting.step_cost import StepCost, step_clock
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["measure_step_cost", "measuring"]
 
-_ROWS = (1, 2, 4, 6, 8, 12, 16, 32, 64)
+_ROWS = (*range(1, 17), 20, 24, 32, 48, 64)  # each number of rows that a draft or a small batch has
 _TEXT = 64
 _ROUNDS = 6  # the fastest counts: the first step of a shape may be slower, and so is any beside other programs
-_FEW, _FEW_ROUNDS = 16, 2  # rows, of which a first table is made soon: most drafts and answers in parts have no more
+_FIRST, _FIRST_ROUNDS = (1, 2, 4, 6, 8, 12, 16), 2  # rows of a first table, which is there soon
 _DEAR = 6.0  # steps of one row; more rows are not measured, because they would not be drafted
-_LIMIT_S = 3.0
+_LIMIT_S = 4.0
 
 
 def measure_step_cost(model: LoadedModel) -> StepCost:
-    """Time steps of 1, 2, 4, ... 64 rows behind a short text; the fastest of a few rounds counts.
+    """Time steps of 1, 2, 3, ... 64 rows behind a short text; the fastest of a few rounds counts.
 
     Provisional: it may change in any release.
 
@@ -60,8 +59,8 @@ def measuring(model: LoadedModel) -> Generator[dict[int, float], None, None]:
     spent_s, clock = 0.0, step_clock(device)
     for number in range(_ROUNDS):
         for rows in counts:
-            if number < _FEW_ROUNDS and rows > _FEW:
-                break
+            if number < _FIRST_ROUNDS and rows not in _FIRST:
+                continue
             tree = DraftTree()
             tree.add_path([0] * (rows - 1), [1.0] * (rows - 1))  # any model has a token 0
             began, start = time.perf_counter(), clock()

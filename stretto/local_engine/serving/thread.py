@@ -8,27 +8,27 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import torch
 
-from stretto.errors import BackendError, StrettoError
 from stretto.foundation.ending_thread import EndingThread
+from stretto.foundation.latest import Latest
 from stretto.local_engine.drafting.catalogue import WEIGHING, DraftEquipment
-from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.sources.texts import Texts, Writing
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.kernels.parts import Part
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.refining.rules import Rule
+from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.serving.admission import Gathering, fitting_together
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timer import StepTimer
+from stretto.values.errors import BackendError, StrettoError
 
 __all__ = ["Serving"]
 
@@ -61,8 +61,8 @@ class Serving:
         self,
         model: LoadedModel,
         equipment: DraftEquipment,
-        drafters: Mapping[str, Callable[[DraftEquipment], Drafter | Rule]],
-        scheduler: Callable[[Callable[[Generation, Writing | None], Drafter | Rule]], Scheduler],
+        drafters: Mapping[str, Callable[[DraftEquipment], object]],
+        scheduler: Callable[[Callable[[Generation, Writing | None], object]], Scheduler],
         *,
         cost: StepCost,
         batch_size: int,
@@ -71,6 +71,7 @@ class Serving:
     ) -> None:
         self.model = model
         self._equipment = equipment
+        self._learned: Latest[dict[str, Any]] = Latest(dict)  # by the drafters of each tenant's requests
         self._drafters = drafters
         self._cost = cost
         self._batch_size = batch_size
@@ -162,7 +163,6 @@ class Serving:
             return
         self._thread.join(_CLOSE_S)
         if self._thread.is_alive():
-            self._thread.give_up()
             log_event(_log, logging.WARNING, "engine still in a step", model=self.model.name, waited_s=_CLOSE_S)
 
     @property
@@ -230,8 +230,11 @@ class Serving:
         self._advance_alongside()
         if self.model.device.type == "cuda" and not scheduler.handles:
             torch.cuda.empty_cache()  # the batch and its cache are gone; others may need the memory
-        if code.due and not scheduler.handles:
-            self._change_code(scheduler, code)
+        if not scheduler.handles:
+            if code.due:
+                self._change_code(scheduler, code)
+            else:
+                code.answered()
         return True
 
     def _recover(self, scheduler: Scheduler, error: BaseException) -> None:
@@ -268,6 +271,8 @@ class Serving:
             scheduler.clear()
         end_threads()
         self._timer.end()
+        if self._code is not None:
+            self._code.end()
         self._scheduler, self._code, self._chosen = None, None, []
 
     def _wake(self) -> None:
@@ -276,7 +281,8 @@ class Serving:
 
     def _change_code(self, scheduler: Scheduler, code: CompiledCode) -> None:
         """Change to code that was compiled meanwhile. Cached keys and values and step times are no longer valid."""
-        code.change()
+        if not code.change():
+            return
         scheduler.clear()
         if self._cost.measured or self._timer.under_way:
             self._timer.begin()
@@ -291,7 +297,7 @@ class Serving:
             if not isinstance(error, Exception):
                 raise
 
-    def _drafter(self, request: Generation, writing: Writing | None) -> Drafter | Rule:
+    def _drafter(self, request: Generation, writing: Writing | None) -> object:
         """Make the drafter of one request, or its rule, in the engine's thread.
 
         ``writing`` is its answer, as others see it.
@@ -305,7 +311,10 @@ class Serving:
         if writing is not None:
             texts = (*texts, writing.texts)
         number = 0 if writing is None else writing.number
-        return self._drafters[decoding](replace(equipment, texts=texts, writing=number, expected=request.draft))
+        learned = self._learned.of(request.tenant)
+        return self._drafters[decoding](
+            replace(equipment, texts=texts, writing=number, expected=request.draft, learned=learned)
+        )
 
     def _is_idle(self, scheduler: Scheduler) -> bool:
         return not (scheduler.handles or self._waiting or self._alongside or self._gathering.coming or self._closed)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
-from stretto.errors import ContextOverflowError, RequestRejectedError
+from stretto.foundation.surrogates import mend
+from stretto.local_engine.text.rendering import RefusedError, Renderer, StoppedError, renderer_of
+from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError
 
 __all__ = ["ChatTemplate", "Turn"]
 
@@ -24,6 +25,16 @@ Turn = dict[str, Any]
 """One message: ``role`` and ``content``, and where a template takes tools, ``tool_calls`` and ``tool_call_id``."""
 
 _CHARACTERS = 16  # read of a long prompt for each token of the window, before all of it is read
+_Parts = tuple[list[Turn], list[Mapping[str, Any]], dict[str, Any]]
+_WORDS = frozenset(
+    {
+        *("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "thinking"),
+        *("id", "type", "function", "arguments", "parameters", "description"),
+        *("properties", "items", "required", "enum"),
+        *("string", "number", "integer", "boolean", "object", "array", "null", "text"),
+    }
+)
+"""Names and values that templates compare with."""
 _RENDERED = frozenset({"messages", "conversations", "self"})  # names of what a template is rendered with
 _CUT = 64  # tokens that the end of what is read may have too many, because it ends inside a word
 
@@ -47,6 +58,10 @@ class ChatTemplate:
         self._begin, self._end = f"qz{secret}b", f"qz{secret}e"
         token = f"{self._begin}({self._written.pattern}){self._end}"
         self._marks = re.compile(f"{token}|{self._begin}|{self._end}")
+        self._edges = _fragments(self._control)
+        self._last = f"qz{secret}l"  # behind the last turn, where that is gone on with
+        self._renderers: dict[str, Renderer] = {}  # kept, so that the processes are
+        self._stopped: StoppedError | None = None  # if not even two short turns can be rendered
 
     @property
     def template(self) -> object:
@@ -73,21 +88,27 @@ class ChatTemplate:
             special_tokens_in_text: let the model's control tokens that are written in messages be control tokens.
             window: tokens; a prompt that is far longer is refused without reading most of it.
 
+        The template is rendered in another process, which is waited for.
+
         Raises `RequestRejectedError` for messages that the template refuses and for arguments that are not the
-        caller's to set, `ContextOverflowError` beyond ``window``.
+        caller's to set, `ContextOverflowError` beyond ``window``, and `BackendError` for a template that needs too
+        much time, memory or text.
         """
         if arguments:
             self._check_arguments(arguments)
-        marked, shown, given = list(turns), list(tools), dict(arguments or {})
-        if not special_tokens_in_text:
-            marked = [{**self._marked(turn), "role": turn["role"]} for turn in turns]
-            shown, given = self._marked(shown), self._marked(given)
-        text = self._render(marked, shown, given)
+        parts = (list(turns), list(tools), dict(arguments or {}))
+        mark = cache(self._mark)
+        marked = parts if special_tokens_in_text else self._all_marked(parts, mark)
+        text = self._render(*marked)
+        if not special_tokens_in_text and (edged := self._all_marked(parts, partial(self._mark_edges, mark))) != marked:
+            # The template may put a control token together, as '<' ~ name ~ '>' does.
+            apart = self._render(*edged)
+            text, marked = (text, marked) if self._count(apart) == self._count(text) else (apart, edged)
         if closing is not None:
             text += closing(text)
         if window is not None:
             self._check_length(text, window)
-        if marked == list(turns) and shown == list(tools) and given == (arguments or {}):
+        if marked == parts:
             return tuple(self._ids(text, add_special_tokens=self._template is None))
         pieces = self._marks.split(text)  # text, a marked token or None for a mark that was left alone, text, ...
         found = [
@@ -109,53 +130,125 @@ class ChatTemplate:
                     backend=self._name,
                 )
 
-    def _marked(self, value: Any) -> Any:
-        """The same value, with marks in all its texts."""
-        if isinstance(value, str):
-            return self._mark(value)
-        if isinstance(value, Mapping):
-            return {name: self._marked(each) for name, each in value.items()}
-        return [self._marked(each) for each in value] if isinstance(value, list | tuple) else value
+    def _all_marked(self, parts: _Parts, mark: Callable[[str], str]) -> _Parts:
+        turns, tools, arguments = parts
+        marked = [{**_changed(turn, mark), "role": turn["role"]} for turn in turns]
+        return marked, _changed(tools, mark), _changed(arguments, mark)
 
     def _mark(self, content: str) -> str:
         """Put marks around control tokens."""
-        normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
-        if normalizer is not None and any(self._control.values()):
-            normal = normalizer.normalize_str(content)  # some control tokens are looked for in this
-            if len(self._written.findall(normal)) > len(self._written.findall(content)):
-                content = normal
+        normal = self._normal(content)  # some control tokens are looked for in this
+        if normal != content and len(self._written.findall(normal)) > len(self._written.findall(content)):
+            content = normal
         return self._written.sub(rf"{self._begin}\g<0>{self._end}", content)
+
+    def _normal(self, text: str) -> str:
+        """A text as the tokenizer changes it, where it looks for control tokens in that."""
+        normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
+        if normalizer is None or not any(self._control.values()):
+            return text
+        return str(normalizer.normalize_str(text))
+
+    def _mark_edges(self, mark: Callable[[str], str], content: str) -> str:
+        """Also put marks where the text, with what a template puts beside it, may be a part of a control token."""
+        marked = mark(content)
+        if not content or content in _WORDS:
+            return marked
+        heads, tails, inner = self._edges
+        longest = range(1, 1 + min(len(content), max(map(len, heads), default=0)))
+        before = content in inner or any(content[:length] in tails for length in longest)
+        behind = any(content[-length:] in heads for length in longest)
+        return f"{self._begin if before else ''}{marked}{self._begin if behind else ''}"
+
+    def _count(self, text: str) -> int:
+        """Control tokens in a rendered text that were not marked."""
+        return sum(len(self._written.findall(self._normal(piece))) for piece in self._marks.split(text)[::2])
+
+    def end_of_turn(self) -> set[int]:
+        """The control token that the template writes behind a turn of the assistant, if it writes one.
+
+        A template that is stopped at a bound here is not rendered again; `encode` says so.
+        """
+        if self._template is None:
+            return set()
+        turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": self._last}]
+        try:
+            text = self._shown(turns, [], {}, begins=False)
+        except StoppedError as error:
+            self._stopped = error
+            return set()
+        except Exception:  # noqa: BLE001 - a template that refuses these turns is asked again with those of a request
+            return set()
+        _, found, behind = text.rpartition(self._last)
+        special: Mapping[int, Any] = self._tokenizer.added_tokens_decoder
+        return {
+            token
+            for token, each in special.items()
+            if found and each.special and behind.lstrip().startswith(each.content)
+        }
 
     def _render(self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any]) -> str:
         if self._template is None:
             return "\n\n".join(turn["content"] for turn in turns)
-        try:
-            return self._apply(turns, tools, arguments)
-        except Exception as error:
-            # Some templates refuse a system message; its text then stands before the first user message.
-            folded = _fold_system(turns)
-            if folded != turns:
-                with suppress(Exception):
-                    return self._apply(folded, tools, arguments)
-            raise RequestRejectedError(
-                f"The chat template of {self._name} refuses these messages: {error}.", backend=self._name
-            ) from error
+        if self._stopped is not None:
+            raise self._was_stopped(self._stopped)
+        refusal: Exception | None = None
+        # Some templates refuse a system message; its text then stands before the first user message.
+        for shown in (turns,) if (folded := _fold_system(turns)) == turns else (turns, folded):
+            try:
+                return self._apply(shown, tools, arguments)
+            except StoppedError as error:
+                raise self._was_stopped(error) from error
+            except Exception as error:  # noqa: BLE001 - its author wrote what it raises
+                refusal = refusal or error
+        raise RequestRejectedError(
+            f"The chat template of {self._name} refuses these messages: {refusal}.", backend=self._name
+        ) from refusal
+
+    def _was_stopped(self, error: StoppedError) -> BackendError:
+        return BackendError(
+            f"The chat template of {self._name} was stopped: {error}. It may be damaged, or made to do harm. Use "
+            "another file of this model.",
+            backend=self._name,
+        )
 
     def _apply(self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any]) -> str:
         last = turns[-1]
         begun = last["role"] == "assistant" and not last.get("tool_calls") and bool(last["content"].strip())
         # enable_thinking: models that can think before they answer are asked not to, unless the caller wants it; other
         # templates ignore it.
-        return str(
-            self._tokenizer.apply_chat_template(
-                turns,
-                tools=tools or None,
-                add_generation_prompt=not begun,
-                continue_final_message=begun,
-                tokenize=False,
-                **{"enable_thinking": False, **arguments},
-            )
+        given = {"enable_thinking": False, **arguments}
+        if begun:
+            turns = [*turns[:-1], {**last, "content": f"{last['content']}{self._last} "}]
+        text = self._shown(turns, tools, given, begins=not begun)
+        return self._up_to_the_last(text, last["content"]) if begun else text
+
+    def _shown(
+        self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any], *, begins: bool
+    ) -> str:
+        """What the template makes of messages; ``begins``: and of the beginning of an answer behind them."""
+        template = self._tokenizer.get_chat_template(None, tools or None)
+        renderer = self._renderers.get(template)
+        if renderer is None:
+            renderer = self._renderers[template] = renderer_of(template)
+        text = renderer.render(
+            {
+                **self._tokenizer.special_tokens_map,
+                "documents": None,
+                **arguments,
+                "messages": turns,
+                "tools": tools or None,
+                "add_generation_prompt": begins,
+            }
         )
+        return mend(text)  # a template may cut a character in two, and no tokenizer takes halves
+
+    def _up_to_the_last(self, text: str, content: str) -> str:
+        """What was rendered up to the end of the last turn, without the end of a turn."""
+        before, found, behind = text.rpartition(self._last)
+        if not found or content.strip() not in before:
+            raise RefusedError("it does not show the last message, which was to be gone on with")
+        return before if behind.startswith(" ") else before.rstrip()  # it may trim what it is given
 
     def _check_length(self, text: str, window: int) -> None:
         """Refuse a prompt as soon as its beginning is too long. Each try reads four times as much as the last."""
@@ -231,6 +324,26 @@ def _control_tokens(tokenizer: Any, template: object) -> dict[str, bool]:
         if each.special or (each.content in str(template) and not each.content.isspace())
     }
     return dict.fromkeys(tokenizer.all_special_tokens, False) | found
+
+
+def _fragments(tokens: Collection[str]) -> tuple[set[str], set[str], str]:
+    """The beginnings of tokens, their ends, and all of them.
+
+    Of tokens between marks such as ``<`` and ``>``: the others are words, and text is full of their letters.
+    """
+    marks = [token for token in tokens if len(token) > 1 and not (token[0].isalnum() or token[-1].isalnum())]
+    heads = {token[:place] for token in marks for place in range(1, len(token))}
+    tails = {token[place:] for token in marks for place in range(1, len(token))}
+    return heads, tails, "\0".join(marks)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """The same value, with all its texts and names changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_changed(name, change): _changed(each, change) for name, each in value.items()}
+    return [_changed(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _behind(encode: Callable[[str], list[int]], piece: str) -> list[int]:

@@ -84,17 +84,15 @@ def peagle(*, words=None, foresees=4, **own):
     return tensors, config | {"mask_token_id": 3} | own
 
 
-def medusa(*, blocks=1, grounded=False, own=True, words=None, heads=3):
-    """Tensors and ``config.json`` of Medusa's heads, of Hydra's if they are grounded, or blockwise ones."""
+def medusa(*, blocks=1, words=None, heads=3):
+    """Tensors and ``config.json`` of Medusa's heads."""
     torch.manual_seed(12)
     tensors = {}
     for head in range(heads):
         for block in range(blocks):
-            reads = HIDDEN * (2 + head) if grounded and not block else HIDDEN
-            tensors[f"{head}.{block}.linear.weight"] = drawn(HIDDEN, reads)
+            tensors[f"{head}.{block}.linear.weight"] = drawn(HIDDEN, HIDDEN)
             tensors[f"{head}.{block}.linear.bias"] = drawn(HIDDEN)
-        if own:
-            tensors[f"{head}.{blocks}.weight"] = drawn(VOCABULARY if words is None else len(words), HIDDEN)
+        tensors[f"{head}.{blocks}.weight"] = drawn(VOCABULARY if words is None else len(words), HIDDEN)
     if words is not None:
         tensors["d2t"] = words - torch.arange(len(words))
     return tensors, {"medusa_num_heads": heads, "medusa_num_layers": blocks}

@@ -3,8 +3,8 @@
 import torch
 
 from recipes.lexical.train import Plan, new_adapter
-from stretto.local_engine.drafting.lexical.pads import PadAdapter
-from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.compiling.compiler import compile_now
+from stretto.local_engine.research.lexical.pads import PadAdapter
 
 SMALL = Plan(tokens=4, beside=8, last=16)
 

@@ -1,7 +1,7 @@
 """Heads written as plainly as their papers: without a cache, over a whole text at once."""
 
 import torch
-from head_folders import HEADS, HIDDEN, INNER, STORED, WIDTH
+from head_folders import HEADS, INNER, STORED, WIDTH
 from torch.nn.functional import rms_norm, silu, softmax
 
 EPSILON = 1e-5
@@ -91,17 +91,13 @@ def mtp(tensors, states, tokens, model):
         given = torch.cat((given, final[-1:]))
 
 
-def medusa(tensors, config, state, tokens, model):
-    """Logits of the head that follows these tokens, the first of which the model chose itself # [words]"""
-    head, blocks = len(tokens) - 1, config["medusa_num_layers"]
+def medusa(tensors, config, state, head):
+    """Logits of a head, by its number # [words]"""
+    blocks = config["medusa_num_layers"]
     for block in range(blocks):
         weight, bias = (tensors[f"{head}.{block}.linear.{kind}"] for kind in ("weight", "bias"))
-        read = state
-        if weight.shape[1] > HIDDEN:
-            read = torch.cat((state, model.model.embed_tokens(tokens).flatten()))
-        state = state + silu(weight @ read + bias)
-    last = tensors.get(f"{head}.{blocks}.weight")
-    return model.lm_head(state) if last is None else last @ state
+        state = state + silu(weight @ state + bias)
+    return tensors[f"{head}.{blocks}.weight"] @ state
 
 
 def dflash(tensors, config, states, token, model):

@@ -7,7 +7,7 @@ from one_batch import EIGHT, run
 
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.heads.files import find_head
-from stretto.local_engine.drafting.heads.load import load_head
+from stretto.local_engine.drafting.heads.load_head import load_head
 from stretto.local_engine.drafting.step_cost import StepCost
 
 FREE = StepCost({1: 1e6, 128: 1.001e6})  # however busy the machine is, drafting takes nothing of such a step
@@ -53,8 +53,6 @@ HEADS = {
     "eagle3": lambda: eagle3(words=WORDS),
     "peagle": lambda: peagle(words=WORDS),
     "medusa": medusa,
-    "blockwise": lambda: medusa(own=False),
-    "hydra": lambda: medusa(grounded=True),
     "dflash": dflash,
     "dspark": lambda: dflash(markov=8, sure=True),
     "dspark with a memory": lambda: dflash(markov=8, kind="rnn", words=WORDS),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from simulated import generate
 
 from stretto.local_engine.draft_tree import ROOT
+from stretto.local_engine.drafting.aggressive.aggressive import Aggressive
 from stretto.local_engine.drafting.aggressive.alignment import Alignment, Reason
-from stretto.local_engine.drafting.aggressive.drafter import Aggressive
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext

@@ -3,14 +3,14 @@ import torch
 from simulated import generate, plain
 from tiny_models import WINDOW, build
 
-from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.protocol import DraftContext
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import prepare
+from stretto.values.errors import SettingsError
 
 PROMPT = [(7 * place + 3) % 390 + 5 for place in range(20)]
 

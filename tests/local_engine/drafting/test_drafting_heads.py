@@ -11,14 +11,14 @@ from head_folders import HIDDEN, LAYER_CONFIG, LAYERS, WORDS, dflash, eagle3, me
 from reading_heads import CLOSE, FREE, TEXT, follow, given, head_of
 from tiny_models import SIZES
 
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.heads.files import find_head
-from stretto.local_engine.drafting.heads.load import load_head
+from stretto.local_engine.drafting.heads.load_head import load_head
 from stretto.local_engine.drafting.heads.recurrent import answered
-from stretto.local_engine.model.layer_states import LAST
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import SettingsError
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +71,6 @@ class Harmful:
 
 MEDUSAS = {
     "two blocks": {"blocks": 2},
-    "blockwise": {"own": False},
-    "hydra": {"grounded": True, "blocks": 2},
     "with a vocabulary of its own": {"words": WORDS},
 }
 
@@ -84,9 +82,7 @@ def test_medusa_foresees_what_its_formula_says(kind, tmp_path, loaded, states, r
     found = follow(given(head, states))
     assert len(found) == 4  # three heads: no path of more than two tokens is followed
     for path, logits in found.items():
-        tokens = torch.tensor([TEXT[-1], *path])
-        last = states[LAST,][-1]
-        expected = plain.medusa(tensors, config, last, tokens, reference)
+        expected = plain.medusa(tensors, config, states[LAST,][-1], len(path))
         torch.testing.assert_close(logits, expected, **CLOSE)
 
 

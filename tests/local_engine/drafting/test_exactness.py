@@ -68,7 +68,7 @@ def test_an_end_token_inside_an_accepted_span_ends_the_answer(method, loaded, pl
         assert run(model, [Generation(PROMPTS[0], 40, ends)], [drafter(method, loaded, model)])[0][0] == expected
 
 
-@pytest.mark.parametrize(("method", "least"), [("auto", 1.5), ("lookahead", 1.3), ("token_recycling", 1.6)])
+@pytest.mark.parametrize(("method", "least"), [("auto", 1.5), ("lookahead", 1.3)])
 def test_what_the_model_has_computed_saves_it_steps(method, least, loaded, plain):
     """Its text is no phrase of the prompt's, but one with random weights goes by the last few tokens."""
     request = Generation(PROMPTS[0], 200)

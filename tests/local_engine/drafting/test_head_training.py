@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,9 +10,9 @@ from safetensors.torch import load_file
 from tiny_models import build
 from torch.nn.functional import rms_norm, silu
 
-from recipes.heads.beside import Blockwise, Hydra, Medusa
 from recipes.heads.eagle import Eagle
 from recipes.heads.evaluate import measure
+from recipes.heads.medusa import Medusa
 from recipes.heads.network import Sizes
 from recipes.heads.on_disk import write_head
 from recipes.heads.questions import asked, held_out
@@ -20,8 +21,8 @@ from recipes.heads.texts import Texts, frequent
 from recipes.heads.trainer import Plan, Trainer, guesses
 from recipes.heads.writing import Writing, answers, keep, kept
 from recipes.pocket.batches import Encoded
-from stretto.errors import SettingsError
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.loading.load import prepare
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 
@@ -67,7 +68,7 @@ def test_greedy_answers_in_a_batch_are_those_of_transformers(texts):
 def test_an_ended_answer_leaves_the_batch_and_the_others_go_on(model):
     whole = answers(model, PROMPTS, [0.0] * 3, 40)
     end = whole[1].tokens[len(PROMPTS[1]) + 2]
-    model = type(model)(**{**vars(model), "end_ids": frozenset({end})})
+    model = replace(model, end_ids=frozenset({end}))
     for text, before in zip(answers(model, PROMPTS, [0.0] * 3, 40), whole, strict=True):
         own = before.tokens[before.learned :]
         cut = own.index(end) + 1 if end in own else len(own)
@@ -105,7 +106,7 @@ def test_the_small_vocabulary_holds_what_is_frequent_and_what_must_be_there():
     assert frequent(texts, 99, {1}, 4).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("kind", [Eagle, Medusa, Hydra, Blockwise])
+@pytest.mark.parametrize("kind", [Eagle, Medusa])
 def test_a_head_learns_what_the_model_says_and_drafts_it(kind, target, texts, tmp_path):
     run = trainer(kind, target, texts, tmp_path)
     first = run.step()
@@ -231,7 +232,7 @@ def test_written_texts_come_back(texts, tmp_path):
 
 def test_states_kept_with_the_answers_train_as_reading_them_does(model, target, tmp_path):
     keep(tmp_path / "texts.safetensors", answers(model, PROMPTS, [0.0, 0.9, 0.0], 24, states=True))
-    written, head = kept(tmp_path / "texts.safetensors"), make(Hydra, target, 200)
+    written, head = kept(tmp_path / "texts.safetensors"), make(Medusa, target, 200)
     again, known = (Texts(written, SIZES.depth, target.device, kept=own) for own in (False, True))
     batches = [texts.of(texts.all) for texts in (again, known)]
     (read, _), (remembered, chances) = ((guesses(target, head, batch)) for batch in batches)

@@ -10,8 +10,8 @@ from one_batch import EIGHT
 from reading_heads import CLOSE, FREE, HEADS, TEXT, answers, head_of
 
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
-from stretto.local_engine.drafting.heads.drafter import HeadDrafter
-from stretto.local_engine.drafting.heads.head_options import HeadOptions
+from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
+from stretto.local_engine.drafting.heads.head_method import HeadOptions
 from stretto.local_engine.drafting.heads.recurrent import answered
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 
@@ -24,6 +24,7 @@ def inference():
         yield
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", HEADS)
 def test_no_answer_of_eight_changes_greedy_by_seeds_and_in_a_format(kind, tmp_path, loaded, plain_of):
     model, head = loaded("llama"), write(tmp_path, *HEADS[kind]())
@@ -77,7 +78,8 @@ def test_a_head_may_be_made_ready_for_a_request_while_others_draft_with_it(tmp_p
             made.append(make_drafter("head", equipment))  # as another thread may at this moment
             return False
 
-    head, accounts, group = equipment.kept["head"]
+    head, group = equipment.kept["head"]
+    accounts = equipment.learned["head"]
     other = Other(head, FREE, accounts, HeadOptions(), group, paths=1)
     context, states = DraftContext([*TEXT, 31], len(TEXT), 400), torch.zeros(1, HIDDEN)
     for each in (other, drafter):

@@ -1,5 +1,8 @@
 """Heads that come in the files of their model: what they foresee, and that no answer changes with them."""
 
+import json
+import shutil
+
 import numpy as np
 import plain_heads as plain
 import pytest
@@ -10,15 +13,17 @@ from head_folders import HIDDEN, around_one, drawn, mtp
 from one_batch import EIGHT
 from reading_heads import CLOSE, DRAFTED, FREE, TEXT, answers, follow, given, head_of
 from safetensors.torch import load_file, save_file
+from test_named_heads import WAYS, answer
 from tiny_models import SIZES, build
 
-from stretto.errors import SettingsError
+from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment
 from stretto.local_engine.drafting.heads.files import find_head
-from stretto.local_engine.drafting.heads.load import load_head
-from stretto.local_engine.model.layer_states import LAST
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.drafting.heads.load_head import load_head
+from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 
@@ -159,6 +164,18 @@ def gemma(tokenizer, tmp_path_factory):
     return folder
 
 
+def test_a_value_of_an_assistant_of_gemma_that_cannot_be_is_named(gemma, tmp_path):
+    head = shutil.copytree(gemma / "head", tmp_path / "head")
+    config = json.loads((head / "config.json").read_text())
+    config["text_config"]["rope_parameters"]["full_attention"] = {"rope_type": "spiral"}
+    (head / "config.json").write_text(json.dumps(config))
+    model = load_model(find_source(f"local:{gemma}"), dtype="float32", device="cpu")
+    with pytest.raises(
+        SettingsError, match=r"cannot be run: rope_parameters.full_attention.rope_type is 'spiral' in its"
+    ):
+        load_head(find_head(gemma, head), model)
+
+
 def test_an_assistant_of_gemma_foresees_what_transformers_does(gemma):
     model = load_model(find_source(f"local:{gemma}"), dtype="float32", device="cpu")
     main, head = model.forward.model, load_head(find_head(gemma, None), model)
@@ -203,3 +220,19 @@ def test_no_answer_of_eight_changes_greedy_by_seeds_and_in_a_format(folder, plai
     model = load_model(find_source(f"local:{path}"), dtype="float32", device="cpu")
     assert answers(model, "head") == plain_of(model)
     assert answers(model, "auto", None, EIGHT[:1]) == plain_of(model)[:1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["with_nextn", "glm", "gemma"])
+async def test_one_that_is_named_drafts_for_its_model(kind, request, tmp_path):
+    """A GGUF file or the model's own folder named for its layer, and the folder of an assistant."""
+    path = request.getfixturevalue(kind)
+    head = {"with_nextn": path.parent, "glm": path, "gemma": path / "head"}[kind]
+    backend = LocalBackend(f"local:{path}", dtype="float32", device="cpu", head=head)
+    try:
+        for options in WAYS.values():
+            text, drafted = await answer(backend, "head", options)
+            assert drafted["head"]
+            assert (await answer(backend, "autoregressive", options))[0] == text
+    finally:
+        await backend.aclose()

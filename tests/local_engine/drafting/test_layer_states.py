@@ -14,14 +14,14 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.forward import TransformersForward
-from stretto.local_engine.model.layer_states import LAST, LayerStates
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.recorded_steps import GraphedForward
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
+from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.serving import prefill
 from stretto.local_engine.serving.sequence import Sequence
 

@@ -9,17 +9,16 @@ from lexical_adapters import SMALL, adapted, random_adapter
 from simulated import became
 from tiny_models import build
 
-from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
-from stretto.local_engine.drafting.lexical.adapter import write_adapter
-from stretto.local_engine.drafting.lexical.drafter import Lexical
-from stretto.local_engine.drafting.lexical.experience import UnitExperience
-from stretto.local_engine.drafting.lexical.lexical_options import FILE, LexicalOptions
 from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.adapter_files import fingerprint
-from stretto.local_engine.model.load import prepare
+from stretto.local_engine.model.adapters.adapter_files import fingerprint
+from stretto.local_engine.model.loading.load import prepare
+from stretto.local_engine.research.lexical import FILE, LexicalOptions
+from stretto.local_engine.research.lexical.lexical_drafter import Lexical, UnitExperience
+from stretto.local_engine.research.lexical.pad_adapter_file import write_adapter
+from stretto.values.errors import SettingsError
 
 CONTEXT = DraftContext([5, 6, 7], 2, 400)
 PADS = [-1, -2, -3]

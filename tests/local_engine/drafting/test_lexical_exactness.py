@@ -19,6 +19,7 @@ def both(model, requests):
     return expected, run(model, requests, drafters)[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("architecture", corners(["llama", "qwen3", "mistral"], of="llama".__eq__))
 def test_greedy_alone_and_in_a_batch(architecture, loaded):
     requests = [Generation(prompt, 22 + 9 * number) for number, prompt in enumerate(PROMPTS)]

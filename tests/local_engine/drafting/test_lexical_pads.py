@@ -10,11 +10,11 @@ from tiny_models import VOCABULARY, build
 from recipes.lexical.packing import TextCache, inside_units, pack
 from recipes.lexical.train import Plan
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.kernels.compiler import compile_now
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.load import prepare
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.kernels.compiling.compiler import compile_now
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import prepare
 
 TEXT = [(7 * place + 3) % 390 + 5 for place in range(24)]
 

@@ -11,15 +11,15 @@ from tiny_models import build
 
 from recipes.lexical.texts import Texts, continuations, keep, kept
 from recipes.lexical.train import Plan, Trainer, main
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.drafting.lexical.adapter import attach
-from stretto.local_engine.drafting.lexical.lexical_options import FILE
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.load import load_model, prepare
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model, prepare
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.lexical import FILE
+from stretto.local_engine.research.lexical.pad_adapter_file import attach
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 

@@ -4,8 +4,8 @@ import pytest
 from simulated import became, generate, looping, markov, noise, plain, prose
 
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.protocol import DraftContext
+from stretto.local_engine.research.lookahead.lookahead import Lookahead
 
 
 def ancestors(tree, node):

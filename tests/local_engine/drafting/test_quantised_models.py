@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from asking import tokens
 from corners import corners
 from gguf_files import write_gguf
 from one_batch import run
@@ -19,17 +20,23 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from stretto.errors import SettingsError
 from stretto.local import LocalBackend
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.load import load_model
+from stretto.local_engine.kernels.compiling.store import Store
+from stretto.local_engine.kernels.panels import Panels
+from stretto.local_engine.measuring import ahead
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.compiled import CompiledModel
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading import kept_data
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.model.quantised import comparison
 from stretto.local_engine.model.quantised.blocks import Blocks
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.values.errors import SettingsError
 
 WHOLE = SIZES | {"intermediate_size": 96}
 DRAFTED = sorted(
@@ -78,6 +85,7 @@ def plain(in_four_bits):
     return requests, [run(in_four_bits, [request], [Autoregressive()])[0][0] for request in requests]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", DRAFTED)
 def test_drafts_change_no_token_alone_and_in_a_batch(method, in_four_bits, plain):
     requests, expected = plain
@@ -89,9 +97,31 @@ def test_drafts_change_no_token_alone_and_in_a_batch(method, in_four_bits, plain
     assert run(in_four_bits, requests, [drafter() for _ in requests])[0] == expected
 
 
-def logits(loaded):
-    """Those behind each token of a prompt."""
-    ids = torch.tensor([PROMPTS[0]])
+@pytest.mark.parametrize(
+    "method", [method if method == "auto" else pytest.param(method, marks=pytest.mark.thorough) for method in DRAFTED]
+)
+def test_drafts_change_no_token_while_only_the_products_are_compiled(method, partly):
+    """Products by themselves have code for fewer numbers of rows than a whole forward."""
+    requests = [Generation(prompt, 22 + 9 * number) for number, prompt in enumerate(PROMPTS)]
+    for compiled in (False, True):
+        assert (partly.forward.compiled is not None) is compiled
+        expected = [run(partly, [request], [Autoregressive()])[0][0] for request in requests]
+        drafters = [
+            make_drafter(method, DraftEquipment(cost=FREE, model=partly, draft=partly)) for _ in range(len(requests))
+        ]
+        assert run(partly, requests, drafters)[0] == expected
+        partly.unpacked.pack()
+
+
+def test_a_row_has_the_same_bits_with_any_number_of_rows_behind_it(in_four_bits):
+    whole = logits(in_four_bits, 20)
+    for count in range(1, 20):
+        assert torch.equal(logits(in_four_bits, count), whole[:, :count])
+
+
+def logits(loaded, count=None):
+    """Those behind each token of the beginning of a prompt."""
+    ids = torch.tensor([PROMPTS[0][:count]])
     count = ids.shape[1]
     with torch.inference_mode():
         return loaded.forward(Rows(ids, torch.arange(count)[None], count), KeyValueCache(1), torch.arange(count))
@@ -102,10 +132,11 @@ def gap(left, right):
     return float((left - right).square().mean().sqrt() / right.std())
 
 
+@pytest.mark.thorough
 def test_rounded_weights_give_nearly_the_logits_of_the_model(folder):
     quantised = [load(folder, quantize=how) for how in ("int8", "int4")]
     assert all(is_in_blocks(each) and each.is_exact for each in quantised)
-    exact = logits(load(folder))
+    exact = logits(load(folder, dtype="float32"))
     eight, four = (gap(logits(each), exact) for each in quantised)
     assert eight < 0.1
     assert eight < four < 0.6
@@ -122,13 +153,14 @@ def test_rounded_weights_give_nearly_the_logits_of_the_model(folder):
 def test_a_gguf_file_keeps_its_blocks(name, form, tmp_path, tokenizer):
     kinds, more = KINDS.get(name, ((LlamaForCausalLM, LlamaConfig), {"tie_word_embeddings": name.endswith("tied")}))
     path = write_gguf(tmp_path / "model.gguf", made(*kinds, **more), tokenizer, kind=form)
-    held, unpacked = load(path), load(path, quantize="none")
+    held, unpacked = load(path), load(path, quantize="none", dtype="float32")
     assert is_in_blocks(held)
     assert not is_in_blocks(unpacked)
     assert torch.equal(held.forward.vocabulary.dense(), unpacked.forward.vocabulary.dense())
     assert gap(logits(held), logits(unpacked)) < 0.1  # rows are rounded to 8 bits
 
 
+@pytest.mark.thorough
 def test_a_gguf_file_that_is_changed_is_unpacked_first(tmp_path, tokenizer):
     path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q4_1")
 
@@ -138,23 +170,132 @@ def test_a_gguf_file_that_is_changed_is_unpacked_first(tmp_path, tokenizer):
 
     changed = load(path, change=change)
     assert not is_in_blocks(changed)
-    assert gap(logits(changed), logits(load(path, quantize="none"))) > 0.1
+    assert gap(logits(changed), logits(load(path, quantize="none", dtype="float32"))) > 0.1
 
 
-def test_the_check_runs_the_model_once_for_a_file_and_again_for_a_changed_one(tmp_path, tokenizer, monkeypatch):
+@pytest.fixture
+def partly(folder, monkeypatch):
+    """A model for which only the products were compiled when it was loaded; the rest is by now."""
+    load(folder, quantize="int8")
+    with monkeypatch.context() as patch:
+        patch.setattr("stretto.local_engine.model.loading.load.are_ready", lambda parts: not parts)
+        return load_model(find_source(f"local:{folder}"), compiled=None, quantize="int8")
+
+
+@pytest.mark.thorough
+def test_weights_are_in_blocks_before_the_whole_forward_is_compiled(partly):
+    assert is_in_blocks(partly)
+    assert partly.forward.compiled is None
+    before = logits(partly)
+    partly.unpacked.pack()
+    assert partly.forward.compiled is not None
+    assert gap(logits(partly), before) < 0.1
+
+
+class Compared:
+    """Engines of a file, each asked once, and what they have compared."""
+
+    def __init__(self, start, monkeypatch):
+        self.start, self.runs, run_model = start, [], LlamaForCausalLM.forward
+        monkeypatch.setattr(comparison, "_DELAY_S", 0.0)
+        monkeypatch.setattr(
+            LlamaForCausalLM, "forward", lambda *given, **named: self.runs.append(1) or run_model(*given, **named)
+        )
+
+    def asked(self, path):
+        """Ask until what follows the first answer is done.
+
+        When the second request ends, the comparison runs. The third one is followed by the judgement, and the fourth
+        one by nothing.
+        """
+        self.runs.clear()
+        model = load(path)
+        assert not self.runs, "an answer does not wait for it"
+        engine = self.start(model)
+        for _ in range(4):
+            assert tokens(engine.submit(Generation(PROMPTS[0], 4)))
+            thread = model.comparison._thread
+            if thread is not None:
+                thread.join()
+        return engine, model
+
+
+@pytest.fixture
+def compared(start, monkeypatch, tmp_path):
+    monkeypatch.setattr(kept_data, "stores", lambda: [Store(tmp_path)])
+    monkeypatch.setattr(kept_data, "writable_store", lambda: Store(tmp_path))
+    Store(tmp_path).folder.mkdir()
+    return Compared(start, monkeypatch)
+
+
+@pytest.mark.thorough
+def test_the_model_is_compared_after_the_first_answer_once_for_a_file_and_again_for_a_changed_one(
+    tmp_path, tokenizer, compared
+):
     path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q8_0")
-    runs, run_model = [], LlamaForCausalLM.forward
-    monkeypatch.setattr(
-        LlamaForCausalLM, "forward", lambda *given, **named: runs.append(1) or run_model(*given, **named)
-    )
-    assert is_in_blocks(load(path))
-    assert runs
-    runs.clear()
-    assert is_in_blocks(load(path))
-    assert not runs
-    write_gguf(path, made(LlamaForCausalLM, LlamaConfig, rms_norm_eps=0.5), tokenizer, kind="Q8_0")
-    assert is_in_blocks(load(path))
-    assert runs
+    for _ in range(2):
+        engine, _ = compared.asked(path)
+        assert compared.runs
+        engine.close()
+        compared.asked(path)
+        assert not compared.runs
+        write_gguf(path, made(LlamaForCausalLM, LlamaConfig, rms_norm_eps=0.5), tokenizer, kind="Q8_0")
+
+
+@pytest.mark.thorough
+def test_programs_that_end_before_the_comparison_are_told_how_to_do_it_once(
+    tmp_path, tokenizer, compared, monkeypatch, caplog
+):
+    path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q8_0")
+    monkeypatch.setattr(comparison, "_DELAY_S", 600.0)
+    for _ in range(5):  # programs that ask and leave
+        engine = compared.start(load(path))
+        for _ in range(2):
+            assert tokens(engine.submit(Generation(PROMPTS[0], 4)))
+        engine.close()
+    assert [each.message for each in caplog.records] == [
+        f"local:{path} has not been compared with transformers on this machine: 3 programs ended before. To do it "
+        f"once, run: python -m stretto.local_engine.measuring.ahead local:{path}"
+    ]
+    assert not compared.runs
+    ahead.main([f"local:{path}"])
+    assert compared.runs
+    monkeypatch.setattr(comparison, "_DELAY_S", 0.0)
+    compared.asked(path)
+    assert not compared.runs, "it was compared once and for all"
+
+
+@pytest.mark.thorough
+def test_compiled_code_that_disagrees_is_not_used_any_more_and_that_is_told(
+    tmp_path, tokenizer, compared, monkeypatch, caplog
+):
+    path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q8_0")
+    expected = logits(load(path, quantize="none", dtype="float32"))
+    monkeypatch.setattr(CompiledModel, "__call__", wrong)
+    monkeypatch.setattr(Blocks, "__call__", lambda self, rows: Panels.__call__(self, rows) * 0)
+    _, model = compared.asked(path)
+    told = [each.message for each in caplog.records if "does not agree" in each.message]
+    assert ["torch runs all but its products" in told[0], "torch runs it" in told[1]] == [True, True]
+    assert f"local:{path} does not agree with transformers (logits are off by" in told[0]
+    assert len(told) == 2
+    assert gap(logits(model), expected) < 1e-3
+    assert not [*tmp_path.rglob("agreed-*")]
+
+
+def wrong(_, rows, _cache, keep, _adapter=None):
+    """Logits of a compiler that is none."""
+    return torch.arange(400.0).expand(len(rows.tokens), len(keep), 400)
+
+
+def test_a_model_that_is_closed_while_it_is_compared_ends_at_once(tmp_path, tokenizer, compared, monkeypatch, caplog):
+    path = write_gguf(tmp_path / "model.gguf", made(LlamaForCausalLM, LlamaConfig), tokenizer, kind="Q8_0")
+    monkeypatch.setattr(comparison, "_DELAY_S", 600.0)
+    model = load(path)
+    engine = compared.start(model)
+    assert tokens(engine.submit(Generation(PROMPTS[0], 4)))
+    engine.free()
+    assert model.comparison is None or not vars(model.comparison)
+    assert not caplog.records
 
 
 def test_a_dtype_unpacks_a_gguf_file(tmp_path, tokenizer):

@@ -4,18 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT
 from stretto.local_engine.drafting.protocol import DraftContext
-from stretto.local_engine.drafting.sources import reading
-from stretto.local_engine.drafting.sources.answers import EarlierAnswers
+from stretto.local_engine.drafting.repetition import TextsWatch
+from stretto.local_engine.drafting.sources import text_files
 from stretto.local_engine.drafting.sources.files import FileTexts, tokenized
 from stretto.local_engine.drafting.sources.grams import SIZE, Grams
-from stretto.local_engine.drafting.sources.reading import check_paths, read_texts
-from stretto.local_engine.drafting.sources.texts import Texts
-from stretto.local_engine.drafting.sources.watch import TextsWatch
+from stretto.local_engine.drafting.sources.text_files import check_paths, read_texts
+from stretto.local_engine.drafting.sources.texts import EarlierAnswers, Texts
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.generation import Generation
+from stretto.values.errors import SettingsError
 
 TEXTS = st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=3)
 
@@ -261,7 +260,7 @@ def test_paths_that_cannot_be_are_refused_before_a_model_is_loaded(given, said):
 
 
 def test_too_much_text_is_refused_without_reading_all_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(text_files, "MOST_BYTES", 10_000)
     (tmp_path / "a").write_text("x" * 9_000)
     (tmp_path / "b").write_text("x" * 2_000)
     with pytest.raises(SettingsError, match=r"drafts_from holds more than .*/b'.*Name fewer files"):

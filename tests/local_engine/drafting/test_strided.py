@@ -11,18 +11,18 @@ from safetensors.torch import load_file, save_file
 from tiny_models import VOCABULARY, build
 from transformers import AutoModelForCausalLM
 
-from stretto.errors import SettingsError
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
-from stretto.local_engine.drafting.strided.adapter import attach
-from stretto.local_engine.drafting.strided.drafter import MASK, Strided
-from stretto.local_engine.drafting.strided.strided_options import FOLDER, StridedOptions
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.strided import FOLDER, StridedOptions
+from stretto.local_engine.research.strided.mask_rows import attach
+from stretto.local_engine.research.strided.strided_drafter import MASK, Strided
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 

@@ -14,7 +14,7 @@ from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.forward.layer_states import LAST
 
 pytestmark = pytest.mark.thorough
 
@@ -40,7 +40,7 @@ def taught_medusa(text, states, model):
     def loss():
         each = [
             cross_entropy(
-                torch.stack([plain_medusa(tensors, config, state, [0] * (1 + head), model) for state in last]),
+                torch.stack([plain_medusa(tensors, config, state, head) for state in last]),
                 tokens[2 + head : 2 + head + len(last)],
             )
             for head in range(2)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.local_engine.kernels.jit import inner, python_or_compiled
+from stretto.local_engine.kernels.compiling.jit import inner, python_or_compiled
 
 __all__ = ["Automaton", "advance", "append", "extend", "index", "shorten"]  # and the indices below
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stretto.local_engine.drafting.compiled.automaton import (
     COUNT,
@@ -20,10 +22,10 @@ from stretto.local_engine.drafting.compiled.automaton import (
     append,
     shorten,
 )
-from stretto.local_engine.drafting.compiled.sorted_text import span
-from stretto.local_engine.kernels.jit import inner, python_or_compiled
+from stretto.local_engine.kernels.compiling.jit import inner, python_or_compiled
 
-__all__ = ["DEEPEST", "LONGEST", "OTHERS", "continuations"]
+__all__ = ["DEEPEST", "LONGEST", "OTHERS", "SortedText", "continuations", "span"]
+
 
 OTHERS = 2
 """Automata that are searched beside that of the text."""
@@ -212,3 +214,38 @@ def continuations(text, first, second, sorted_text, cursors, new, recent, counte
             _branch(_which(own, text, first, second), own, state, length, mass, np.int64(count), heap, pushed)
         count += 1
     return count
+
+
+class SortedText(NamedTuple):
+    """All substrings of a text that does not grow, in eight bytes a token: a suffix array.
+
+    Manber and Myers, "Suffix arrays: a new method for on-line string searches", 1993.
+
+    Attributes:
+        tokens: of the text, with negative ones between texts and enough of them behind the last # [tokens]
+        order: its places, by the tokens that follow # [places]
+    """
+
+    tokens: NDArray[np.int32]
+    order: NDArray[np.int32]
+
+
+@inner
+def span(sorted_text, low, high, depth, token):
+    """Where, among places that agree in ``depth`` tokens, those are that have this token next: first, and behind."""
+    tokens, order = sorted_text.tokens, sorted_text.order
+    first, end = low, high
+    while first < end:
+        middle = (first + end) // 2
+        if tokens[order[middle] + depth] < token:
+            first = middle + 1
+        else:
+            end = middle
+    last, end = first, high
+    while last < end:
+        middle = (last + end) // 2
+        if tokens[order[middle] + depth] <= token:
+            last = middle + 1
+        else:
+            end = middle
+    return first, last

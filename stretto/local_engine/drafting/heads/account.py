@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from stretto.local_engine.drafting.calibration import Calibration
-from stretto.local_engine.drafting.gains import Gains
+from stretto.local_engine.drafting.calibration import Calibration, Gains
 from stretto.local_engine.drafting.step_cost import StepCost
 
 __all__ = ["Account"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.heads.drafter import HeadDrafter
+from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 
 __all__ = ["Beside"]

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from stretto.local_engine.drafting.heads.compiled.eagle import ChainRows, EagleScratch, EagleWeights, run
 from stretto.local_engine.drafting.heads.decoder import Decoder, Part
-from stretto.local_engine.drafting.heads.warm_up import are_in_blocks
+from stretto.local_engine.drafting.heads.eagle3 import are_in_blocks
 from stretto.local_engine.kernels.blocks import LIKE
 from stretto.local_engine.kernels.embedding import Embedding
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import PANEL, STOPPED
 from stretto.local_engine.kernels.thread_team import share
-from stretto.local_engine.model.llama_layer import Norm
+from stretto.local_engine.model.forward.llama_layer import Norm
 
 __all__ = ["CompiledLayer"]
 
@@ -31,14 +31,21 @@ class CompiledLayer:
         embedding: the model's input vectors.
         norms: of the row before, and the last one.
         residual_is_normed: see `EagleWeights`.
+        owner: of the input vectors.
     """
 
     def __init__(
-        self, decoder: Decoder, embedding: Embedding, norms: tuple[Norm, Norm], *, residual_is_normed: bool
+        self,
+        decoder: Decoder,
+        embedding: Embedding,
+        norms: tuple[Norm, Norm],
+        *,
+        residual_is_normed: bool,
+        owner: object,
     ) -> None:
         shape, layer = decoder.shape, decoder.layers[0]
-        # Compiled code only knows addresses, so this is kept alive here; the embedding is by the model.
-        self._kept, self._stored, self._width = layer, shape.stored, shape.width
+        self._kept = layer, owner  # compiled code only knows addresses
+        self._stored, self._width = shape.stored, shape.width
         turned, every = shape.heads + shape.stored, shape.heads + 2 * shape.stored
         products = list(layer.products.values())
         bias, norm = layer.query_key_value_bias, layer.query_key_norm

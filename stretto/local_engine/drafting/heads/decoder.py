@@ -10,20 +10,37 @@ import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
-from stretto.errors import SettingsError
+from stretto.foundation.arguments import shown
 from stretto.local_engine.kernels.block_kinds import GROUP
-from stretto.local_engine.model.attention import Attention, Plan
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama_layer import Layer, Norm
-from stretto.local_engine.model.products import Weight, product
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.attention import Attention, Plan
+from stretto.local_engine.model.forward.llama_layer import Layer, Norm
+from stretto.local_engine.model.forward.products import Weight, product
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.config_values import wrong_value
 from stretto.local_engine.model.quantised.blocks import Blocks
 from stretto.local_engine.model.quantised.rounding import rounded_to
-from stretto.local_engine.model.rows import Rows
+from stretto.values.errors import SettingsError
 
-__all__ = ["Decoder", "Part", "Shape", "Weights"]
+__all__ = ["Decoder", "Part", "Shape", "Weights", "whole_number"]
 
 Part = tuple[Rows, KeyValueCache]
 """Rows of one sequence, and its cache."""
+
+
+def whole_number(
+    config: Mapping[str, Any], field: str, where: str, *, least: int = 1, below: int = 2**31, usual: int | None = None
+) -> int:
+    """A whole number in the ``config.json`` of a head; ``usual`` where it says none. Raises `SettingsError`."""
+    value = config.get(field)
+    value = usual if value is None else value
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < below:
+        said = "is missing" if value is None else f"is {shown(value)}"
+        raise SettingsError(
+            f"The head in {where} cannot be run: {field} {said} in its config.json, and a whole number from {least} to "
+            f"{below - 1} is needed."
+        )
+    return value
 
 
 @dataclass(slots=True)
@@ -59,7 +76,13 @@ class Weights:
                 f"The head in {self.where} does not fit: its weight {name} has the shape {tuple(found.shape)} where "
                 f"{tuple(shape)} is needed."
             )
-        return found.to(self.device, self.dtype).contiguous()
+        made = found.to(self.device, self.dtype).contiguous()
+        if not made.isfinite().all():
+            raise SettingsError(
+                f"The head in {self.where} is damaged: its weight {name} holds NaN or an infinite number. Copy or "
+                "download it again."
+            )
+        return made
 
     def find(self, name: str, *shape: int) -> Tensor | None:
         """The same; ``None`` where it is missing."""
@@ -110,33 +133,47 @@ class Shape:
         from transformers import LlamaConfig  # noqa: PLC0415 - only where a head is read
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # noqa: PLC0415 - as above
 
-        try:
-            hidden, heads, inner = (int(config[key]) for key in _SIZES)
-        except (KeyError, TypeError, ValueError) as error:
-            raise SettingsError(f"The config.json in {where} does not tell {', '.join(_SIZES)} of the head.") from error
+        hidden, heads, inner = (whole_number(config, field, where) for field in _SIZES)
         if (act := config.get("hidden_act", "silu")) != "silu":
             raise SettingsError(
                 f"The head in {where} cannot be run: its activation is {act!r}, and only silu is known."
             )
         given = {key: config[key] for key in _OF_THE_ROTATION if config.get(key) is not None}
-        width = int(config.get("head_dim") or hidden // heads)
+        if _LENGTH in given:
+            whole_number(config, _LENGTH, where)
+        width = whole_number(config, "head_dim", where, usual=hidden // heads)
+        stored = whole_number(config, "num_key_value_heads", where, usual=heads)
+        epsilon = config.get("rms_norm_eps", 1e-6)
+        if not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
+            raise SettingsError(
+                f"The head in {where} cannot be run: rms_norm_eps is {shown(epsilon)} in its config.json, and a small "
+                "number is needed."
+            )
+        if heads % stored or width % 2:
+            raise SettingsError(
+                f"The head in {where} cannot be run: its config.json has num_attention_heads {heads}, "
+                f"num_key_value_heads {stored} and head_dim {width}, which do not fit each other."
+            )
+        if wrong := wrong_value(given):
+            raise SettingsError(f"The head in {where} cannot be run: {wrong}.")
         rotary = LlamaRotaryEmbedding(
-            LlamaConfig(hidden_size=hidden, num_attention_heads=heads, **{**given, "head_dim": width})
+            LlamaConfig(hidden_size=hidden, num_attention_heads=1, **{**given, "head_dim": width})
         )
         return cls(
             hidden=hidden,
             heads=heads,
-            stored=int(config.get("num_key_value_heads") or heads),
+            stored=stored,
             width=width,
             inner=inner,
-            epsilon=float(config.get("rms_norm_eps", 1e-6)),
+            epsilon=float(epsilon),
             frequencies=rotary.inv_freq.float(),
             amplitude=float(rotary.attention_scaling),
         )
 
 
 _SIZES = ("hidden_size", "num_attention_heads", "intermediate_size")
-_OF_THE_ROTATION = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
+_LENGTH = "max_position_embeddings"
+_OF_THE_ROTATION = ("rope_parameters", "rope_scaling", "rope_theta", _LENGTH)
 
 
 class Decoder:

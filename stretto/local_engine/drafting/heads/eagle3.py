@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from stretto.errors import SettingsError
-from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights
+from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights, whole_number
+from stretto.local_engine.drafting.heads.head_words import embedding_of, last_product, layers_named, words_of
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.drafting.heads.warm_up import layer_part
-from stretto.local_engine.drafting.heads.words import embedding_of, last_product, layers_named, words_of
-from stretto.local_engine.kernels.compiler import are_ready
-from stretto.local_engine.model.llama_layer import Norm
-from stretto.local_engine.model.products import product
+from stretto.local_engine.kernels.compiling.compiled_parts import Part as CompiledPart
+from stretto.local_engine.kernels.compiling.compiler import are_ready
+from stretto.local_engine.kernels.embedding import Embedding
+from stretto.local_engine.kernels.sizes import BLOCKS
+from stretto.local_engine.model.forward.llama_layer import Norm
+from stretto.local_engine.model.forward.products import product
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.heads.compiled_layer import CompiledLayer
 
-__all__ = ["Eagle3"]
+__all__ = ["Eagle3", "are_in_blocks", "layer_part"]
+
+_NAMED = ("eagle_aux_hidden_state_layer_ids", "target_layer_ids")
+_MOST_LAYERS = 1000
 
 
 class Eagle3:
@@ -50,9 +55,9 @@ class Eagle3:
                 f"and those of the model have {target.hidden}."
             )
         count, layers = fused.shape[1] // target.hidden, target.layers
-        named = config.get("eagle_aux_hidden_state_layer_ids") or config.get("target_layer_ids")
-        usual = (2, layers // 2, layers - 3)
-        self.layers = layers_named(named or usual, count, target, weights.where)
+        field = next((name for name in _NAMED if config.get(name)), _NAMED[0])
+        named = config.get(field) or (2, layers // 2, layers - 3)
+        self.layers = layers_named(named, count, target, weights.where, field=field)
         self.words = words_of(weights, target)
         self._fuse = weights.held(fused)
         self._fuse_bias = weights.find("fc.bias", hidden)
@@ -65,7 +70,8 @@ class Eagle3:
             self._norms = [weights.norm(f"{name}.{number}", target.hidden, shape.epsilon) for number in range(count)]
         self._embed = embedding_of(weights, target, hidden)
         self._read_norm = weights.norm("layers.0.hidden_norm", hidden, shape.epsilon)
-        prefixes = [f"layers.{number}." for number in range(int(config.get("num_hidden_layers", 1)))]
+        count_of_layers = whole_number(config, "num_hidden_layers", weights.where, usual=1, below=_MOST_LAYERS)
+        prefixes = [f"layers.{number}." for number in range(count_of_layers)]
         self._decoder = Decoder(weights, prefixes, shape, reads=2 * hidden)
         self._norm = weights.norm("norm", hidden, shape.epsilon)
         self._read_out = last_product(weights, hidden, target, with_words=self.words is not None)
@@ -123,8 +129,19 @@ def _compiled(
 
     if not (CompiledLayer.takes(decoder) and are_ready([layer_part(target.embedding)])):
         return None
-    return CompiledLayer(decoder, target.embedding, norms, residual_is_normed=residual_is_normed)
+    return CompiledLayer(decoder, target.embedding, norms, residual_is_normed=residual_is_normed, owner=target.owner)
 
 
 def _on(config: Mapping[str, Any], flag: str) -> bool:
     return bool(config.get(flag))
+
+
+def are_in_blocks(embedding: Embedding) -> bool:
+    """Whether the model's input vectors are held in few bits."""
+    return embedding.layout == BLOCKS
+
+
+def layer_part(embedding: Embedding) -> CompiledPart:
+    """What has to be compiled, by how the model's input vectors are held."""
+    held = "blocks" if are_in_blocks(embedding) else "numbers"
+    return CompiledPart(f"head-{held}", "stretto.local_engine.drafting.heads.trial:layer", (held,))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.nextn import config_of, holds_layer
-from stretto.local_engine.model.extra_layers import extra_layers, is_extra
+from stretto.local_engine.model.forward.extra_layers import extra_layers, is_extra
+from stretto.values.errors import SettingsError
 
 __all__ = ["BESIDE", "HeadFolder", "find_head"]
 
@@ -85,22 +85,22 @@ def _weight_names(folder: Path) -> list[str]:
         if (folder / _INDEX).is_file():
             return list(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"])
         names: list[str] = []
-        for file in sorted(folder.glob("*.safetensors")):
+        for file in filter(Path.is_file, sorted(folder.glob("*.safetensors"))):
             with file.open("rb") as opened:
                 length = int.from_bytes(opened.read(8), "little")
                 if length <= _LONGEST_HEADER:
                     names += json.loads(opened.read(length))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []  # loading the model tells what is wrong
     return names
 
 
 def _config(folder: Path) -> Mapping[str, Any]:
+    if not (folder / _CONFIG).is_file():
+        return {}
     try:
         config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(
             f"The head in {str(folder)!r} cannot be read: its {_CONFIG} is damaged ({error})."
         ) from error

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.layer_states import LAST
-from stretto.local_engine.model.products import product
+from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.products import product
+from stretto.values.errors import SettingsError
 
 __all__ = ["Mtp", "names_of"]
 

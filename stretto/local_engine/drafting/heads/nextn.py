@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stretto.errors import SettingsError
-from stretto.local_engine.model.gguf_header import DamagedFileError, Header, nextn_layers, read_header
+from stretto.local_engine.model.formats.gguf_header import DamagedFileError, Header, nextn_layers, read_header
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,7 +61,7 @@ def config_of(file: Path) -> Mapping[str, Any]:
 
 def tensors_of(file: Path) -> dict[str, Tensor]:
     """The tensors of the first such layer, in float32. Raises `SettingsError` for one that is not dense."""
-    from stretto.local_engine.model.gguf_file import read_numbers  # noqa: PLC0415 - torch and transformers
+    from stretto.local_engine.model.formats.gguf_file import read_numbers  # noqa: PLC0415 - torch and transformers
 
     header = _header(file)
     layer = (header.count("block_count") or 0) - nextn_layers(header)

@@ -9,12 +9,12 @@ import torch
 import transformers.modeling_layers
 from torch import Tensor
 
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.heads.decoder import Part
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.forward import CacheAdapter
-from stretto.local_engine.model.layer_states import LAST
+from stretto.local_engine.model.forward.forward import CacheAdapter
+from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.values.errors import SettingsError
 
 __all__ = ["OwnLayer", "knows_its_own"]
 

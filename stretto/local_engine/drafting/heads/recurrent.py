@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from stretto.local_engine.drafting.heads.decoder import Part
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import ancestry
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.segments import Segment
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import ancestry
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.segments import Segment
 
 __all__ = ["READ_AT_ONCE", "Nodes", "Recurrent", "RecurrentReader", "answered"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from stretto.errors import SettingsError
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.forward import Forward
-from stretto.local_engine.model.layer_states import LAST, LayerStates
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.forward import Forward
+from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from stretto.local_engine.kernels.embedding import Embedding
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["Target"]
 
@@ -36,7 +36,8 @@ class Target:
         dtype: in which a head computes: float32 on a CPU.
         embed: input vectors of tokens # [...] -> [..., hidden]
         read_out: logits of normalised final states # [..., hidden] -> [..., vocabulary]
-        embedding: where compiled code finds the input vectors, as long as the model is alive; ``None`` where none runs.
+        embedding: where compiled code finds the input vectors; ``None`` where none runs.
+        owner: of the memory there, which may be packed anew.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Target:
     embed: Callable[[Tensor], Tensor]
     read_out: Callable[[Tensor], Tensor]
     embedding: Embedding | None = None
+    owner: object = None
 
     @classmethod
     def of(cls, model: LoadedModel) -> Target:
@@ -69,7 +71,7 @@ class Target:
             config = inner.config.get_text_config(decoder=True)
             vocabulary, hidden, layers = config.vocab_size, config.hidden_size, config.num_hidden_layers
         embedding = None if compiled is None else compiled.embedding
-        found = cls(model.name, hidden, layers, vocabulary, model.device, dtype, embed, read_out, embedding)
+        found = cls(model.name, hidden, layers, vocabulary, model.device, dtype, embed, read_out, embedding, compiled)
         found._try(forward)
         return found
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stretto.errors import SettingsError
-from stretto.local_engine.drafting.compiled.sorted_text import SortedText
-from stretto.local_engine.drafting.compiled.suffixes import DEEPEST, LONGEST
+from stretto.local_engine.drafting.compiled.suffixes import DEEPEST, LONGEST, SortedText
 from stretto.local_engine.drafting.sources.grams import Grams
+from stretto.values.errors import SettingsError
 
 __all__ = ["MOST_TOKENS", "FileTexts", "tokenized"]
 

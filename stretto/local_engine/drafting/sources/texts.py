@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 
+from stretto.foundation.latest import Latest
 from stretto.local_engine.drafting.automaton import SuffixAutomaton, Tail
 from stretto.local_engine.drafting.sources.grams import Grams
+from stretto.local_engine.generation import Generation
 
-__all__ = ["Texts", "Writing"]
+__all__ = ["EarlierAnswers", "Texts", "Writing"]
 
 _JOINT = 4  # tokens of a prompt that are kept before its answer, so that the very beginning of another is drafted
 _AT_ONCE = 8  # tokens are added: calling compiled code for each takes longer than adding it
@@ -107,3 +110,29 @@ class Writing:
         self.texts.add(self, self._text[self._added :])
         self.texts.grams.add(self._text, self._added, self.number)
         self._added = len(self._text)
+
+
+_TENANTS = 32  # whose answers are kept, those who asked last
+_ANSWERS = 8  # of which the parts are kept, where answers are not
+_TOKENS = 8192  # of the parts of one answer
+
+
+class EarlierAnswers:
+    """Answers by tenant, and the parts of one answer where nothing is kept of a tenant.
+
+    Args:
+        limit: tokens kept of each tenant; 0 keeps nothing beyond an answer.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._of_tenants = Latest(partial(Texts, limit), _TENANTS)
+        self._of_answers = Latest(partial(Texts, _TOKENS), _ANSWERS)
+
+    def of(self, request: Generation) -> Texts | None:
+        """Where a request may look, and where its answer is kept."""
+        tenant, answer = request.tenant, request.answer
+        if self._limit and tenant != "":
+            return self._of_tenants.of(tenant)
+        # The answers of two tenants may have the same number where they come from two processes.
+        return None if answer is None else self._of_answers.of((tenant, answer))

@@ -1,55 +1,59 @@
-"""Compares a forward with weights in few bits with the model itself, before it is used."""
+"""Makes a forward with weights in few bits, and says whether it holds numbers that are none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
+from stretto.local_engine.kernels.compiling.compiler import are_ready, compile_now
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.loading.loading_progress import step
+from stretto.local_engine.model.quantised.quantisation import IN_BLOCKS, Quantisation
+from stretto.values.errors import BackendError
 
-from stretto.errors import BackendError
-from stretto.local_engine.kernels.parts import Part
-from stretto.local_engine.model.acceptance import Expected, disagreement
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.quantised.kept import keep, kept
-from stretto.local_engine.model.quantised.quantisation import Quantisation
-from stretto.local_engine.model.quantised.reference import runnable
-
-__all__ = ["OF_BLOCKS", "NotInBlocksError", "in_blocks"]
-
-OF_BLOCKS = 0.5
-"""Standard deviations by which logits may differ where rows are rounded to 8 bits."""
+__all__ = ["NotInBlocksError", "Partial", "in_blocks"]
 
 
 class NotInBlocksError(BackendError):
     """Products with weights in few bits cannot be used here. The message says why, and is no sentence."""
 
 
+class Partial:
+    """A forward whose products are compiled, and the rest not yet. It has the face of `Unpacked`."""
+
+    def __init__(self, forward: LlamaForward, parts: Sequence[Part]) -> None:
+        self.parts = tuple(parts)
+        self._forward = forward
+
+    def pack(self) -> None:
+        """See `Unpacked.pack`: no weight changes its place here."""
+        if are_ready(self.parts):
+            self._forward.run_whole()
+
+
 def in_blocks(
     name: str, model: Any, quantisation: Quantisation, ready: Callable[[Sequence[Part]], bool]
 ) -> LlamaForward:
-    """The lean forward with weights in few bits, if its logits are near those of the model with the same numbers.
+    """The lean forward with weights in few bits. Only their products have to be compiled, which is waited for.
 
-    The rest of the gap is the rounding of rows to 8 bits. The model is let go of its weights before it runs, a layer at
-    a time, so memory never holds both. Raises `NotInBlocksError` if it cannot be used; the model cannot either then.
+    The model is let go of its weights, a layer at a time, so memory never holds both. What the forward says is compared
+    with what the model says after the first answer: `stretto.local_engine.model.quantised.comparison`. Raises
+    `NotInBlocksError` if it cannot be used; the model cannot either then.
     """
     lean = LlamaForward(model, quantisation)
-    if not ready(lean.parts()):
-        raise NotInBlocksError("it is not compiled", backend=name)
     try:
         lean.pack(model)
         model.float()  # what is left of it
-        with torch.inference_mode():
-            known = kept(quantisation.key, Expected) if quantisation.key else None
-            if known is not None and disagreement(known, lean) < OF_BLOCKS:
-                return lean
-            with runnable(model, lean):
-                expected = Expected.of(model)
-            gap = disagreement(expected, lean)
+        if not are_ready(IN_BLOCKS):
+            step(name, "compiling for this processor")
+        compiled = compile_now(IN_BLOCKS)  # behind the packing, because the compiler runs meanwhile
+        if compiled and ready(lean.parts()):
+            lean.run_whole()
     except Exception as error:
         raise NotInBlocksError(f"{type(error).__name__}: {error}", backend=name) from error
-    if not gap < OF_BLOCKS:
-        raise NotInBlocksError(f"logits are off by {gap:.2g} standard deviations", backend=name)
-    if quantisation.key:
-        keep(quantisation.key, expected)
+    if not compiled:
+        raise NotInBlocksError("they are not compiled", backend=name)
+    if wrong := next((own for own, weight in model.named_parameters() if not weight.isfinite().all()), None):
+        raise NotInBlocksError(f"{wrong} holds a number that is none", backend=name)
     return lean

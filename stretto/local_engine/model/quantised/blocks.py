@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import linear
 
 from stretto.local_engine.kernels.arena import Arena
-from stretto.local_engine.kernels.block_kinds import BLOCK_KINDS
+from stretto.local_engine.kernels.block_kinds import BLOCK_KINDS, BlockKind
 from stretto.local_engine.kernels.block_layout import Numbers, laid_out, read_back
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import BLOCKS, PANEL
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "Reading", "widened_product"]
 
 _LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
+_ALONE: NDArray[np.generic] = np.empty(0, np.int8)
 _PIECE = 2**22  # numbers that are read back together
+_AT_ONCE = 2**20  # numbers that are laid out together: their arrays fit into the processor's cache
+
+
+class Reading(NamedTuple):
+    """A weight that is still to be read.
+
+    Attributes:
+        kind: how its numbers are held.
+        shape: # [outer, inner]
+        numbers: reads some of its lines.
+    """
+
+    kind: BlockKind
+    shape: tuple[int, ...]
+    numbers: Callable[[slice], Numbers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +52,27 @@ class Blocks(Panels):
 
     @classmethod
     def joined(cls, weights: Sequence[Numbers], arena: Arena | None = None) -> Blocks:
-        """Lay weights out, one below the other; raises ValueError if one but the last does not fill its panels."""
+        """Lay weights out, one below the other; see `read`."""
+        return cls.read([Reading(each.kind, each.codes.shape, partial(_some, each)) for each in weights], arena)
+
+    @classmethod
+    def read(cls, weights: Sequence[Reading], arena: Arena | None = None) -> Blocks:
+        """Read weights and lay them out, one below the other, without a second copy of a whole one in memory.
+
+        Raises ValueError if one but the last does not fill its panels, and for numbers that are none.
+        """
         table, parts, panels, outer = [], [], 0, 0
-        for weight in weights:
+        for kind, (lines, inner), numbers in weights:
             if outer % PANEL:
                 raise ValueError(f"{outer} outputs are not panels of {PANEL}")
-            kind, (lines, inner) = weight.kind, weight.codes.shape
             shape = (-(-lines // PANEL), inner // kind.group, kind.nbytes)
             part = torch.empty(shape, dtype=torch.uint8) if arena is None else arena.allocate(shape, torch.uint8)
-            laid_out(weight, part.numpy())
+            step = max(1, _AT_ONCE // (PANEL * inner))
+            for begin in range(0, len(part), step):
+                piece = numbers(slice(begin * PANEL, min((begin + step) * PANEL, lines)))
+                if not all(np.isfinite(held).all() for held in (piece.scales, piece.minima) if held is not None):
+                    raise ValueError("a weight holds a number that is none")
+                laid_out(piece, part[begin : begin + step].numpy())
             table.append((kind.number, panels, len(part), part.data_ptr()))
             parts.append(part)
             panels, outer = panels + len(part), outer + lines
@@ -77,6 +108,11 @@ class Blocks(Panels):
         """See `Panels`."""
         return _LIKE
 
+    @property
+    def like_alone(self) -> NDArray[np.generic]:
+        """See `Panels`."""
+        return _ALONE
+
     def rows(self, numbers: Tensor) -> Tensor:
         """See `Panels`."""
         flat = numbers.flatten()
@@ -100,6 +136,10 @@ class Blocks(Panels):
             whole[begin:end] = self._panels(begin, end)
         return whole.view(-1, self.inner)[: self.outer]
 
+    def widened(self) -> Blocks:
+        """The same numbers, whose products torch computes."""
+        return _Widened(self.held, self.outer, self.parts)
+
     def _panels(self, begin: int, end: int) -> Tensor:
         """Numbers of some panels # [end - begin, PANEL, inner]."""
         found = []
@@ -108,3 +148,34 @@ class Blocks(Panels):
             if low < high:
                 found.append(torch.from_numpy(read_back(BLOCK_KINDS[number], part[low:high].numpy())))
         return torch.cat(found)
+
+
+class _Widened(Blocks):
+    """Blocks whose products torch computes, some lines at a time: for processors on which compiled ones are wrong."""
+
+    __slots__ = ()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """See `Panels`."""
+        return widened_product(self, rows, range(self.outer))
+
+
+def _some(weight: Numbers, lines: slice) -> Numbers:
+    minima = None if weight.minima is None else weight.minima[lines]
+    return Numbers(weight.kind, weight.codes[lines], weight.scales[lines], minima)
+
+
+def widened_product(
+    weight: Panels,
+    rows: Tensor,
+    lines: range,
+    look: Callable[[], None] = lambda: None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Multiply rows # [..., inner] by some lines of a weight as torch does, piece by piece -> [..., len(lines)]."""
+    step, made = max(1, _PIECE // (PANEL * weight.inner)) * PANEL, []
+    for begin in range(lines.start, lines.stop, step):
+        look()
+        made.append(linear(rows, weight.rows(torch.arange(begin, min(begin + step, lines.stop)))))
+    whole = torch.cat(made, -1)
+    return whole if bias is None else whole + bias

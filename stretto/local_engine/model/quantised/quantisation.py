@@ -9,14 +9,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from stretto.local_engine.kernels import parts
 from stretto.local_engine.kernels.arena import Arena
 from stretto.local_engine.kernels.block_kinds import GROUP, BlockKind, block_kind
 from stretto.local_engine.kernels.block_layout import Numbers
+from stretto.local_engine.kernels.compiling import compiled_parts
 from stretto.local_engine.kernels.sizes import PANEL
-from stretto.local_engine.model.llama_family import is_llama_like
-from stretto.local_engine.model.llama_layer import multiplied
-from stretto.local_engine.model.quantised.blocks import Blocks
+from stretto.local_engine.model.forward.llama_family import is_llama_like
+from stretto.local_engine.model.forward.llama_layer import multiplied
+from stretto.local_engine.model.quantised.blocks import Blocks, Reading
 from stretto.local_engine.model.quantised.rounding import WIDTHS, rounded_to
 
 __all__ = [
@@ -37,8 +37,8 @@ __all__ = [
 PRODUCTS = ("_proj.weight", "lm_head.weight", "embed_tokens.weight")
 """Ends of the names of weights that are held in blocks."""
 
-IN_BLOCKS = (parts.product(parts.BLOCKS), parts.forward(parts.BLOCKS))
-"""What has to be compiled."""
+IN_BLOCKS = (compiled_parts.product(compiled_parts.BLOCKS),)
+"""What has to be compiled before a model can run."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class Quantisation(Protocol):
         """How the numbers of a module's weight are held."""
         ...
 
-    def numbers(self, module: Any, *, vectors: bool) -> Numbers:
-        """Those of a module's weight; ``vectors``: whether its lines are input or output vectors of tokens."""
+    def reading(self, module: Any, *, vectors: bool) -> Reading:
+        """A module's weight; ``vectors``: whether its lines are input or output vectors of tokens."""
         ...
 
 
@@ -78,18 +78,12 @@ class Rounding:
         """See `Quantisation`."""
         return block_kind(WIDTHS["int8" if vectors else self._how])
 
-    def numbers(self, module: Any, *, vectors: bool) -> Numbers:
+    def reading(self, module: Any, *, vectors: bool) -> Reading:
         """See `Quantisation`."""
-        weight = module.weight.data.detach().float().numpy()
-        return rounded_to("int8" if vectors else self._how, weight)
-
-    def apply(self, model: Any) -> None:
-        """Round the weights in place, so that a model says the same before it is held in few bits."""
-        tables = (model.lm_head, model.model.embed_tokens)
-        every = {module.weight: (module, False) for layer in model.model.layers for module in _flat(multiplied(layer))}
-        every |= {module.weight: (module, True) for module in tables}
-        for weight, (module, vectors) in every.items():
-            weight.data.copy_(Blocks.joined([self.numbers(module, vectors=vectors)]).dense(weight.dtype))
+        how, weight = "int8" if vectors else self._how, module.weight.data.detach()
+        return Reading(
+            block_kind(WIDTHS[how]), weight.shape, lambda lines: rounded_to(how, weight[lines].float().numpy())
+        )
 
 
 def rounding(how: str, model: Any, name: str) -> Rounding | None:
@@ -106,12 +100,16 @@ class StoredBlocks(Generic[T]):
     Args:
         tensors: of the file, by transformers' names of the weights.
         kind: how one of them is held.
-        read: takes one apart.
+        read: begins to read one: what takes some of its lines apart.
         key: see `Quantisation`.
     """
 
     def __init__(
-        self, tensors: Mapping[str, T], kind: Callable[[T], BlockKind], read: Callable[[T], Numbers], key: str
+        self,
+        tensors: Mapping[str, T],
+        kind: Callable[[T], BlockKind],
+        read: Callable[[T], Callable[[slice], Numbers]],
+        key: str,
     ) -> None:
         self._tensors, self._kind, self._read, self.key = tensors, kind, read, key
         self._modules: dict[Any, T] = {}
@@ -132,9 +130,9 @@ class StoredBlocks(Generic[T]):
         """See `Quantisation`."""
         return self._kind(self._modules[module])
 
-    def numbers(self, module: Any, *, vectors: bool) -> Numbers:  # noqa: ARG002 - the file says how each is held
+    def reading(self, module: Any, *, vectors: bool) -> Reading:
         """See `Quantisation`."""
-        return self._read(self._modules[module])
+        return Reading(self.kind(module, vectors=vectors), module.weight.shape, self._read(self._modules[module]))
 
 
 def arena_for(quantisation: Quantisation, model: Any) -> Arena | None:
@@ -151,12 +149,12 @@ def arena_for(quantisation: Quantisation, model: Any) -> Arena | None:
 def blocks_of(
     quantisation: Quantisation, modules: Iterable[Any], arena: Arena | None, *, vectors: bool = False
 ) -> Blocks:
-    """The weights of some modules, one below the other."""
-    return Blocks.joined([quantisation.numbers(module, vectors=vectors) for module in modules], arena)
+    """The weights of some modules, one below the other; see `Blocks.read`."""
+    return Blocks.read([quantisation.reading(module, vectors=vectors) for module in modules], arena)
 
 
 def blocks_of_layer(quantisation: Quantisation, layer: Any, arena: Arena | None) -> Mapping[str, Blocks]:
-    """The products of a transformers layer; see `stretto.local_engine.model.llama_layer.Layer.products`."""
+    """The products of a transformers layer; see `stretto.local_engine.model.forward.llama_layer.Layer.products`."""
     return {name: blocks_of(quantisation, modules, arena) for name, modules in multiplied(layer).items()}
 
 

@@ -1,54 +1,50 @@
-"""Runs a transformers model whose weights are held in blocks, a layer at a time."""
+"""Runs a transformers model whose weights are held in blocks, some lines at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
 from stretto.local_engine.kernels.panels import Panels
-from stretto.local_engine.kernels.sizes import PANEL
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.llama_layer import let_go, take_back
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.llama_layer import multiplied
+from stretto.local_engine.model.forward.products import Weight
+from stretto.local_engine.model.quantised.blocks import widened_product
 
 __all__ = ["runnable"]
 
-_PIECE = 2**22  # numbers of the last product that are read back together
-
 
 @contextmanager
-def runnable(model: Any, forward: LlamaForward) -> Iterator[None]:
-    """Let a model that was let go of its weights run in transformers' code meanwhile: each layer gets them in turn."""
+def runnable(model: Any, forward: LlamaForward, look: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let a model that was let go of its weights run in transformers' code meanwhile. Memory holds a piece of a weight.
 
-    def fill(number: int, layer: Any) -> None:
-        take_back(layer, forward.layers[number].unpacked(torch.float32))
-
+    ``look``: called before each piece; it may raise, to end the run.
+    """
     with ExitStack() as stack:
-        for number, layer in enumerate(model.model.layers):
-            before = layer.register_forward_pre_hook(lambda layer, _, number=number: fill(number, layer))
-            behind = layer.register_forward_hook(lambda layer, *_: let_go(layer))
-            stack.callback(before.remove)
-            stack.callback(behind.remove)
-        for module, run in ((model.model.embed_tokens, forward.read_in), (model.lm_head, _last_product(forward))):
+
+        def instead(module: Any, run: Callable[[Tensor], Tensor]) -> None:
             module.forward = run
             stack.callback(delattr, module, "forward")
+
+        for layer, own in zip(model.model.layers, forward.layers, strict=True):
+            for name, modules in multiplied(layer).items():
+                first = 0
+                for module in modules:
+                    instead(module, _product(own.products[name], first, module.out_features, module.bias, look))
+                    first += module.out_features
+        instead(model.model.embed_tokens, forward.read_in)
+        instead(model.lm_head, _product(forward.vocabulary, 0, forward.sizes[0], None, look))
         yield
 
 
-def _last_product(forward: LlamaForward) -> Any:
-    """The product with the vocabulary as torch computes it, some outputs at a time."""
-    vocabulary = forward.vocabulary
-
-    def run(states: Tensor) -> Tensor:
-        if not isinstance(vocabulary, Panels):
-            return linear(states, vocabulary)
-        step = max(1, _PIECE // (PANEL * vocabulary.inner)) * PANEL
-        numbers = torch.arange(vocabulary.outer)
-        pieces = numbers.split(step)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        return torch.cat([linear(states, vocabulary.rows(each)) for each in pieces], -1)
-
-    return run
+def _product(
+    weight: Weight, first: int, many: int, bias: Tensor | None, look: Callable[[], None]
+) -> Callable[[Tensor], Tensor]:
+    """The product with some lines of a weight."""
+    if not isinstance(weight, Panels):
+        return lambda states: linear(states, weight[first : first + many], bias)
+    return lambda states: widened_product(weight, states, range(first, first + many), look, bias)

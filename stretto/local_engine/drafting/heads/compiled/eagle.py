@@ -12,9 +12,9 @@ from numba import carray  # type: ignore[attr-defined]  # numba does not say tha
 from numpy.typing import NDArray
 
 from stretto.local_engine.kernels.attention import mix, visible, write
+from stretto.local_engine.kernels.compiling.jit import entry
 from stretto.local_engine.kernels.embedding import Embedding, look_up
 from stretto.local_engine.kernels.forward import angles, gate_with_silu, normalise
-from stretto.local_engine.kernels.jit import entry
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.kernels.tiles import multiply_part
 from stretto.local_engine.kernels.vectors import barrier, pointer

@@ -1,0 +1,48 @@
+"""Sets of functions that are compiled together, each with a trial that compiles it by running it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["BLOCKS", "CHOOSING", "Part", "changed_forward", "forward", "product"]
+
+BLOCKS = "blocks"
+"""The kind of weights in few bits; see `stretto.local_engine.kernels.block_kinds`."""
+
+_TRIALS = "stretto.local_engine.kernels.trials"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Functions that are compiled together.
+
+    Attributes:
+        name: of the part, and of a file.
+        trial: ``module:function``, which calls each of them once with small numbers; it needs no torch.
+        arguments: of the trial.
+    """
+
+    name: str
+    trial: str
+    arguments: tuple[str, ...] = ()
+
+
+CHOOSING = Part("choosing", f"{_TRIALS}:choose")
+"""Finds the most probable tokens, and draws one."""
+
+
+def product(weights: str) -> Part:
+    """Products with weights of a kind; see `stretto.local_engine.kernels.trials.KINDS`."""
+    if weights == BLOCKS:
+        return Part(f"product-{weights}", "stretto.local_engine.kernels.block_trials:multiply")
+    return Part(f"product-{weights}", f"{_TRIALS}:multiply", (weights,))
+
+
+def forward(weights: str) -> Part:
+    """A forward, by the kind of its weights."""
+    return Part(f"forward-{weights}", f"{_TRIALS}:forward", (weights,))
+
+
+def changed_forward(weights: str) -> Part:
+    """A forward with low-rank changes beside its weights, by the kind of these."""
+    return Part(f"forward-{weights}-changes", "stretto.local_engine.kernels.changes:trial", (weights,))

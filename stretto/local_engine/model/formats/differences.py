@@ -1,0 +1,79 @@
+"""What is to be added to a model's weights, in four bits, in a file that knows which weights they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.model.adapters.adapter_files import READING_FILE, fingerprint, read_tensors, write_tensors
+
+__all__ = ["added", "packed", "read_differences", "read_reading", "reading_change", "unpacked", "write_differences"]
+
+_GROUP = 32
+_MOST = 7  # of -7 to 7
+
+
+def packed(numbers: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
+    """Codes, two to a byte, and scales  # [groups, 16], [groups, 1].
+
+    ``most``: whole numbers up to this, of at most 7; fewer are less exact, and can be compressed better.
+    """
+    flat = numbers.detach().float().flatten()
+    groups = torch.cat((flat, flat.new_zeros(-len(flat) % _GROUP))).view(-1, _GROUP)
+    scales = (groups.abs().amax(1, keepdim=True) / most).half()
+    steps = torch.where(scales > 0, groups / scales.float(), 0.0)
+    codes = (steps.round().clamp(-most, most) + _MOST).to(torch.uint8)
+    return codes[:, ::2] | codes[:, 1::2] << 4, scales
+
+
+def unpacked(codes: Tensor, scales: Tensor) -> Tensor:
+    """The numbers, one after the other; the last group is filled up."""
+    both = torch.stack((codes & 15, codes >> 4), dim=-1).view(len(codes), _GROUP)
+    return ((both.float() - _MOST) * scales.float()).flatten()
+
+
+def write_differences(path: Path, differences: Mapping[str, Tensor], base: str, most: int = 7) -> None:
+    """Keep what is to be added to each weight, by its name, with the fingerprint of the weights; ``most``: `packed`."""
+    kept: dict[str, Tensor] = {}
+    for name, difference in differences.items():
+        kept[f"{name}.codes"], kept[f"{name}.scales"] = packed(difference, most)
+    write_tensors(path, kept, base)
+
+
+def read_differences(path: Path, base: str, model: str, *, purpose: str, again: str) -> dict[str, Tensor]:
+    """Read what is to be added to the weights with the fingerprint ``base``, flat; arguments as of `read_tensors`.
+
+    Raises `SettingsError` for a file of other weights.
+    """
+    tensors, _ = read_tensors(path, base, model, purpose=purpose, again=again)
+    names = [name.removesuffix(".codes") for name in tensors if name.endswith(".codes")]
+    return {name: unpacked(tensors[f"{name}.codes"], tensors[f"{name}.scales"]) for name in names}
+
+
+@torch.no_grad()
+def added(weights: Mapping[str, Tensor], differences: Mapping[str, Tensor]) -> None:
+    """Add the differences to the weights they belong to, in place. One for fewer numbers changes the first rows."""
+    for name, weight in weights.items():
+        if (difference := differences.get(name)) is not None:
+            flat = weight.view(-1)[: len(difference)]
+            flat.copy_((flat.float() + difference[: len(flat)].to(weight.device)).to(weight.dtype))
+
+
+def read_reading(path: Path, base: str, model: str) -> dict[str, Tensor]:
+    """Read what is to be added to the weights with the fingerprint ``base``, flat. Raises `SettingsError`."""
+    again = "Remove it, or train it again with: python -m recipes.reading.train"
+    return read_differences(path, base, model, purpose="reading documents", again=again)
+
+
+def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Tensor]], None] | None:
+    """A function that adds the adapter of a folder to the weights, for `load_model`; ``None`` without an adapter.
+
+    Raises `SettingsError` for an adapter of other weights.
+    """
+    if folder is None or not (folder / READING_FILE).is_file():
+        return None
+    differences = read_reading(folder / READING_FILE, fingerprint(folder), model)
+    return lambda weights: added(weights, differences)

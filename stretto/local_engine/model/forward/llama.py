@@ -1,0 +1,346 @@
+"""A lean forward of the Llama family: Llama, Mistral, Qwen2, Qwen3, Phi-3 and Gemma 3.
+
+A step of a small model in transformers' own modelling code takes as much time between the operations as in them. This
+forward does only what is needed: one product gives query, key and value, another the gate and the first feed-forward
+matrix; queries and keys are rotated together. The weights are shared with the transformers model.
+
+Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (RMSNorm); Su et al., arXiv:2104.09864
+(rotary positions); Shazeer, arXiv:2002.05202 (SwiGLU).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, gelu, rms_norm, silu
+
+from stretto.local_engine.kernels.compiling import compiled_parts
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
+from stretto.local_engine.kernels.compiling.compiler import are_ready
+from stretto.local_engine.kernels.panels import Panels
+from stretto.local_engine.model.adapters.lora_deltas import Places, RowChanges, apply
+from stretto.local_engine.model.adapters.row_adapter import Owned, RowAdapter
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.attention import Attention, unpack
+from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.llama_family import family_of
+from stretto.local_engine.model.forward.llama_layer import Layer, Norm
+from stretto.local_engine.model.forward.llama_weights import LlamaWeights
+from stretto.local_engine.model.forward.products import Weight, product
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.values.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.forward.compiled import CompiledModel
+    from stretto.local_engine.model.quantised.quantisation import Quantisation
+
+__all__ = ["LlamaForward"]
+
+
+class LlamaForward:
+    """Runs a model for which `is_llama_like` of `llama_family.py` holds; see ``forward.py``."""
+
+    packs = True
+    """Padding is left out everywhere except in torch's attention, so a forward costs by its real rows."""
+    alone = False
+    switch: int | None = None
+    longest: int | None = None
+
+    def __init__(self, model: Any, quantisation: Quantisation | None = None) -> None:
+        config, inner = model.config, model.model
+        self._heads = config.num_attention_heads
+        self._stored = config.num_key_value_heads
+        self._width = inner.layers[0].self_attn.head_dim
+        self.epsilon: float = config.rms_norm_eps
+        self._sizes = (*inner.embed_tokens.weight.shape, len(inner.layers))
+        self._family = family_of(model)
+        self.weights = LlamaWeights(model, self._family, quantisation)
+        windows = {layer.window for layer in self.weights.layers}
+        self._attention = Attention(self._stored, self._heads // self._stored, windows)
+        self.is_packed = False
+        self.adapter: RowAdapter | None = None
+        self._changes = RowChanges(self._sizes[1:])
+        self._changes_compiled = False  # whether compiled code can run rows with adapters
+        self._packing, self._keeping = threading.Lock(), threading.Lock()
+        self._compiled: CompiledModel | None = None
+
+    def parts(self) -> tuple[Part, ...]:
+        """What `pack` needs compiled; nothing where torch's kernels are faster."""
+        return self.weights.parts()
+
+    def pack(self, model: Any = None) -> None:
+        """Lay the weights out as the processor reads them, where it can (see ``products.py``).
+
+        No gradient flows through packed weights. What `parts` says has to be compiled.
+
+        Args:
+            model: of transformers, from which the weights were taken. It is let go of them, each layer when it is
+                packed, and cannot run any more unless `unpack` follows. Without it, they stay where they are.
+        """
+        with self._packing:
+            whole = self.weights.pack(model)
+            self._compiled = self._compile() if whole and self.weights.quantisation is None else None
+            self.is_packed = True
+            if self.adapter is not None:
+                self.attach(self.adapter)
+            self.look_for_code()
+
+    def run_whole(self) -> None:
+        """Run the whole forward in compiled code, and not only products with blocks. No step may be running."""
+        with self._packing:
+            self._compiled = self._compiled or self._compile()
+            self.look_for_code()
+
+    def step_back(self) -> str:
+        """Run less in compiled code, because that is wrong here. No step may be running.
+
+        Returns:
+            what runs instead, as words; empty if nothing is left that could be wrong.
+        """
+        with self._packing:
+            whole, self._compiled = self._compiled, None
+            self.look_for_code()
+            if whole is not None:
+                return "torch runs all but its products"
+            return "torch runs it" if self.weights.widen() else ""
+
+    def unpack(self, model: Any) -> None:
+        """Undo `pack`, and let the transformers model have its weights again."""
+        with self._packing:
+            self._compiled, self.is_packed = None, False
+            self.weights.unpack(model)
+
+    def attach(self, adapter: RowAdapter) -> None:
+        """Take an adapter for blank rows, laid out as the model's own weights are.
+
+        Raises `SettingsError` where it has one of another kind: blank rows are read by one adapter.
+        """
+        if self.adapter is not None and type(self.adapter) is not type(adapter):
+            raise SettingsError(
+                "Two decoding methods that each have an adapter for their own blank rows cannot be used with the same "
+                "loaded model. Load the model again for the other one."
+            )
+        self.adapter = adapter
+        if self.is_packed and (not self.weights.in_panels or are_ready(self.parts_for(adapter))):
+            self.adapter = adapter.packed(panels=self.weights.in_panels)
+
+    def keep_beside(self, name: str, places: Places) -> None:
+        """Keep an adapter beside the weights, for sequences that name it. From any thread."""
+        with self._keeping:
+            is_first = not self._changes
+            self._changes = self._changes.with_adapter(name, places)  # a running step has the one before
+            if is_first:
+                self.look_for_code()
+
+    @property
+    def parts_beside(self) -> tuple[Part, ...]:
+        """What has to be compiled for adapters beside the weights; nothing where compiled code is not to run them."""
+        return (compiled_parts.changed_forward(self.weights.kind),) if self.weights.runs_whole else ()
+
+    def look_for_code(self) -> None:
+        """Run rows with adapters in compiled code from now on, where that is ready. No such row may be running."""
+        self._changes_compiled = self._compiled is not None and are_ready(self.parts_beside)
+
+    def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
+        """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
+        return adapter.parts(self.weights.kind) if self.weights.kind else ()
+
+    def _compile(self) -> CompiledModel | None:
+        """Hand the weights to compiled code."""
+        from stretto.local_engine.model.forward.compiled import CompiledModel  # noqa: PLC0415 - it imports numba
+        from stretto.local_engine.model.forward.compiled import Layer as CompiledLayer  # noqa: PLC0415
+
+        vocabulary, layers = self.weights.vocabulary, []
+        for layer in self.weights.layers:
+            panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
+            layers.append(
+                CompiledLayer(
+                    norm=layer.norm.weight,
+                    query_key_value_bias=layer.query_key_value_bias,
+                    query_key_norm=layer.query_key_norm,
+                    output_bias=layer.output_bias,
+                    feed_forward_norm=layer.feed_forward_norm.weight,
+                    window=layer.window,
+                    output_norm=None if layer.output_norm is None else layer.output_norm.weight,
+                    down_norm=None if layer.down_norm is None else layer.down_norm.weight,
+                    **panels,
+                )
+            )
+        if not isinstance(vocabulary, Panels):
+            return None
+        return CompiledModel(
+            layers,
+            embedding=self.weights.embedding,
+            norm=self.weights.norm.weight,
+            vocabulary=vocabulary,
+            heads=self.heads,
+            family=self._family,
+            epsilon=self.epsilon,
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of keys and values, and of everything between the products."""
+        return torch.float32 if self.weights.in_panels else self.weights.dtype
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the logits of a row have the same bits whatever other rows there are."""
+        return self._compiled is not None
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """The layers, for code that runs them with another attention."""
+        return self.weights.layers
+
+    @property
+    def vocabulary(self) -> Weight:
+        """The weight of the last product # [vocabulary, hidden]."""
+        return self.weights.vocabulary
+
+    @property
+    def compiled(self) -> CompiledModel | None:
+        """What runs it; ``None`` where torch's operations do."""
+        return self._compiled
+
+    @property
+    def norm(self) -> Norm:
+        """The norm behind the last layer."""
+        return self.weights.norm
+
+    @property
+    def head_width(self) -> int:
+        """head_dim: the size of one attention head."""
+        return int(self._width)
+
+    @property
+    def frequencies(self) -> Tensor:
+        """Frequencies of the first rotation, in radians per position # [head_dim / 2]."""
+        return self._family.rotations[0][0]
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the transformers model holds products joined that others hold apart."""
+        return self._family.is_joined
+
+    @property
+    def is_llama(self) -> bool:
+        """Whether code that runs the layers of a Llama model by itself gets this one right."""
+        return self._family.is_llama
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Sizes of vocabulary and residual stream, and the number of layers."""
+        return self._sizes
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Query heads and key-value heads."""
+        return self._heads, self._stored
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `stretto.local_engine.model.forward.forward.Forward`."""
+        if self._compiled is not None and self._compiled.takes(rows, keep):
+            takes, adapter = self._for_compiled_code(rows)
+            if takes:
+                return self._compiled(rows, cache, keep, adapter)
+        states = self.states(rows, cache, keep)
+        if rows.real is None:
+            return self.read_out(states)
+        batch, count = rows.tokens.shape
+        if len(keep) < count:
+            return self.read_out(unpack(states, rows.real, batch * count).view(batch, count, -1).index_select(1, keep))
+        return unpack(self.read_out(states), rows.real, batch * count).view(batch, count, -1).index_select(1, keep)
+
+    def _for_compiled_code(self, rows: Rows) -> tuple[bool, Owned | None]:
+        """Whether it can run these rows, and their adapter."""
+        if rows.adapters is not None:
+            takes = self._changes_compiled and rows.blank is None
+            return takes, self._changes.compiled(rows) if takes else None
+        if rows.blank is None:
+            return True, None
+        adapter = None if self.adapter is None else self.adapter.compiled(rows, len(self.weights.layers))
+        return adapter is not None, adapter
+
+    def read_in(self, tokens: Tensor) -> Tensor:
+        """Look up the input vectors of tokens # [...] -> [..., hidden]."""
+        table = self.weights.embedding
+        found = table.rows(tokens) if isinstance(table, Panels) else embedding(tokens, table)
+        return found if self._family.scale == 1 else found * self._family.scale
+
+    def read_out(self, states: Tensor) -> Tensor:
+        """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
+        return product(states, self.weights.vocabulary)
+
+    def states(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """Run the layers; the normalised final states of the rows to ``keep`` # [batch, kept, hidden].
+
+        Where padding is left out, those of all real rows # [1, real, hidden].
+        """
+        cache.begin(rows, packed=rows.real is not None)
+        real, tokens, positions = rows.real, rows.tokens, rows.positions
+        if real is not None:  # concatenated into one sequence, except for attention
+            tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
+        width, rotated = self._width, self._heads + self._stored
+        adapter = self.adapter if rows.blank is not None else None
+        # [batch, rows, hidden], or [1, real, hidden]
+        state = self.read_in(tokens).to(self.dtype) if adapter is None else adapter.embed(rows, self.read_in)
+        rotations = [self.rotation(positions, state.dtype, turn) for turn in range(len(self._family.rotations))]
+        plan, changes = self._attention.plan(rows, state.dtype), self._changes.of(rows)
+
+        def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
+            weight: Weight = getattr(self.weights.layers[number], name)
+            made = product(read, weight, None if changes else bias)
+            if changes:
+                made = apply(changes, (number, name), read, made)
+                made = made if bias is None else made + bias
+            return made if adapter is None else adapter.behind_product(number, name, read, made, rows)
+
+        for number, layer in enumerate(self.weights.layers):
+            _hand_out(rows, number, state)
+            normed = layer.norm(state)
+            projected = multiplied(number, "query_key_value", normed, layer.query_key_value_bias)
+            heads = projected.view(*tokens.shape, -1, width)  # [batch, rows, heads + 2 * num_kv_heads, head_dim]
+            turning = heads[:, :, :rotated]  # queries and keys
+            if layer.query_key_norm is not None:
+                turning = (rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm).to(state.dtype)
+            cosine, sine = rotations[self._family.turns[number]]  # [batch, rows, 1, head_dim]
+            turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
+            keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
+            mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
+            added = multiplied(number, "output", mixed, layer.output_bias)
+            state = state + (added if layer.output_norm is None else layer.output_norm(added))
+            normed = layer.feed_forward_norm(state)
+            gate, up = multiplied(number, "gate_up", normed).chunk(2, dim=-1)  # [batch, rows, intermediate]
+            gated = gelu(gate, approximate="tanh") if self._family.gates_by_gelu else silu(gate)
+            added = multiplied(number, "down", gated * up)
+            state = state + (added if layer.down_norm is None else layer.down_norm(added))
+            if adapter is not None:
+                state = adapter.behind_layer(number, state, normed, rows)
+        if rows.states is not None and LAST in rows.states.layers:
+            _hand_out(rows, LAST, self.weights.norm(state))
+        if adapter is not None:
+            return adapter.behind_norm(self.weights.norm(state), rows).index_select(1, keep)
+        if real is None and tokens.shape[1] > 1:
+            state = state.index_select(1, keep)
+        return self.weights.norm(state)
+
+    def rotation(self, positions: Tensor, dtype: torch.dtype, turn: int = 0) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""
+        frequencies, amplitude = self._family.rotations[turn]
+        angles = positions[:, :, None, None] * frequencies  # [batch, rows, 1, head_dim / 2]
+        cosine, sine = angles.cos() * amplitude, angles.sin() * amplitude
+        return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
+
+
+def _hand_out(rows: Rows, layer: int, states: Tensor) -> None:
+    """Give the states of a layer to who wants them # [batch, rows, hidden], or without padding # [1, real, hidden]."""
+    if rows.states is None or layer not in rows.states.layers:
+        return
+    if rows.real is not None:
+        states = unpack(states, rows.real, rows.tokens.numel()).view(*rows.tokens.shape, -1)
+    rows.states.found[layer] = states

@@ -1,0 +1,130 @@
+"""Finds the value in a ``config.json`` that no model can have, which transformers passes over or fails on anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stretto.foundation.arguments import shown
+
+__all__ = ["wrong_rotation", "wrong_value"]
+
+_SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+)
+_SMALL = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon")
+_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
+_BASES = ("rope_theta", "rope_local_base_freq", "rotary_emb_base")
+_ROTATIONS = ("rope_scaling", "rope_parameters")
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "proportional": (),
+}
+"""What each kind of rotation of transformers needs beside its name."""
+_OLDER = ("su", "mrope")  # names of kinds that transformers replaces
+_POSITIVE = (
+    *("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast", "beta_slow"),
+    *("partial_rotary_factor", "original_max_position_embeddings"),
+)
+_LISTS = ("short_factor", "long_factor")
+_A_NUMBER = "a positive number is needed"
+
+
+def wrong_value(config: Mapping[str, Any]) -> str:
+    """The first value that cannot be right, as a sentence without its full stop; empty where none is found.
+
+    Only for a model that fails: a few architectures write some of these fields in a way of their own.
+    """
+    return next(_wrong_values(config), "")
+
+
+def wrong_rotation(config: Mapping[str, Any]) -> str:
+    """The same, of the numbers of rotary embeddings, which all architectures write alike."""
+    return next(_wrong_rotations(config), "")
+
+
+def _wrong_values(config: Mapping[str, Any]) -> Iterator[str]:
+    from transformers.activations import ACT2FN  # noqa: PLC0415 - only where a model fails
+
+    yield from _wrong_rotations(config)
+    yield from _wrong_kinds(config)
+    if "rope_theta" in config and config["rope_theta"] is None and not any(_rotations(config)):
+        yield _said("rope_theta", None, _A_NUMBER)
+    for field in _SIZES:
+        value = config.get(field)
+        is_size = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not (is_size or value is None or isinstance(value, list)):  # some have a size for each layer
+            yield _said(field, value, "a whole number from 1 is needed")
+    for field in _SMALL:
+        value = config.get(field)
+        if value is not None and (not _is_number(value) or not 0 <= value < 1):
+            yield _said(field, value, "a small number is needed")
+    for field in _ACTIVATIONS:
+        if (value := config.get(field)) is not None and (not isinstance(value, str) or value not in ACT2FN):
+            yield _said(field, value, "the name of an activation that transformers knows is needed")
+    for field, value in config.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            yield _said(field, value, "a finite number is needed")
+
+
+def _wrong_rotations(config: Mapping[str, Any]) -> Iterator[str]:
+    for field in _BASES:
+        if config.get(field) is not None and not _is_positive(config[field]):
+            yield _said(field, config[field], _A_NUMBER)
+    for field in _ROTATIONS:
+        if (value := config.get(field)) is not None and not isinstance(value, Mapping):
+            yield _said(field, value, "a JSON object is needed")
+    for where, own in _rotations(config):
+        for name in _POSITIVE:
+            if own.get(name) is not None and not _is_positive(own[name]):
+                yield _said(f"{where}.{name}", own[name], _A_NUMBER)
+        for name in _LISTS:
+            value = own.get(name)
+            if value is not None and not (isinstance(value, list) and value and all(map(_is_positive, value))):
+                yield _said(f"{where}.{name}", value, "a list of positive numbers is needed")
+
+
+def _wrong_kinds(config: Mapping[str, Any]) -> Iterator[str]:
+    for where, own in _rotations(config):
+        key = "rope_type" if "rope_type" in own else "type"
+        kind = own.get(key)
+        if kind is not None and (not isinstance(kind, str) or kind not in (*_NEEDED, *_OLDER)):
+            yield _said(f"{where}.{key}", kind, f"one of {', '.join(_NEEDED)} is needed")
+            continue
+        for name in _NEEDED.get(kind or "default", ()):
+            if own.get(name) is None:
+                yield f"{where}.{name} is missing in its config.json, and a rotation of the kind {kind} needs it"
+
+
+def _rotations(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The settings of each rotation, and where they are: models with several kinds of layers have several."""
+    for field in _ROTATIONS:
+        value = config.get(field)
+        if isinstance(value, Mapping) and value:
+            inner = [(f"{field}.{name}", each) for name, each in value.items() if isinstance(each, Mapping)]
+            yield from inner or [(field, value)]
+
+
+def _said(field: str, value: object, needed: str) -> str:
+    return f"{field} is {shown(value)} in its config.json, and {needed}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0

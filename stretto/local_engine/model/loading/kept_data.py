@@ -1,0 +1,60 @@
+"""Keeps what was worked out of a model's files, beside compiled code and without code in it, for later loadings.
+
+What is kept holds for a key, for these versions of the sources, and for those of the packages that made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from itertools import accumulate
+from pathlib import Path
+
+from stretto.local_engine.kernels.compiling.store import is_private, stores, writable_store
+
+__all__ = ["key_of", "recall", "remember"]
+
+_MOST, _MOST_BYTES = 32, 2**28  # models, and what is kept of all of them: 26 MB for a vocabulary of 262,144
+_PACKAGES = ("tokenizers", "torch", "transformers")
+
+
+def key_of(file: Path) -> str:
+    """What changes when a file does."""
+    found = file.stat()
+    return f"{file.resolve()} {found.st_size} {found.st_mtime_ns}"
+
+
+def recall(kind: str, key: str) -> Iterator[bytes]:
+    """What is kept of this kind for a key, from each place that has it."""
+    for store in stores():
+        if (data := store.read(_name(kind, key))) is not None:
+            yield data
+
+
+def remember(kind: str, key: str, data: bytes) -> None:
+    """Keep data, where a folder can be written to that stays. The oldest of this kind are forgotten."""
+    store = writable_store()
+    if store is not None and not is_private(store):
+        with suppress(OSError):  # a full disk
+            store.write(_name(kind, key), data)
+            found = [(path.name, path.stat()) for path in store.folder.glob(f"{kind}-*")]
+            newest = sorted(found, key=lambda each: each[1].st_mtime, reverse=True)
+            sizes = accumulate(each.st_size for _, each in newest)
+            for number, ((name, _), size) in enumerate(zip(newest, sizes, strict=True)):
+                if number >= _MOST or (number and size > _MOST_BYTES):
+                    store.forget(name)
+
+
+def _name(kind: str, key: str) -> str:
+    return f"{kind}-{hashlib.sha256(f'{key} {_versions()}'.encode()).hexdigest()[:20]}"
+
+
+@cache
+def _versions() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return " ".join((digest.hexdigest(), *map(version, _PACKAGES)))

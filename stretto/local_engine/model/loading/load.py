@@ -1,0 +1,393 @@
+"""Loads a model that the engine can run, with its tokenizer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stretto.local_engine.failures import out_of_memory
+from stretto.local_engine.kernels.compiling.compiler import are_ready, can_compile, compile_now
+from stretto.local_engine.model.forward.block_form import BlockForm
+from stretto.local_engine.model.forward.forward import Forward, TransformersForward
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.graphs.recording import recorded, refuse_elsewhere
+from stretto.local_engine.model.loading import recommended
+from stretto.local_engine.model.loading.dtype import chosen_dtype
+from stretto.local_engine.model.loading.fitting import (
+    bytes_in_blocks,
+    check_room,
+    does_not_fit,
+    fitting_requests,
+    free_bytes,
+    weights_of,
+)
+from stretto.local_engine.model.loading.loading_progress import step
+from stretto.local_engine.model.loading.memory import give_back, older_objects_kept
+from stretto.local_engine.model.loading.numerics_check import choose_forward, tolerance
+from stretto.local_engine.model.loading.shape import LONGEST_WINDOW, bytes_per_token, context_window, threads_of
+from stretto.local_engine.model.loading.source import Source
+from stretto.local_engine.model.loading.unpacked import Unpacked
+from stretto.local_engine.model.loading.weights import block_form, read_model
+from stretto.local_engine.model.quantised.acceptance import NotInBlocksError, Partial, in_blocks
+from stretto.local_engine.model.quantised.comparison import Comparison
+from stretto.local_engine.model.quantised.quantisation import Quantisation, rounding
+from stretto.local_engine.research_registry import block_models
+from stretto.local_engine.text.chat_template import ChatTemplate
+from stretto.local_engine.text.detokenize import decoder
+from stretto.local_engine.text.vocabulary import token_bytes
+from stretto.markup.forms import Form, form_of
+from stretto.values.errors import SettingsError, StrettoError
+
+__all__ = ["LoadedModel", "load_model", "prepare"]
+
+_log = logging.getLogger(__name__)
+
+_ONE_THREAD_LOADS = 2**28  # weights
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory.
+
+    Provisional: it may change in any release.
+
+    Attributes:
+        name: as the user wrote it, with ``local:``.
+        forward: runs the model.
+        tokenizer: transformers' tokenizer.
+        decode: token ids to text, without special tokens other than marks of thoughts and calls.
+        token_bytes: the bytes of a token; ``None`` where they cannot be read.
+        refined: how it writes blocks of tokens at once; ``None`` for a model that writes from left to right.
+        compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
+        unpacked: switches the forward to compiled code later, where that was not ready when the model was loaded.
+        comparison: what is compared with transformers after the first answer.
+        device: where the weights are.
+        dtype: of its weights.
+        context_window: tokens that prompt and answer may fill together.
+        vocabulary: token ids are below this.
+        end_ids: tokens that end an answer, as its files say; see `ends`.
+        cache_tokens: tokens of all requests together whose keys and values fit into memory.
+        token_size: bytes of the keys and values of one token.
+        sampling: the model's own fields of `Generation` about sampling; without ``temperature`` it does not sample.
+        penalties: the model's own fields of `Generation` that change logits, such as ``repetition_penalty``.
+        threads: of torch that pay for a model of its size; ``None`` on a GPU.
+        folder: from which it was loaded; ``None`` for a hub name.
+        file: the GGUF file from which it was loaded.
+        changed: whether something is added to its weights, for which what lies beside them was not trained.
+    """
+
+    name: str
+    forward: Forward
+    tokenizer: Any
+    decode: Callable[[Sequence[int]], str]
+    device: torch.device
+    dtype: torch.dtype
+    context_window: int
+    end_ids: frozenset[int]
+    vocabulary: int = 2**62
+    cache_tokens: int = 2**62
+    token_size: int = 0
+    sampling: dict[str, float] = field(default_factory=dict)
+    penalties: dict[str, Any] = field(default_factory=dict)
+    threads: int | None = None
+    folder: Path | None = None
+    file: Path | None = None
+    changed: bool = False
+    token_bytes: Callable[[int], bytes] | None = None
+    refined: BlockForm | None = None
+    compiled: bool | None = True
+    unpacked: Unpacked | Partial | None = None
+    comparison: Comparison | None = None
+    _words: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def chat(self) -> ChatTemplate:
+        """Turns messages into its prompts."""
+        return ChatTemplate(self.name, self.tokenizer)
+
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end an answer: `end_ids`, and the one that its chat template ends a turn with.
+
+        A model that was trained with the template ends its turn so. The first call renders the template.
+        """
+        return self.end_ids | self.chat.end_of_turn()
+
+    @cached_property
+    def form(self) -> Form:
+        """The marks that it puts around thoughts and calls."""
+        return form_of(self.chat.template)
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether requests take turns within each step and drafts are cut to chains: see `docs/models.md`."""
+        return self.forward.alone
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether rounding cannot change an answer, whatever other rows a forward has."""
+        return self.forward.is_exact or self.dtype in (torch.float32, torch.float64)
+
+    def fitting_requests(self) -> str:
+        """What fits beside it into memory now, as sentences."""
+        return fitting_requests(self.device, self.token_size, self.dtype, self.context_window)
+
+    def give_up(self) -> bool:
+        """End the processes that hold the weights, because a step hangs; whether there are any. From any thread."""
+        if hasattr(self.forward, "give_up"):
+            self.forward.give_up()
+            return True
+        return False
+
+    def free(self) -> None:
+        """Drop the weights at once, whoever still refers to this, as an error does. It cannot run any more."""
+        if hasattr(self.forward, "close"):  # it ends the processes that hold the weights
+            self.forward.close()
+        for each in (getattr(self.forward, "plain", None), self.forward, self.unpacked, self.comparison):
+            if each is not None:
+                vars(each).clear()
+        vars(self).pop("chat", None)  # the process that renders its template ends with the last model that has it
+
+    def word(self, token: int) -> str:
+        """The text of one token, special ones too, with its leading space."""
+        if (known := self._words.get(token)) is None:
+            # Many tokenizers drop a leading space, so the token is decoded behind itself.
+            decode = self.tokenizer.decode
+            once, twice = (decode([token] * times, clean_up_tokenization_spaces=False) for times in (1, 2))
+            known = self._words[token] = twice[len(once) :]
+        return known
+
+
+def load_model(
+    source: Source,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    packed: bool = True,
+    compiled: bool | None = True,
+    cuda_graphs: bool | None = None,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None = None,
+    quantize: str | None = None,
+) -> LoadedModel:
+    """Load a causal language model; from safetensors files only.
+
+    Provisional: it may change in any release.
+
+    Args:
+        source: which one.
+        dtype: of the weights: a name torch knows, such as ``float32``; by default bfloat16 where the machine computes
+            in it, else float32. How much of a forward is computed in it: see `docs/decoding.md`.
+        device: a name torch knows; by default ``cuda`` where there is one, else ``cpu``.
+        trust_remote_code: run Python code that came with the model.
+        packed: lay the weights out as the processor reads them, where it can; not for training.
+        compiled: run compiled code, and wait for the compiler, the first time on a machine; ``False``: none;
+            ``None``: on a processor torch's operations until it is there, on a GPU none.
+        cuda_graphs: record steps while loading, and repeat them as a whole; see `recorded_steps.py`. By default on a
+            CUDA device.
+        change: is given the weights by name, to change them in place before they are laid out.
+        quantize: ``int8`` or ``int4`` rounds the weights of the products, ``none`` unpacks those of a GGUF file. By
+            default these are held as the file holds them, unless a dtype or a change is given. Only in compiled code
+            on a CPU.
+
+    Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
+    """
+    target = _device(device)
+    chosen = chosen_dtype(dtype, target)
+    kept = source.file is not None and dtype is None and change is None  # nothing can be added to blocks
+    how = quantize or ("stored" if kept else "none")
+    if not (packed and compiled is not False and target.type == "cpu"):
+        if how not in ("none", "stored"):
+            _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, how)
+        how = "none"
+    how = how if can_compile() else "none"
+    # Others are rounded from bfloat16
+    check_room(source, chosen if how == "none" else torch.bfloat16, target, stays=how == "stored")
+    read = partial(read_model, source, trust_remote_code=trust_remote_code)
+    make = partial(prepare, source.name, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs, owned=True)
+    ready: LoadedModel | None = None
+    failure: StrettoError | None = None
+    with older_objects_kept():
+        while ready is None and failure is None:
+            try:
+                ready = _loaded(read, make, how, dtype=chosen, device=target, change=change)
+            except NotInBlocksError as error:
+                _log.warning(
+                    "%s is unpacked, since products with weights in few bits fail here: %s", source.name, error
+                )
+                how = "none"
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                weights = 0 if how == "stored" else weights_of(source)  # of those, the file's size says more
+                failure = does_not_fit(source.name, weights, chosen, target)
+            give_back()  # here, and no error is raised before: its frames hold the weights
+            if ready is None and failure is None:
+                check_room(source, chosen, target)
+    if ready is None:
+        assert failure is not None  # noqa: S101 - for the type checker
+        raise failure
+    return replace(ready, folder=source.folder, file=source.file, changed=change is not None)
+
+
+def _loaded(
+    read: partial[tuple[Any, Any, Any]],
+    make: partial[LoadedModel],
+    how: str,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None,
+) -> LoadedModel:
+    """Read a model by `read_model` and make it ready by `prepare`.
+
+    ``how``: ``stored``, ``int8`` or ``int4`` for weights in few bits, else ``none``.
+
+    Raises `NotInBlocksError`, and what the two raise.
+    """
+    (name,), (source,), rounds = make.args, read.args, how not in ("none", "stored")
+    size = bytes_in_blocks(source) if how == "stored" else dtype.itemsize * weights_of(source)
+    takes = round(size / 1e9, 2) if size else None
+    step(name, "reading the weights", takes_gb=takes, free_gb=round(free_bytes(device) / 1e9, 2))
+    model, tokenizer, quantisation = read("auto" if rounds else dtype, blocks=how == "stored")
+    if change is not None:
+        change(dict(model.named_parameters()))
+    if rounds:
+        quantisation = rounding(how, model, name)
+        if quantisation is None and model.dtype != dtype:
+            model = model.to(dtype)
+    if model.device != device:  # some quantised ones cannot be moved
+        model = model.to(device)
+    refined = block_form(*read.args)
+    return make(model, tokenizer, quantisation=quantisation, refined=refined)
+
+
+def prepare(
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    *,
+    packed: bool = True,
+    compiled: bool | None = True,
+    cuda_graphs: bool | None = None,
+    owned: bool = False,
+    quantisation: Quantisation | None = None,
+    refined: BlockForm | None = None,
+    general: Callable[..., TransformersForward] | None = None,
+) -> LoadedModel:
+    """Make a transformers model and tokenizer ready for the engine; see `load_model`.
+
+    ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
+    few bits. ``refined``: how it writes blocks. ``general``: see `choose_forward`.
+
+    Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
+    `SettingsError` for CUDA graphs on another device.
+    """
+    refuse_elsewhere(cuda_graphs, model.device)
+    model.eval().requires_grad_(False)
+    config = model.config.get_text_config(decoder=True)
+    penalties = recommended.penalties(name, model, config.vocab_size)
+    sampling = recommended.sampling(name, model)
+    window, threads = context_window(name, config), threads_of(model)
+    if quantisation is not None:
+        threads = 1  # torch multiplies nothing large, and threads of OpenMP spin while they wait for each other
+    if compiled is None and model.device.type != "cpu":
+        compiled = False
+    ready, blocks = compile_now if compiled else are_ready, block_models()
+    with _threads_of_loading(model):
+        if refined is not None and blocks is not None and refined.canvas:
+            forward: Forward = blocks.canvas_forward(model)
+        elif quantisation is not None:
+            step(name, "laying out the weights")
+            forward = in_blocks(name, model, quantisation, ready)
+        else:
+            step(name, "comparing it with transformers")
+            packs = packed and compiled is not False
+            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned, general=general)
+    if refined is not None and blocks is not None:
+        refined, cuda_graphs = blocks.checked_form(name, refined, forward, config.vocab_size, tokenizer), False
+        window = window // refined.block * refined.block if refined.sight == "block" else window
+    limit = tolerance(model.dtype)
+    unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
+    comparison = None
+    if quantisation is not None and isinstance(forward, LlamaForward):
+        comparison = Comparison(name, model, forward, quantisation.key)
+    kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
+    if unpacked is not None:
+        kept = torch.float32  # the type after the switch to compiled code
+    token_size = bytes_per_token(config, kept)
+    cache_tokens = free_bytes(model.device) // 2 // token_size  # growing it takes the old and the new for a moment
+    longest = min(window, forward.longest or LONGEST_WINDOW)
+    forward, cache_tokens = recorded(
+        forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
+    )
+    return LoadedModel(
+        name=name,
+        forward=forward,
+        tokenizer=tokenizer,
+        decode=decoder(tokenizer, form_of(getattr(tokenizer, "chat_template", None)).marks),
+        device=model.device,
+        dtype=model.dtype,
+        context_window=longest,
+        vocabulary=config.vocab_size,
+        end_ids=recommended.end_ids(name, model, tokenizer),
+        cache_tokens=cache_tokens,
+        token_size=token_size,
+        sampling=sampling,
+        penalties=penalties,
+        threads=threads,
+        token_bytes=token_bytes(tokenizer),
+        refined=refined,
+        compiled=compiled,
+        unpacked=unpacked,
+        comparison=comparison,
+    )
+
+
+def _unpacked(model: Any, forward: Forward, limit: float, *, owned: bool) -> Unpacked | Partial | None:
+    """What switches a forward to compiled code later; ``None`` if it has none or runs it already."""
+    if not isinstance(forward, LlamaForward) or forward.compiled is not None or not (parts := forward.parts()):
+        return None
+    if forward.is_packed:
+        return Partial(forward, parts) if forward.weights.quantisation is not None else None
+    return Unpacked(model, forward, parts, limit, owned=owned)
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise SettingsError(f"device={name!r} is no device torch knows. Use cpu, cuda or cuda:0.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(f"device={name!r} cannot be used: torch sees no CUDA device. Use cpu.")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        cause = str(error).partition("\n")[0].rstrip(".")
+        raise SettingsError(f"device={name!r} cannot be used: {cause}. Use another device, such as cpu.") from error
+    return device
+
+
+@contextmanager
+def _threads_of_loading(model: Any) -> Iterator[None]:
+    """Compare a model that is not large with transformers in one thread.
+
+    Threads of OpenMP spin while they wait for each other. Beside other programs that took ten times as long as one
+    thread, which needs less than a second here.
+    """
+    before = torch.get_num_threads()
+    alone = model.device.type == "cpu" and sum(weight.numel() for weight in model.parameters()) <= _ONE_THREAD_LOADS
+    if alone:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if alone:
+            torch.set_num_threads(before)

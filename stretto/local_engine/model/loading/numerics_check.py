@@ -1,0 +1,356 @@
+"""Chooses the forward that runs a model correctly: each is compared with the model itself before it is used.
+
+transformers has hundreds of architectures. A configuration does not say whether a model takes a mask of draft trees,
+batches of unequal lengths and a cache that keeps every slot. So it is tried at load, with a few dozen tokens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.draft_tree import ROOT, DraftTree
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
+from stretto.local_engine.kernels.compiling.compiler import compile_now
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.forward import Forward, TransformersForward
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.llama_family import is_llama_like
+from stretto.local_engine.model.forward.rotary import switched_early
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.config_values import wrong_value
+from stretto.values.errors import BackendError
+
+__all__ = ["Expected", "choose_forward", "disagreement", "tolerance"]
+
+_log = logging.getLogger(__name__)
+
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-2}  # rotations are computed in float32 everywhere
+_LENGTHS = (29, 17)  # tokens of the texts that are tried
+_WINDOW = 8  # instead of the model's own; both texts are longer
+_SWITCH = 22  # instead of the model's own; one text is longer
+_SIBLINGS = 8  # they put the slot of a node far from its position, so that a bias by slot shows
+_EFFECT = 0.05  # standard deviations of the logits by which a smaller window must change them
+_NOT_WINDOWS = frozenset({"max_window_layers", "chunk_size_feed_forward"})
+_PLAIN = "Choose a model of plain attention layers; docs/models.md says which run."
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Standard deviations by which logits may differ because of rounding."""
+    return _TOLERANCE.get(dtype, 0.5)
+
+
+def choose_forward(
+    name: str,
+    model: Any,
+    *,
+    packed: bool,
+    ready: Callable[[Sequence[Part]], bool] = compile_now,
+    owned: bool = False,
+    general: Callable[..., TransformersForward] | None = None,
+) -> Forward:
+    """Choose the fastest forward that agrees with the model.
+
+    First the lean one is tried, then transformers' own code with batches and draft trees, then that code with one
+    sequence at a time. Raises `BackendError` if none agrees.
+
+    Args:
+        name: of the model.
+        model: of transformers.
+        packed: lay the weights out as the processor reads them, where it can.
+        ready: whether the code that packed weights need is compiled; it may compile it first.
+        owned: nobody else runs the model: it is let go of weights that are packed, so that they are there once.
+        general: makes the forward of transformers' own code, of a model whose parts are in several processes. The lean
+            one is not tried then.
+    """
+    limit = tolerance(model.dtype)
+    tried = general is None and is_llama_like(model)
+    lean = _lean(model, limit, packed=packed, ready=ready, owned=owned) if tried else None
+    if lean is not None:
+        return lean
+    general = general or TransformersForward
+    with torch.inference_mode():
+        _check_plain(name, model)
+        alone, cause = False, ""
+        for alone in (False, True):
+            cause = _objection(model, limit, general, alone=alone)
+            if not cause:
+                break
+            _log.debug("%s, alone=%s: %s", name, alone, cause)
+    if cause:
+        raise BackendError(f"{name} cannot be run by the local engine: {cause}. {_PLAIN}", backend=name)
+    if alone:
+        _log.warning(
+            "%s runs one sequence at a time, and drafts are chains: %s adds something to the attention scores that "
+            "batches and draft trees would get wrong.",
+            name,
+            type(model).__name__,
+        )
+    return general(model, alone=alone)
+
+
+def _lean(
+    model: Any, limit: float, *, packed: bool, ready: Callable[[Sequence[Part]], bool], owned: bool
+) -> Forward | None:
+    """The lean forward, if its logits are within ``limit`` of the model's; packed, if those of the packed one are.
+
+    It is checked because a model may look like the family and differ in something that its configuration hides, and
+    because compiled code may fail on another processor. It is made outside inference mode: tensors that are made inside
+    cannot be used to train something on top of the model. What the model says is computed before its weights are
+    packed, because it may be let go of them then.
+    """
+    try:
+        with torch.inference_mode():
+            expected = Expected.of(model)
+    except Exception as error:  # noqa: BLE001 - `_check_plain` says what is wrong with the model
+        _log.debug("%s cannot read a short text: %s", type(model).__name__, error)
+        return None
+    for pack in (True, False) if packed else (False,):
+        lean = None
+        try:
+            lean = LlamaForward(model)
+            if pack:
+                if not ready(lean.parts()):
+                    continue
+                lean.pack(model if owned else None)
+            with torch.inference_mode():
+                gap = disagreement(expected, lean)
+            if gap < limit:
+                return lean
+            cause = f"logits are off by {gap:.2g} standard deviations"
+        except Exception as error:  # noqa: BLE001 - a compiler that fails must not keep the model from running
+            cause = f"{type(error).__name__}: {error}"
+        if pack and owned and lean is not None:
+            lean.unpack(model)
+        _log.warning("%s not used: %s", "packed weights are" if pack else "the forward of the Llama family is", cause)
+    return None
+
+
+def _check_plain(name: str, model: Any) -> None:
+    """Make sure that the model runs at all. Raises `BackendError`."""
+    try:
+        logits = model(input_ids=_texts(model)[1][None], use_cache=False).logits
+    except Exception as error:
+        raise BackendError(
+            f"{name} cannot be run: {type(model).__name__} of transformers fails on a short text "
+            f"({type(error).__name__}: {_line(error)}). Check that its config.json is the one it was published with, "
+            "and try another version of transformers.",
+            backend=name,
+        ) from error
+    if not logits.isfinite().all():
+        raise BackendError(
+            f"{name} cannot be run: it computes NaN or infinite numbers for a short text. {_no_number(model)}",
+            backend=name,
+        )
+
+
+def _no_number(model: Any) -> str:
+    """What is wrong with a model that computes no numbers, in sentences."""
+    if wrong := wrong_value(model.config.get_text_config(decoder=True).to_dict()):
+        return f"{wrong[0].upper()}{wrong[1:]}. Take the config.json that the model was published with."
+    weight = next((name for name, each in model.named_parameters() if not each.isfinite().all()), None)
+    if weight is not None:
+        return f"Its weight {weight} holds such a number, so the file is damaged. Copy or download it again."
+    dtype = str(model.dtype).removeprefix("torch.")
+    return f"Its numbers grow too large for {dtype}: choose dtype='float32', or copy or download it again."
+
+
+def _objection(model: Any, limit: float, general: Callable[..., TransformersForward], *, alone: bool) -> str:
+    """Say why the model cannot be run this way; an empty text if the forward agrees with the model."""
+    config = model.config.get_text_config(decoder=True)
+    try:
+        with _narrowed(model, config) as fixed, switched_early(config, _SWITCH):
+            if fixed and not alone:
+                return f"its {fixed} cannot be checked, since it is fixed when the model is built"
+            gap = disagreement(Expected.of(model), general(model, alone=alone))
+    except ValueError as error:
+        return _line(error)
+    except Exception as error:  # noqa: BLE001 - whatever the model's code raises, it cannot be run this way
+        return (
+            f"{type(model).__name__} cannot use the engine's key-value cache and mask "
+            f"({type(error).__name__}: {_line(error)})"
+        )
+    if gap < limit:
+        return ""
+    return (
+        f"with a cache and a mask {type(model).__name__} gives other logits than without "
+        f"(off by {gap:.2g} standard deviations)"
+    )
+
+
+@contextmanager
+def _narrowed(model: Any, config: Any) -> Iterator[str]:
+    """Make the windows of the attention layers smaller than a short text.
+
+    Yields the name of a window for which that has no effect, or an empty text. Such a model built its mask when it was
+    made, and no short text can tell whether the engine has the same.
+    """
+    longest = getattr(config, "max_position_embeddings", None) or 2**62
+    kinds = set(getattr(config, "layer_types", None) or ())
+    windows = {
+        name: value
+        for name, value in vars(config).items()
+        if ("window" in name or "chunk_size" in name)
+        and "pattern" not in name
+        and name not in _NOT_WINDOWS
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+        and _WINDOW < value < longest
+        and not (name == "sliding_window" and kinds == {"full_attention"})
+    }
+    fixed = ""
+    if windows:
+        text = _texts(model)[0][None]
+        wide = model(input_ids=text, use_cache=False).logits.float()
+        for name, value in windows.items():
+            setattr(config, name, _WINDOW)
+            narrow = model(input_ids=text, use_cache=False).logits.float()
+            setattr(config, name, value)
+            if not (narrow - wide).abs().max() > _EFFECT * wide.std():
+                fixed = name
+    try:
+        for name in windows:
+            setattr(config, name, _WINDOW)
+        yield fixed
+    finally:
+        for name, value in windows.items():
+            setattr(config, name, value)
+
+
+def _vocabulary(model: Any) -> int:
+    """Tokens of the model, which may have been let go of their vectors."""
+    table = model.get_input_embeddings()
+    if not hasattr(table, "weight"):  # in another process
+        return int(model.config.get_text_config(decoder=True).vocab_size)
+    return int(getattr(table, "num_embeddings", None) or table.weight.shape[0])
+
+
+def _texts(model: Any) -> list[Tensor]:
+    vocabulary, device = _vocabulary(model), model.device
+    starts = (11, 5)
+    return [
+        (torch.arange(length, device=device) * 7 + start) % vocabulary
+        for length, start in zip(_LENGTHS, starts, strict=True)
+    ]
+
+
+def _draft(vocabulary: int) -> tuple[DraftTree, list[list[int]]]:
+    """A draft of two branches behind siblings, and the paths whose logits are compared; equally long."""
+    tree = DraftTree()
+    trunk_tokens, twig_tokens = ([(token * 3 + 1) % vocabulary for token in own] for own in ((20, 21, 22), (90, 91)))
+    for token in range(_SIBLINGS):
+        tree.add((token * 5 + 3) % vocabulary, ROOT)
+    trunk = tree.add_path(trunk_tokens, [0.5] * 3)
+    return tree, [trunk, [trunk[0], *tree.add_path(twig_tokens, [0.5] * 2, trunk[0])]]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a model itself says about two short texts of unequal lengths, reading each at once without a cache.
+
+    Attributes:
+        texts: their tokens.
+        logits: of each text, behind the last token but two, and so on to the end of each path of the draft
+            # [paths, 6, vocabulary]
+        scale: standard deviation of all logits.
+        device: of the model.
+        vocabulary: of the model.
+    """
+
+    texts: list[list[int]]
+    logits: list[Tensor]
+    scale: float
+    device: torch.device
+    vocabulary: int
+
+    @classmethod
+    def of(cls, model: Any) -> Expected:
+        """Run the model."""
+        device, vocabulary = model.device, _vocabulary(model)
+        tree, paths = _draft(vocabulary)
+        texts, logits, scale = [text.tolist() for text in _texts(model)], [], 1e-6
+        for text in texts:
+            ids = torch.tensor([[*text, *(tree.tokens[node] for node in path)] for path in paths], device=device)
+            said = model(input_ids=ids, use_cache=False).logits.float()  # [paths, len(text) + 3, vocabulary]
+            if not said.isfinite().all():
+                raise ArithmeticError(f"{type(model).__name__} computes NaN or infinite numbers for a short text")
+            scale = max(scale, float(said.std()))
+            logits.append(said[:, len(text) - 3 :].clone())
+        return cls(texts, logits, scale, device, vocabulary)
+
+
+def disagreement(expected: Expected, forward: Forward) -> float:
+    """Compare ``forward`` with what the model itself says.
+
+    The two texts are one batch. Their prompts are read in two parts, the second one padded; then come a plain step, and
+    a step with a draft tree, or with a chain, its first path, where the forward takes no trees. That is some 80 rows,
+    and 100 for the model itself.
+
+    Returns:
+        the largest difference of the logits, relative to their standard deviation: rounding only, unless the attention
+        of the model does not follow the mask and the cache.
+    """
+    texts, device = expected.texts, expected.device
+    tree, paths = _draft(expected.vocabulary)
+    if forward.alone:
+        tree, _ = tree.only(paths[0])
+        paths = [list(range(len(tree)))]
+    cache = KeyValueCache(len(texts))
+    read = _read_prompts(forward, cache, [text[:-2] for text in texts], device)
+    plain = _step(forward, cache, [text[:-1] for text in texts], [DraftTree()] * len(texts), device)
+    drafted = _step(forward, cache, texts, [tree] * len(texts), device)
+    gaps = []
+    for number, said in enumerate(expected.logits):
+        gaps.append(read[number, 0] - said[0, 0])
+        gaps.append(plain[number, 0] - said[0, 1])
+        for path, own in zip(paths, said, strict=False):
+            rows = [0, *(node + 1 for node in path)]
+            gaps.append((drafted[number, rows] - own[2:]).flatten())
+    return float(torch.cat(gaps).abs().max()) / expected.scale
+
+
+def _read_prompts(forward: Forward, cache: KeyValueCache, prompts: Sequence[list[int]], device: torch.device) -> Tensor:
+    """Read prompts as an engine does. Returns the logits of the last rows # [batch, 1, vocabulary]."""
+    lengths = tuple(map(len, prompts))
+    first = min(lengths) // 2
+    for start, width in ((0, first), (first, max(lengths) - first)):
+        stops = [first if start == 0 else length for length in lengths]
+        ids, positions = [], []
+        real: list[int] = []
+        for number, (prompt, stop) in enumerate(zip(prompts, stops, strict=True)):
+            padding = width - (stop - start)
+            ids.append([0] * padding + prompt[start:stop])
+            positions.append([len(prompt)] * padding + [*range(start, stop)])
+            real += range(number * width + padding, (number + 1) * width)
+        rows = Rows(
+            torch.tensor(ids, device=device),
+            torch.tensor(positions, device=device),
+            1 + max(map(max, positions)),
+            real=torch.tensor(real, device=device) if len(real) < width * len(prompts) else None,
+            lengths=lengths,
+        )
+        logits = forward(rows, cache, torch.tensor([width - 1], device=device))
+    return logits
+
+
+def _step(
+    forward: Forward,
+    cache: KeyValueCache,
+    texts: Sequence[list[int]],
+    trees: Sequence[DraftTree],
+    device: torch.device,
+) -> Tensor:
+    rows = flatten(texts, trees, device)
+    return forward(rows, cache, torch.arange(rows.tokens.shape[1], device=device))
+
+
+def _line(error: Exception) -> str:
+    said = str(error).strip() or type(error).__name__
+    return " ".join(said.splitlines()[0].split()).rstrip(".")

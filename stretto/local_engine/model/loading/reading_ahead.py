@@ -1,0 +1,60 @@
+"""Reads a model's files once before its turn to be loaded, so that a slow disk holds up no other model."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stretto.values.errors import ModelNotFoundError
+
+__all__ = ["read_ahead"]
+
+_READ = frozenset({".json", ".jinja", ".txt", ".model", ".py", ".gguf", ".safetensors", ".tiktoken", ".toml"})
+_PIECE = 2**24  # bytes
+
+
+def read_ahead(name: str, places: list[Path | None], given_up: Callable[[], bool]) -> None:
+    """Read the files that a loading reads, until all are read or it is given up. The system holds them in memory then.
+
+    Args:
+        name: of the model.
+        places: files, and folders with files; what is not there is left out.
+        given_up: whether nobody wants the model any longer.
+
+    Raises `ModelNotFoundError` for a pipe, a device or a socket among them: reading it may never end.
+    """
+    found = {path: path.stat() for path in _files(places)}
+    for path, state in found.items():
+        if not stat.S_ISREG(state.st_mode):
+            raise ModelNotFoundError(
+                f"{str(path)!r} is no regular file, but a pipe, a device or a socket: {name} cannot be loaded from it. "
+                "Replace it with a file.",
+                backend=name,
+            )
+    if sum(state.st_size for state in found.values()) > _memory():  # they would drive each other out
+        return
+    piece = memoryview(bytearray(_PIECE))
+    for path in found:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(piece) and not given_up():
+                pass
+
+
+def _memory() -> int:
+    """Bytes of this machine, as far as the system tells."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 2**33
+
+
+def _files(places: list[Path | None]) -> Iterator[Path]:
+    for place in places:
+        if place is None or not place.exists():  # loading says so
+            continue
+        inside = sorted(place.iterdir()) if place.is_dir() else [place]
+        for path in inside:
+            if path == place or (path.suffix in _READ and path.exists() and not path.is_dir()):
+                yield path

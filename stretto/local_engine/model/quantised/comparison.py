@@ -1,0 +1,174 @@
+"""Compares a forward with weights in few bits with transformers' model, while nobody waits for it.
+
+Running the model takes seconds, so it follows the first answer. That a file's forward agrees is kept, for this file,
+this compiled code and these versions: later loadings compare nothing. Programs that ask once end before it; after some
+of them a warning says how to compare once and for all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from stretto.foundation.ending_thread import EndingThread
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.loading.kept_data import recall, remember
+from stretto.local_engine.model.loading.numerics_check import Expected, disagreement
+from stretto.local_engine.model.quantised.reference import runnable
+
+__all__ = ["OF_BLOCKS", "Comparison"]
+
+OF_BLOCKS = 0.5
+"""Standard deviations by which logits may differ where rows are rounded to 8 bits."""
+
+_KIND, _ENDED = "agreed", "uncompared"
+_OFTEN = 3  # programs that ended before
+_NICENESS = 10
+_DELAY_S = 2.0  # in which another question, or the end, may come
+_PATIENCE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Comparison:
+    """What is to be compared once; nothing is left to do where it was compared before.
+
+    Args:
+        name: of the model.
+        model: of transformers, without its weights.
+        forward: of the model.
+        key: of its weights; empty if nothing can be kept of them.
+    """
+
+    def __init__(self, name: str, model: Any, forward: LlamaForward, key: str) -> None:
+        self._name, self._model, self._forward, self._key = name, model, forward, key
+        self._expected: Expected | None = None
+        self._ended = threading.Event()
+        self._thread: EndingThread | None = None
+        self._done, self._agrees = False, False
+        self._pending = False  # begun, and not judged
+
+    @property
+    def due(self) -> bool:
+        """Whether the model has said what `judge` compares with."""
+        return self._expected is not None
+
+    def begin(self, then: Callable[[], None]) -> None:
+        """Let the model say it, in another thread, which calls ``then``; only the first call does."""
+        if self._is_known():
+            return
+        thread = EndingThread(lambda: self._run(then), self._ended.set, f"stretto compares {self._name}")
+        thread.start()
+        self._thread = thread
+
+    def finish(self) -> bool:
+        """Compare now, unless that was done, and wait for it. Returns whether the forward agrees."""
+        if not self._is_known():
+            self._expect()
+            with torch.inference_mode():
+                self.judge()
+        return self._agrees
+
+    def end(self) -> None:
+        """Compare no more, and wait for the thread, which ends within a piece of a product."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+        if self._pending:
+            self._count()
+
+    def judge(self) -> bool:
+        """Compare what the forward says, and change it until it agrees. No request may be running.
+
+        Returns whether the forward was changed: keys and values that were computed before cannot be used then.
+        """
+        expected, self._expected = self._expected, None
+        if expected is None:
+            return False
+        forward, changed = self._forward, False
+        while (cause := _cause(expected, forward)) and (instead := forward.step_back()):
+            changed = True
+            _log.warning(
+                "%s does not agree with transformers (%s): %s from now on, more slowly. Answers so far may be wrong. "
+                "Please report it, with the file and the processor.",
+                self._name,
+                cause,
+                instead,
+            )
+        self._pending, self._agrees = False, not (changed or cause)
+        if self._agrees and self._key:
+            remember(_KIND, self._agreed, b"1")
+        return changed
+
+    def _is_known(self) -> bool:
+        """Whether nothing is left to compare, or it is under way; the first call decides."""
+        if self._done:
+            return True
+        self._done = True
+        self._agrees = bool(self._key) and any(recall(_KIND, self._agreed))
+        self._pending = not self._agrees
+        return self._agrees
+
+    def _count(self) -> None:
+        """Note that one more program ended before its model was compared, and tell it once there were some."""
+        before = next((int(data) for data in recall(_ENDED, self._agreed) if data.isdigit()), 0)
+        if not self._key or before >= _OFTEN:
+            return
+        remember(_ENDED, self._agreed, str(before + 1).encode())
+        if before + 1 == _OFTEN:
+            _log.warning(
+                "%s has not been compared with transformers on this machine: %d programs ended before. To do it once, "
+                "run: python -m stretto.local_engine.measuring.ahead %s",
+                self._name,
+                _OFTEN,
+                shlex.quote(self._name),
+            )
+
+    @property
+    def _agreed(self) -> str:
+        return f"{self._key} {'whole' if self._forward.compiled is not None else 'products'}"
+
+    def _run(self, then: Callable[[], None]) -> None:
+        if self._ended.wait(_DELAY_S):
+            return
+        with suppress(AttributeError, OSError):  # one thread's own, on Linux
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        torch.set_num_threads(1)
+        self._expect()
+        if self._expected is not None:
+            then()
+
+    def _expect(self) -> None:
+        """Let the model say what `judge` compares with; nothing where that ends or fails."""
+        try:
+            with torch.inference_mode(), runnable(self._model, self._forward, self._look):
+                self._expected = Expected.of(self._model)
+        except _EndedError:
+            return
+        except Exception as error:  # noqa: BLE001 - the forward goes on, and the next loading tries again
+            self._pending = False  # no later program could do it
+            _log.warning("%s could not be compared with transformers: %s: %s", self._name, type(error).__name__, error)
+
+    def _look(self) -> None:
+        if self._ended.is_set():
+            raise _EndedError
+
+
+class _EndedError(Exception):
+    """Nobody waits for the comparison any more."""
+
+
+def _cause(expected: Expected, forward: LlamaForward) -> str:
+    """Why the forward cannot be used; empty if it agrees."""
+    try:
+        gap = disagreement(expected, forward)
+    except Exception as error:  # noqa: BLE001 - whatever compiled code raises
+        return f"{type(error).__name__}: {error}"
+    return "" if gap < OF_BLOCKS else f"logits are off by {gap:.2g} standard deviations"

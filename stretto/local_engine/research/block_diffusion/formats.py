@@ -1,0 +1,194 @@
+"""The published formats of models that write blocks at once, recognised by ``config.json``.
+
+Each is one of transformers' architectures with another attention mask, so none of the code that came with it is run:
+the configuration is read as that of its base, and the weights get the base's names.
+
+Cheng et al., arXiv:2510.06303 (SDAR); Wu et al., arXiv:2509.26328 (Fast-dLLM v2); Nie et al., arXiv:2502.09992
+(LLaDA); Ye et al., arXiv:2508.15487 (Dream); Yu et al., arXiv:2604.11035 (I-DLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from stretto.local_engine.model.forward.block_form import BlockForm, Recognised, Sight
+
+__all__ = ["recognised"]
+
+_ANSWER = 256  # tokens, where all of them are predicted in each forward and the request does not say how many
+_CANVAS = 256
+_SMALLEST_SDAR = 4  # tokens of a block
+_OF_ITS_CODE = (
+    "architectures",
+    "auto_map",
+    "attn_implementation",
+    "_attn_implementation",
+    "use_cache",
+    "transformers_version",
+)
+
+
+def recognised(config: Mapping[str, Any]) -> Recognised | None:
+    """Recognise a model by its configuration; ``None`` for one that writes from left to right.
+
+    Raises `ValueError` for a variant that cannot be run.
+    """
+    if "diffusion" in config:
+        return _own(config)
+    kind = str(config.get("model_type", ""))
+    if kind in _NOT_RUN:
+        raise ValueError(f"models of the type {kind} write blocks at once, and are not run here: {_NOT_RUN[kind]}")
+    read = _FORMATS.get(kind)
+    return None if read is None else read(config)
+
+
+def _own(config: Mapping[str, Any]) -> Recognised:
+    """The format of this library: any architecture, with the fields that say how it writes."""
+    sights: dict[str, Sight] = {"block-causal": "block", "bidirectional": "everything"}
+    kind = config["diffusion"]
+    sight = sights.get(kind) if isinstance(kind, str) else None
+    if kind == "causal":
+        return _introspective(config, {name: value for name, value in config.items() if name != "diffusion"})
+    if sight is None:
+        known = f"{', '.join(sights)} and causal"
+        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {known}")
+    shifted = bool(config.get("shifted_logits", False))
+    form = BlockForm(
+        "block diffusion",
+        _whole(config, ("block_length", "block_size")),
+        _whole(config, ("mask_token_id",), -1),
+        sight,
+        shifted=shifted,
+        joined=shifted,
+        answer=_ANSWER if sight == "everything" else None,
+    )
+    return Recognised(form, {name: value for name, value in config.items() if name != "diffusion"})
+
+
+def _introspective(config: Mapping[str, Any], base: dict[str, Any]) -> Recognised:
+    """I-DLM: all rows are causal and say the next token, so it is a model that writes from left to right."""
+    return Recognised(None, base, masks=_whole(config, ("block_length", "block_size"), 3))
+
+
+def _sdar(config: Mapping[str, Any], base: str = "qwen3") -> Recognised:
+    """SDAR; or I-DLM, which is published as one, with fewer masks than SDAR's smallest block has tokens."""
+    if _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR) < _SMALLEST_SDAR:
+        return _introspective(config, _as(base, config))
+    form = BlockForm(
+        "SDAR", _whole(config, ("block_size", "block_length"), 4), _whole(config, ("mask_token_id",), 151669)
+    )
+    return Recognised(form, _as(base, config))
+
+
+def _fast_dllm(config: Mapping[str, Any]) -> Recognised:
+    block = _whole(config, ("bd_size", "block_size"), 32)
+    form = BlockForm(
+        "Fast-dLLM v2", block, _whole(config, ("mask_token_id",), 151665), shifted=True, part=min(8, block)
+    )
+    return Recognised(form, _as("qwen2", config))
+
+
+def _dream(config: Mapping[str, Any]) -> Recognised:
+    form = BlockForm(
+        "Dream", 32, _whole(config, ("mask_token_id",), 151666), "everything", shifted=True, answer=_ANSWER
+    )
+    return Recognised(form, _as("qwen2", config))
+
+
+def _llada(config: Mapping[str, Any]) -> Recognised:
+    """LLaDA is a Llama under the names of OLMo."""
+    for name, wanted in _LLADA_HAS.items():
+        if (value := config.get(name, wanted)) != wanted:
+            raise ValueError(f"config.json of this LLaDA has {name}={value!r}, and the base that is run has {wanted!r}")
+    if lacking := [name for name in _LLADA_NEEDS if name not in config]:
+        raise ValueError(f"config.json of this LLaDA has no {' and no '.join(lacking)}")
+    heads, width = config["n_heads"], config["d_model"]
+    own = {
+        "hidden_size": width,
+        "intermediate_size": config.get("mlp_hidden_size") or int(config.get("mlp_ratio", 4) * width),
+        "num_hidden_layers": config["n_layers"],
+        "num_attention_heads": heads,
+        "num_key_value_heads": config.get("n_kv_heads") or heads,
+        "vocab_size": config.get("embedding_size") or config["vocab_size"],
+        "max_position_embeddings": config.get("max_sequence_length", 4096),
+        "rms_norm_eps": config.get("rms_norm_eps", 1e-5),
+        "rope_theta": config.get("rope_theta", 10_000.0),
+        "tie_word_embeddings": bool(config.get("weight_tying", False)),
+    }
+    kept = {name: config[name] for name in _LLADA_KEPT if name in config}
+    form = BlockForm("LLaDA", 32, _whole(config, ("mask_token_id",), 126336), "everything", answer=_ANSWER)
+    return Recognised(form, {"model_type": "llama"} | kept | own, _LLADA_NAMES)
+
+
+_LLADA_NEEDS = ("d_model", "n_heads", "n_layers", "vocab_size")
+_LLADA_HAS = {
+    "block_type": "llama",
+    "activation_type": "silu",
+    "layer_norm_type": "rms",
+    "rope": True,
+    "alibi": False,
+    "attention_layer_norm": False,
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "scale_logits": False,
+    "input_emb_norm": False,
+}
+_LLADA_KEPT = ("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "torch_dtype")
+_LLADA_NAMES = {
+    r"^model\.transformer\.wte\.": "model.embed_tokens.",
+    r"^model\.transformer\.ln_f\.": "model.norm.",
+    r"^model\.transformer\.ff_out\.": "lm_head.",
+    r"^model\.transformer\.blocks\.(\d+)\.attn_norm\.": r"model.layers.\1.input_layernorm.",
+    r"^model\.transformer\.blocks\.(\d+)\.ff_norm\.": r"model.layers.\1.post_attention_layernorm.",
+    r"^model\.transformer\.blocks\.(\d+)\.q_proj\.": r"model.layers.\1.self_attn.q_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.k_proj\.": r"model.layers.\1.self_attn.k_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.v_proj\.": r"model.layers.\1.self_attn.v_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.attn_out\.": r"model.layers.\1.self_attn.o_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.ff_proj\.": r"model.layers.\1.mlp.gate_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.up_proj\.": r"model.layers.\1.mlp.up_proj.",
+    r"^model\.transformer\.blocks\.(\d+)\.ff_out\.": r"model.layers.\1.mlp.down_proj.",
+}
+
+
+def _diffusion_gemma(config: Mapping[str, Any]) -> Recognised:
+    """DiffusionGemma, which transformers knows; it has no masks."""
+    form = BlockForm("DiffusionGemma", _whole(config, ("canvas_length",), _CANVAS), -1, "everything", canvas=True)
+    return Recognised(form, {name: value for name, value in config.items() if name != "architectures"})
+
+
+_FORMATS: Mapping[str, Callable[[Mapping[str, Any]], Recognised]] = {
+    "sdar": _sdar,
+    "sdar_moe": partial(_sdar, base="qwen3_moe"),
+    "Fast_dLLM_Qwen": _fast_dllm,
+    "Dream": _dream,
+    "llada": _llada,
+    "diffusion_gemma": _diffusion_gemma,
+}
+"""By ``model_type``."""
+
+_EXPERTS = "transformers does not have the layers of their experts. Choose a dense one, or SDAR-30B-A3B"
+_NOT_RUN: Mapping[str, str] = {
+    "llada2_moe": _EXPERTS,
+    "llada_moe": _EXPERTS,
+    "nemotron_labs_diffusion": "no code but their own knows their layers",
+}
+"""By ``model_type``: why not."""
+
+
+def _as(base: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in _OF_ITS_CODE} | {"model_type": base}
+
+
+def _whole(config: Mapping[str, Any], names: tuple[str, ...], default: int | None = None) -> int:
+    """The first of these fields that is there."""
+    value = next((config[name] for name in names if config.get(name) is not None), default)
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or value < -1
+        or (names[0] != "mask_token_id" and value < 1)
+    ):
+        raise ValueError(f"config.json has {names[0]}={value!r}, which is no such number")
+    return value

@@ -1,0 +1,158 @@
+"""The loop of models that write blocks at once: one forward proposes tokens, a rule keeps some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stretto.local_engine.choosing.sampling import Sampler
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.adapters.lora_deltas import adapters_of
+from stretto.local_engine.model.cache.kv_cache import Source
+from stretto.local_engine.model.cache.prefixes import PrefixCache, best_source
+from stretto.local_engine.model.forward.block_form import BlockForm
+from stretto.local_engine.model.forward.forward import Forward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.segments import segments
+from stretto.local_engine.research.block_diffusion.proposing import propose
+from stretto.local_engine.research.block_diffusion.refinement import Plan, Refinement
+from stretto.local_engine.research.block_diffusion.rules import Rule
+from stretto.local_engine.serving.batch_members import BatchMembers
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.step import Step
+
+__all__ = ["RefinedBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One request of the batch."""
+
+    request: Generation
+    sampler: Sampler
+    refinement: Refinement
+
+    def committed(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Commit tokens, without what lies behind the end of the answer: a block is written as a whole."""
+        self.sampler.commit(tokens)
+        text, request = self.refinement.text, self.request
+        beyond = max(0, len(text) - len(request.prompt) - request.max_new_tokens)
+        kept = tokens[: len(tokens) - beyond]
+        end = next((place for place, token in enumerate(kept, 1) if token in request.end_ids), len(kept))
+        return kept[:end]
+
+
+class RefinedBatch(BatchMembers[_Member]):
+    """Some requests whose blocks are refined together, one forward per call of `advance`.
+
+    Each is at its own block, and at its own pass over it. It has the methods of `Batch`, and is used in its place for
+    models with a `BlockForm`.
+
+    Args:
+        forward: runs the model.
+        device: where the model is.
+        form: how the model writes.
+    """
+
+    def __init__(self, forward: Forward, device: torch.device, form: BlockForm) -> None:
+        super().__init__()
+        self._forward, self._device, self._form = forward, device, form
+
+    def join(self, prefill: Prefill, rules: Sequence[Rule]) -> list[Step]:
+        """Take over requests whose prompts are read, with the rule of each."""
+        joining = []
+        for state, rule in zip(prefill.sequences, rules, strict=True):
+            request = state.request
+            length, ends = request.max_new_tokens, request.end_ids
+            refinement = Refinement(request.prompt, length, self._form, rule, ends)
+            joining.append(_Member(request, Sampler(request, self._device), refinement))
+        self._cache.join(prefill.cache)
+        self._members += joining
+        return [_begun(member, logits, self._form.mask) for member, logits in zip(joining, prefill.last, strict=True)]
+
+    def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
+        """Find the request that is known by this whose cache holds most of the tokens that a prompt begins with."""
+        # One token more, because the last one of a text counts as unread there.
+        texts = [
+            member.refinement.text[: member.refinement.cached + 1] if member.request.known_by == known_by else ()
+            for member in self._members
+        ]
+        return best_source(prompt, self._cache, texts, self._forward.switch)
+
+    def remember(self, row: int, prefixes: PrefixCache) -> None:
+        """Keep the keys and values of one request's finished blocks for later prompts, unless it failed."""
+        member = self._members[row]
+        if member.sampler.failure is not None:
+            return
+        known = member.refinement.text[: member.refinement.cached]
+        prefixes.keep(known, self._cache, row, member.request.known_by, member.request.tenant)
+
+    def advance(self) -> list[Step]:
+        """Run one forward. A request gets the tokens that are certain with it, which may be none."""
+        members = self._members
+        plans = [member.refinement.plan() for member in members]
+        rows, keep = _block_rows(plans, self._device)
+        rows = replace(rows, adapters=adapters_of(member.request.adapter for member in members))
+        logits = self._forward(rows, self._cache, keep)  # [batch, kept, vocabulary]
+        counts = [len(plan.targets) for plan in plans]
+        owners = [member for member, count in zip(members, counts, strict=True) for _ in range(count)]
+        places = [place for plan in plans for place in plan.targets]
+        chosen, sure, entropies = propose(
+            torch.cat([own[len(keep) - count :] for own, count in zip(logits, counts, strict=True)]),
+            self._form.mask,
+            [member.sampler for member in owners],
+            [place - len(member.refinement.text) for member, place in zip(owners, places, strict=True)],
+            [member.refinement.known_before(place) for member, place in zip(owners, places, strict=True)],
+            entropy=any(member.refinement.rule.wants_entropy for member in members),
+        )
+        steps, first = [], 0
+        for member, plan, count in zip(members, plans, counts, strict=True):
+            own = slice(first, first + count)
+            tokens = member.refinement.take(plan, chosen[own], sure[own], entropies[own])
+            steps.append(Step(member.committed(tokens), failure=member.sampler.failure, rows=len(plan.tokens)))
+            first += count
+        return steps
+
+
+def _begun(member: _Member, logits: Tensor | None, mask: int) -> Step:
+    """The first step of a request; the prompt's last row may predict its first token # [vocabulary]."""
+    refinement = member.refinement
+    if not refinement.wants_beginning or logits is None:
+        return Step(())
+    (token,), _, _ = propose(logits[None], mask, [member.sampler], [0], [()], entropy=False)
+    return Step(member.committed(refinement.begin(token)), failure=member.sampler.failure)
+
+
+def _block_rows(plans: Sequence[Plan], device: torch.device) -> tuple[Rows, Tensor]:
+    """Lay out the rows of each request so that they end together.
+
+    Padding comes first; it is written to the slot behind all that its request sees.
+
+    Returns:
+        the rows, and which of them predict a target of any request: the last ones # [kept]
+    """
+    wanted = tuple(len(plan.targets) for plan in plans)
+    width, most = max(len(plan.tokens) for plan in plans), max(wanted)
+    padding = [width - len(plan.tokens) for plan in plans]
+    real = [number * width + row for number, first in enumerate(padding) for row in range(first, width)]
+    padded = any(padding)
+    lines, ends = [slice(first, width) for first in padding], [plan.end for plan in plans]
+    rows = Rows(
+        _tensor([[0] * first + plan.tokens for first, plan in zip(padding, plans, strict=True)], device),
+        _tensor([[plan.end] * first + plan.positions for first, plan in zip(padding, plans, strict=True)], device),
+        max(ends) + padded,
+        sees=_tensor([[1] * first + plan.sees for first, plan in zip(padding, plans, strict=True)], device),
+        real=_tensor(real, device) if padded else None,
+        wanted=wanted if min(wanted) < most else None,
+        segments=segments(lines, ends) if len(plans) > 1 and device.type == "cpu" else None,
+    )
+    return rows, torch.arange(width - most, width, device=device)
+
+
+def _tensor(numbers: Sequence[object], device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.long, device=device)

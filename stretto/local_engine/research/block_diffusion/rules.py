@@ -1,0 +1,271 @@
+"""Rules: which of the tokens that a forward proposes are kept. The others are masked and proposed again.
+
+Each rule is a decoding method of the models that write blocks at once, and its fields are the method's options. All are
+lossy: tokens of one forward are chosen without seeing each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from stretto.foundation.arguments import shown
+from stretto.local_engine.drafting.method import DraftEquipment
+from stretto.local_engine.model.forward.block_form import BlockForm
+from stretto.values.errors import SettingsError
+
+__all__ = [
+    "RULES",
+    "EntropyBound",
+    "Factor",
+    "LowConfidence",
+    "MaskPredict",
+    "Proposal",
+    "Rule",
+    "Sequential",
+    "Threshold",
+    "rule_names",
+    "rules_for",
+]
+
+_MOST_PASSES = 10
+_CACHES = ("none", "prefix", "dual")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one forward proposes for the masked positions of a block, from left to right.
+
+    For a rule that revises, the tokens that stand already are among them.
+
+    Attributes:
+        confidence: probability of each proposed token at temperature 1.
+        entropy: of the distribution at each position, in nats; empty if the rule does not ask for it.
+        passes: forwards over these positions before.
+        masked: positions that were masked before the first of them.
+    """
+
+    confidence: Sequence[float]
+    entropy: Sequence[float]
+    passes: int
+    masked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What all rules have in common.
+
+    Attributes:
+        block: tokens of a block, for models whose rows see everything; the others are trained for one length.
+        cache: for the same models, what is not computed again in each forward of a block. ``none``: nothing is left
+            out. ``prefix``: keys and values of what lies before the block are those of the block's first forward, which
+            did not know its tokens yet. ``dual``: so are those behind it (Wu et al., arXiv:2505.22618).
+    """
+
+    name: ClassVar[str] = ""
+    revises: ClassVar[bool] = False
+    """Whether tokens that were kept may be masked again before the block is finished."""
+    wants_entropy: ClassVar[bool] = False
+
+    block: int | None = None
+    cache: Literal["none", "prefix", "dual"] = "none"
+
+    def __post_init__(self) -> None:
+        if self.block is not None:
+            _at_least_one("block", self.block)
+        if self.cache not in _CACHES:
+            raise SettingsError(f"cache={shown(self.cache)} cannot be used: it is one of {', '.join(_CACHES)}.")
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """Which proposed tokens are kept, by their numbers; at least one."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InSteps(Rule):
+    """A rule that may be told in how many forwards a block is written."""
+
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        if self.steps is not None:
+            _at_least_one("steps", self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold(_InSteps):
+    """Keep the most confident token, and all above a threshold (Fast-dLLM; Wu et al., arXiv:2505.22618).
+
+    With ``steps``, so many are kept in each forward that the block takes no more (SDAR; Cheng et al.,
+    arXiv:2510.06303).
+    """
+
+    name: ClassVar[str] = "threshold"
+    threshold: float = 0.9
+
+    def __post_init__(self) -> None:
+        _InSteps.__post_init__(self)
+        _between("threshold", self.threshold, 0, 1)
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """See `Rule`."""
+        sure = [number for number, value in enumerate(proposal.confidence) if value > self.threshold]
+        least = _quota(proposal, self.steps)
+        return sure if len(sure) >= least else _best(proposal.confidence, least)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor(Rule):
+    """Keep n tokens, as many as possible with (n + 1) * (1 - confidence) < factor (Wu et al., arXiv:2505.22618)."""
+
+    name: ClassVar[str] = "factor"
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        _between("factor", self.factor, 0, 100)
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """See `Rule`."""
+        order, count = _best(proposal.confidence, len(proposal.confidence)), 1
+        while count < len(order) and (count + 2) * (1 - proposal.confidence[order[count]]) < self.factor:
+            count += 1
+        return order[:count]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntropyBound(Rule):
+    """Keep those of the least entropy, as long as all but the last add up to no more than a bound.
+
+    The sum limits how much the tokens can depend on each other: Ben-Hamu et al., arXiv:2505.24857.
+    """
+
+    name: ClassVar[str] = "entropy_bound"
+    wants_entropy: ClassVar[bool] = True
+    bound: float = 0.1
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        _between("bound", self.bound, 0, 1000)
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """See `Rule`."""
+        order = _best([-value for value in proposal.entropy], len(proposal.entropy))
+        kept, total = [], 0.0
+        for number in order:
+            if total > self.bound:
+                break
+            kept.append(number)
+            total += proposal.entropy[number]
+        return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowConfidence(_InSteps):
+    """Keep a fixed number in each forward, the most confident ones, and mask the others again (Nie et al., 2502.09992).
+
+    ``steps`` forwards write a block; by default one for each token.
+    """
+
+    name: ClassVar[str] = "low_confidence"
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """See `Rule`."""
+        return _best(proposal.confidence, _quota(proposal, self.steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequential(_InSteps):
+    """Keep a fixed number in each forward, from left to right; ``steps`` as for `LowConfidence`."""
+
+    name: ClassVar[str] = "sequential"
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """See `Rule`."""
+        return list(range(_quota(proposal, self.steps)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskPredict(Rule):
+    """Write the whole block at once, and in each pass write the least confident tokens again.
+
+    Fewer of them in each pass, so that a block takes ``passes`` forwards whatever its length: Ghazvininejad et al.,
+    arXiv:1904.09324. A block is told when it is finished. In a model whose rows see everything, the whole answer is one
+    block, unless ``block`` says otherwise.
+    """
+
+    name: ClassVar[str] = "mask_predict"
+    revises: ClassVar[bool] = True
+    passes: int = 4
+
+    def __post_init__(self) -> None:
+        Rule.__post_init__(self)
+        _at_least_one("passes", self.passes)
+        if self.passes > _MOST_PASSES:
+            raise SettingsError(f"passes={self.passes} cannot be used: {_MOST_PASSES} are the most.")
+
+    def keep(self, proposal: Proposal) -> list[int]:
+        """See `Rule`."""
+        masked = proposal.masked * (self.passes - 1 - proposal.passes) // self.passes
+        return _best(proposal.confidence, len(proposal.confidence) - max(0, masked))
+
+
+def _best(values: Sequence[float], count: int) -> list[int]:
+    """The numbers of the highest values, the first ones where several are equal."""
+    return sorted(range(len(values)), key=lambda number: -values[number])[:count]
+
+
+def _quota(proposal: Proposal, steps: int | None) -> int:
+    """How many to keep in this forward, so that ``steps`` forwards keep all: equally many, the first ones one more."""
+    steps = proposal.masked if steps is None else min(steps, proposal.masked)
+    each, more = divmod(proposal.masked, steps)
+    return min(each + (proposal.passes < more), len(proposal.confidence)) or 1
+
+
+def _at_least_one(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise SettingsError(f"{name}={shown(value)} cannot be used: it is a whole number of at least 1.")
+
+
+def _between(name: str, value: object, least: float, most: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise SettingsError(f"{name}={shown(value)} cannot be used: it is a number from {least:g} to {most:g}.")
+
+
+RULES: Mapping[str, type[Rule]] = {
+    rule.name: rule for rule in (EntropyBound, Factor, LowConfidence, MaskPredict, Sequential, Threshold)
+}
+"""Each takes its options by their names, and raises `SettingsError` for values that cannot be used."""
+
+
+def rule_names(form: BlockForm) -> tuple[str, ...]:
+    """The rules of a model, the one first that is used where none is named."""
+    if form.canvas:
+        return (EntropyBound.name,)  # that of transformers' generate
+    return (Threshold.name, *(name for name in RULES if name != Threshold.name))
+
+
+def rules_for(name: str, form: BlockForm) -> Mapping[str, Callable[[DraftEquipment], Rule]]:
+    """What makes the rule of one request, by the name of the decoding method; for one model."""
+    return {rule: partial(_made, name, form, rule) for rule in rule_names(form)}
+
+
+def _made(model: str, form: BlockForm, name: str, equipment: DraftEquipment) -> Rule:
+    rule = RULES[name](**equipment.options.get(name, {}))
+    if form.canvas and (rule.block or rule.cache != "none"):
+        raise SettingsError(f"block and cache cannot be used with {model}: transformers refines it. Leave them out.")
+    if form.sight == "block":
+        if rule.block not in (None, form.block):
+            raise SettingsError(
+                f"block={rule.block} cannot be used with {model}: it was trained with blocks of {form.block} tokens. "
+                "Leave it out."
+            )
+        if rule.cache != "none":
+            raise SettingsError(
+                f"cache={rule.cache} cannot be used with {model}: what it has written is cached without loss. "
+                "Leave it out."
+            )
+    return rule

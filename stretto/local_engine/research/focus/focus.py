@@ -1,0 +1,194 @@
+"""FocusLLM: the chunks of a document are read in parallel, and each gives one candidate token to a frozen decoder.
+
+Every chunk is followed by the last tokens of the local context. At the last of them, the *candidate position*, the
+decoder runs with projections of query, key, value and output that were trained for it; all other positions run frozen.
+The keys and values of the candidates, in the order of the chunks, are the past of the frozen decoder over the local
+context: they have the positions 0 to k - 1, and the local context begins at k. Every chunk begins at position 0, so no
+position is larger than a chunk, or than the candidates with the local context.
+
+Each token of the answer needs new candidates: all chunks read on by one token.
+
+Li et al., "FocusLLM: Precise understanding of long context by dynamic condensing", arXiv:2408.11745.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.research.focus.changed_layers import LayerChange, attention, attention_of_one, rotated, run
+from stretto.local_engine.research.focus.document_chunks import Chunks, cut
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter
+from stretto.local_engine.serving.long_prompts import FocusOptions
+
+__all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states", "states_of"]
+
+_CHUNK = 256  # tokens, unless options or adapter say otherwise
+
+Candidates = tuple[list[Tensor], list[Tensor]]
+"""Keys and values by layer # [layers][chunks, rows, key_value_heads, head_dim]"""
+
+
+def candidates(
+    forward: LlamaForward,
+    changes: Sequence[LayerChange] | None,
+    tokens: Tensor,
+    past: KeyValueCache,
+    *,
+    slots: Tensor,
+    ranks: Tensor,
+) -> Candidates:
+    """Run candidate positions after the sequences of a cache; see `candidates_and_states`."""
+    return candidates_and_states(forward, changes, tokens, past, slots=slots, ranks=ranks)[0]
+
+
+def candidates_and_states(
+    forward: LlamaForward,
+    changes: Sequence[LayerChange] | None,
+    tokens: Tensor,
+    past: KeyValueCache,
+    *,
+    slots: Tensor,
+    ranks: Tensor,
+) -> tuple[Candidates, Tensor]:
+    """Run candidate positions after the sequences of a cache, each by itself; nothing is written to it.
+
+    Args:
+        forward: the model.
+        changes: the trained projections.
+        tokens: at the candidate positions # [chunks, rows]
+        past: keys and values before them.
+        slots: of the past that each candidate sees, which is its position too, in rising order # [rows]
+        ranks: position of each chunk's candidate among all candidates # [chunks]
+
+    Returns:
+        the candidates, with keys rotated to these positions, and their final states # [chunks, rows, hidden]
+    """
+    found: Candidates = ([], [])
+    by = ranks[:, None] - slots
+    (chunks, rows), last = tokens.shape, int(slots[-1])
+    itself = torch.eye(rows, dtype=torch.bool, device=tokens.device)
+    every = torch.arange(last, device=tokens.device)
+    whole = torch.cat((every < slots[:, None], itself), 1)[None]  # [1, rows, slots + rows]
+
+    def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
+        known = past.layer(layer, last)
+        found[0].append(rotated(forward, keys, by))
+        found[1].append(values)
+        if rows == 1 and window is None and not torch.is_grad_enabled():  # it reads the cache in place
+            return attention_of_one(queries, known, keys, values).flatten(2)
+        seen = whole
+        if window is not None:
+            seen = whole & torch.cat((every > slots[:, None] - window, itself), 1)
+        both = [torch.cat((old, new), 1) for old, new in zip(known, (keys, values), strict=True)]
+        return attention(queries, both[0], both[1], seen)[0].flatten(2)
+
+    return found, run(forward, tokens, slots.expand(chunks, rows), attend, changes)
+
+
+def states_of(forward: LlamaForward, tokens: Sequence[int], device: torch.device) -> Candidates:
+    """Keys and values of some tokens from position 0 on, as if each of them were a candidate."""
+    cache, count = KeyValueCache(1), len(tokens)
+    rows = Rows(torch.tensor([[*tokens]], device=device), torch.arange(count, device=device)[None], count)
+    forward(rows, cache, torch.tensor([count - 1], device=device))
+    held = [cache.layer(number, count) for number in range(forward.sizes[2])]
+    return [keys.transpose(0, 1).clone() for keys, _ in held], [values.transpose(0, 1).clone() for _, values in held]
+
+
+class FocusReader:
+    """Answers questions about one document, one at a time.
+
+    Args:
+        forward: the frozen decoder.
+        adapter: projections for candidate positions; ``None`` for the frozen ones.
+        document: tokens of the memory.
+        options: how the document is cut, and what is kept.
+        device: where the model is.
+        head: tokens before each chunk, such as the one that begins every text.
+    """
+
+    def __init__(
+        self,
+        forward: LlamaForward,
+        adapter: FocusAdapter | None,
+        document: Sequence[int],
+        options: FocusOptions,
+        *,
+        device: torch.device,
+        head: Sequence[int] = (),
+    ) -> None:
+        self._forward, self._options, self._device = forward, options, device
+        self._changes = None if adapter is None else adapter.layers
+        self._head, self._sink = [*head], list[Candidates]()
+        longest = options.chunk or (adapter.chunk if adapter is not None else 0) or _CHUNK
+        overlap = min(options.overlap, longest // 2)
+        self._chunks = Chunks(
+            forward,
+            [(*head, *chunk) for chunk in cut(document, longest, overlap)],
+            rows=options.rows,
+            appended=options.appended,
+            kept_bytes=options.kept_bytes,
+            device=device,
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of chunks, which is that of candidates."""
+        return self._chunks.count
+
+    @property
+    def all_kept(self) -> bool:
+        """Whether no chunk is read twice."""
+        return self._chunks.all_kept
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the keys and values that are kept between two tokens."""
+        return self._chunks.held_bytes
+
+    def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
+        """Score what follows the local context and the answer so far.
+
+        What earlier calls computed is not computed again. Each item takes one or two forwards, so that a request can be
+        cancelled in between.
+
+        Args:
+            local: tokens of the local context, at least one.
+            answer: tokens generated so far.
+
+        Yields:
+            ``None`` after each group of chunks, and last the logits # [vocabulary]
+        """
+        appended = [*local[-self._options.appended :], *answer]
+        found: list[Candidates] = []
+        for group, cache, slots in self._chunks.read(appended[:-1]):
+            last = torch.full((len(group), 1), appended[-1], device=self._device)
+            here = torch.tensor([slots], device=self._device)
+            first = len(self._head) + group.first
+            ranks = torch.arange(first, first + len(group), device=self._device)
+            found.append(candidates(self._forward, self._changes, last, cache, slots=here, ranks=ranks))
+            yield None
+        yield self._decode([*local, *answer], found)
+
+    def _decode(self, local: Sequence[int], found: Sequence[Candidates]) -> Tensor:
+        """Run the frozen decoder over the local context, after the candidates."""
+        count = len(self._head) + self.count
+        cache = KeyValueCache(1)
+        if self._head and not self._sink:
+            self._sink = [states_of(self._forward, self._head, self._device)]
+        if before := [*self._sink, *found]:
+            past = [
+                [torch.cat(layers).transpose(0, 1) for layers in zip(*(each[kind] for each in before), strict=True)]
+                for kind in (0, 1)
+            ]  # [layers][1, head + chunks, key_value_heads, head_dim]
+            cache = KeyValueCache.of(past[0], past[1], count + len(local))
+        tokens = torch.tensor([[*local]], device=self._device)
+        positions = torch.arange(count, count + len(local), device=self._device)[None]
+        last = torch.tensor([len(local) - 1], device=self._device)
+        logits = self._forward(Rows(tokens, positions, count + len(local)), cache, last)
+        return logits[0, 0]

@@ -1,0 +1,112 @@
+"""Reads a prompt that holds paths written side by side, without reading again what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.generation import JoinedPaths
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
+from stretto.local_engine.model.forward.forward import Forward
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.sequence import Sequence as RequestState
+
+__all__ = ["JoinedPrefill", "can_join", "joined"]
+
+
+class JoinedPrefill(Prefill):
+    """Reads what is not known of each path, then joins the paths, and reads what follows them.
+
+    Args:
+        forward: runs the model.
+        state: of the request; the last fork of its prompt is joined.
+        device: where the model is.
+        tokens: to read in one forward at most.
+        known: for each path, where the keys and values of its first tokens are.
+        layers: whose hidden states the request's drafter reads.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        state: RequestState,
+        device: torch.device,
+        *,
+        tokens: int,
+        known: Sequence[Source | None],
+        layers: tuple[int, ...],
+    ) -> None:
+        request = state.request
+        fork = request.joined[-1]
+        paths = [
+            RequestState(replace(request, prompt=prompt, joined=request.joined[:-1], stop=()), lambda _: "")
+            for prompt in fork.each(request.prompt)
+        ]
+        self._fork = fork
+        self._paths: Prefill | None = Prefill(forward, paths, device, tokens=tokens, known=known)
+        super().__init__(forward, [state], device, tokens=tokens, layers=[layers])
+
+    def advance(self) -> None:
+        """Run one forward."""
+        if self._paths is None:
+            super().advance()
+            return
+        self._paths.advance()
+        if self._paths.done:
+            length = len(self.sequences[0].request.prompt)
+            self.cache = joined(self._forward, self._paths.cache, self._fork, length)
+            self._read, self._paths = [self._fork.end], None
+
+
+def can_join(forward: Any) -> bool:
+    """Whether the keys of a model can be turned to other positions, and its rows see all that lies before them."""
+    plain = getattr(forward, "plain", forward)  # on a GPU, recorded steps wrap it
+    return isinstance(plain, LlamaForward) and plain.is_llama and all(layer.window is None for layer in plain.layers)
+
+
+def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int) -> KeyValueCache:
+    """Place the paths of a fork behind each other; a cache of one sequence.
+
+    Keys are turned to the positions of their slots (Su et al., arXiv:2104.09864). Paths that stay beside each other
+    keep their distances to what all share, and what follows is as far behind the longest one as it is behind the last
+    slot: so all keys are turned on by the slots of the other paths.
+
+    Args:
+        forward: of the model, for which `can_join` holds.
+        cache: a sequence for each path, which begins with the tokens that all share.
+        paths: of the fork.
+        capacity: slots that will be in use.
+    """
+    plain: LlamaForward = getattr(forward, "plain", forward)
+    counts = [paths.shared, *paths.lengths]
+    if paths.beside:
+        turns = [sum(paths.lengths) - max(paths.lengths)] * len(counts)
+    else:
+        turns = [0, *accumulate(paths.lengths[:-1], initial=0)]
+    places = torch.repeat_interleave(torch.tensor(turns), torch.tensor(counts)).to(plain.frequencies.device)
+    angles = places[:, None, None] * plain.frequencies.double()  # [slots, 1, head_dim / 2]
+    keys, values = [], []
+    for number in range(len(plain.layers)):
+        found_keys, found_values = cache.layer(number, cache.kv_len)
+        keys.append(_turned(_in_a_row(found_keys, paths), angles))
+        values.append(_in_a_row(found_values, paths))
+    return KeyValueCache.of(keys, values, capacity)
+
+
+def _in_a_row(layer: Tensor, paths: JoinedPaths) -> Tensor:
+    """What all share, and each path behind it # [paths, slots, ...] -> [1, end, ...]."""
+    own = [layer[number, paths.shared : paths.shared + length] for number, length in enumerate(paths.lengths)]
+    return torch.cat((layer[0, : paths.shared], *own))[None]
+
+
+def _turned(keys: Tensor, angles: Tensor) -> Tensor:
+    """Turn keys on by an angle for each pair of dimensions # [..., head_dim], [slots, 1, head_dim / 2]."""
+    one, two = keys.float().chunk(2, -1)
+    cosine, sine = angles.cos().float(), angles.sin().float()
+    return torch.cat((one * cosine - two * sine, two * cosine + one * sine), -1).to(keys.dtype)

@@ -1,0 +1,198 @@
+"""[PAD] rows: tokens without a text, at which a model predicts tokens beyond the next one.
+
+The base model is not changed. Trained are an input vector for each position behind the last known token, units beside
+the feed-forward layers of the upper half, and a last layer that also reads the final state of the last known token,
+which almost determines the next token. They act on [PAD] rows only; every other row is computed as without them.
+Sun et al., "Lexical unit decoding", arXiv:2405.15208, where the whole model is trained; units beside the feed-forward
+layer: He et al., arXiv:2110.04366.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from stretto.local_engine.kernels.compiling import compiled_parts
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
+from stretto.local_engine.kernels.panels import Panels, held_as, kind_of
+from stretto.local_engine.kernels.sizes import PANEL
+from stretto.local_engine.model.adapters.row_adapter import Owned
+from stretto.local_engine.model.forward.products import Layout, Weight, added_product, layout_for, packed, product
+from stretto.local_engine.model.forward.rows import Rows
+
+if TYPE_CHECKING:
+    from stretto.local_engine.research.lexical.compiled.pads import CompiledPads
+
+__all__ = ["AnchoredRows", "PadAdapter", "PadLayer"]
+
+_TRIAL = "stretto.local_engine.research.lexical.compiled.pads:trial"
+
+
+@dataclass(frozen=True, slots=True)
+class AnchoredRows(Rows):
+    """Rows that know their anchors otherwise than by their ancestry, as those of a training do."""
+
+    def anchored(self, states: Tensor) -> Tensor:
+        """For each row the state of its anchor: the last known token before it # [batch, rows, hidden]."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class PadLayer:
+    """Units beside a layer, for [PAD] rows, with matrices as `torch.nn.functional.linear` takes them."""
+
+    units_in: Weight  # [units, hidden]
+    units_out: Weight  # [hidden, units]
+
+    def __call__(self, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
+        """Add the units' output for ``read`` # [batch, rows, hidden] to the residual stream, at [PAD] rows."""
+        units = product(read, self.units_in, rectified=True)  # [batch, rows, units]
+        if rows.blank is not None:
+            units = units * rows.blank[..., None].to(state.dtype)
+        return added_product(units, self.units_out, state)
+
+    def packed(self, layout: Layout | None) -> PadLayer:
+        """The same, laid out for the processor; see `stretto.local_engine.model.forward.products`."""
+        return PadLayer(packed(self.units_in, layout), packed(self.units_out, layout))
+
+
+@dataclass(frozen=True, slots=True)
+class PadAdapter:
+    """Everything that is trained for [PAD] rows; see `stretto.local_engine.model.adapters.row_adapter.RowAdapter`.
+
+    The [PAD] number i behind the last known token has the token id ``-1 - i``. No model can choose it, so it is never
+    committed.
+
+    Attributes:
+        places: input vector of each [PAD] in turn; k - 1 of them for k tokens at once # [places, hidden]
+        layers: additions by the number of the base's layer.
+        last: behind the last layer, over a row's own final state and its anchor's # [batch, rows, 2 * hidden]
+        _known: itself as compiled code reads it, once it was asked for; ``None`` where that cannot.
+    """
+
+    places: Tensor
+    layers: Mapping[int, PadLayer]
+    last: PadLayer
+    _known: list[CompiledPads | None] = field(default_factory=list, repr=False, compare=False)
+
+    def embed(self, rows: Rows, read_in: Callable[[Tensor], Tensor]) -> Tensor:
+        """Look up the input vectors of tokens and [PAD]s # [batch, rows, hidden]."""
+        own = embedding((-1 - rows.tokens).clamp(min=0), self.places)
+        return torch.where((rows.tokens < 0)[..., None], own, read_in(rows.tokens.clamp(min=0)))
+
+    def behind_product(self, number: int, name: str, read: Tensor, product: Tensor, rows: Rows) -> Tensor:  # noqa: ARG002 - the protocol's arguments
+        """Nothing is added to a product."""
+        return product
+
+    def behind_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
+        """Add a layer's units to the residual stream # [batch, rows, hidden]."""
+        return self.layers[number](state, read, rows) if number in self.layers else state
+
+    def behind_norm(self, state: Tensor, rows: Rows) -> Tensor:
+        """Add the last units to the final states # [batch, rows, hidden]."""
+        return self.last(state, torch.cat((state, _anchored(state, rows)), -1), rows)
+
+    def packed(self, *, panels: bool) -> PadAdapter:
+        """The same with its matrices laid out for the processor, in panels or as torch does."""
+        layout = None
+        if panels:
+            layout = layout_for(self.dense())
+        layers = {number: layer.packed(layout) for number, layer in self.layers.items()}
+        return PadAdapter(self.places.float() if panels else self.places, layers, self.last.packed(layout))
+
+    def parts(self, weights: str) -> tuple[Part, ...]:
+        """What has to be compiled for it, with a model whose weights are of this kind."""
+        dense = self.dense()
+        kind = kind_of(dense, held_as(dense))
+        return compiled_parts.product(kind), Part(f"forward-{weights}-pads-{kind}", _TRIAL, (weights, kind))
+
+    def compiled(self, rows: Rows, layers: int) -> Owned | None:
+        """Itself for the compiled forward; ``None`` where its matrices are not all panels of one type, full of units.
+
+        Raises `IndexError` for a [PAD] that it does not know.
+        """
+        if rows.blank is None or rows.real is not None:
+            return None
+        if not self._known:
+            self._known.append(self._compiled(layers))
+        known = self._known[0]
+        if known is None:
+            return None
+        if rows.tokens.min() < -len(self.places):
+            raise IndexError(f"a [PAD] is none of the adapter's {len(self.places)}")
+        count, hidden = rows.tokens.numel(), self.places.shape[1]
+        pads = known._replace(
+            padded=np.ascontiguousarray(rows.blank.numpy()).reshape(-1),
+            added=np.empty((count, hidden), np.float32),
+            units=np.empty(count * int(known.layers[:, 2].max()), np.float32),
+        )
+        return Owned(pads, self)
+
+    def _compiled(self, layers: int) -> CompiledPads | None:
+        from stretto.local_engine.research.lexical.compiled.pads import CompiledPads  # noqa: PLC0415 - numba
+
+        table: list[list[int]] = []
+        likes: dict[np.dtype[Any], NDArray[np.generic]] = {}
+        for layer in (*(self.layers.get(number) for number in range(layers)), self.last):
+            if layer is None:
+                table.append([0, 0, 0])
+                continue
+            first, second = layer.units_in, layer.units_out
+            if not (isinstance(first, Panels) and isinstance(second, Panels)) or first.outer % PANEL:
+                return None
+            likes |= {each.like.dtype: each.like for each in (first, second)}
+            table.append([first.address, second.address, first.outer])
+        if len(likes) != 1:
+            return None
+        (like,), nothing = likes.values(), np.empty(0, np.float32)
+        return CompiledPads(
+            like, self.places.numpy(), np.array(table, np.int64), np.empty(0, np.bool_), nothing[None], nothing
+        )
+
+    def dense(self) -> list[Tensor]:
+        """Its matrices."""
+        return [part for name, part in self.tensors().items() if name != "places"]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it by name."""
+        named: dict[str, Weight] = {
+            "places": self.places,
+            "last.units_in": self.last.units_in,
+            "last.units_out": self.last.units_out,
+        }
+        for number, layer in self.layers.items():
+            named |= {f"layers.{number}.units_in": layer.units_in, f"layers.{number}.units_out": layer.units_out}
+        return {name: part if isinstance(part, Tensor) else part.dense() for name, part in named.items()}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> PadAdapter:
+        """Make an adapter from the result of `tensors`."""
+        numbers = sorted(int(name.split(".")[1]) for name in tensors if name.startswith("layers.") and "_in" in name)
+
+        def layer(prefix: str) -> PadLayer:
+            return PadLayer(tensors[f"{prefix}.units_in"], tensors[f"{prefix}.units_out"])
+
+        return cls(tensors["places"], {number: layer(f"layers.{number}") for number in numbers}, layer("last"))
+
+
+def _anchored(states: Tensor, rows: Rows) -> Tensor:
+    """For each row the state of its anchor: the nearest ancestor, itself included, that is no [PAD].
+
+    Args:
+        states: of all rows # [batch, rows, hidden]
+        rows: these.
+    """
+    if isinstance(rows, AnchoredRows):
+        return rows.anchored(states)
+    if rows.ancestry is None or rows.blank is None:
+        return states
+    numbers = torch.arange(1, states.shape[1] + 1, device=states.device)
+    nearest = (rows.ancestry & ~rows.blank[:, None]) * numbers  # [batch, rows, rows]
+    return states.take_along_dim(nearest.argmax(-1)[..., None], 1)

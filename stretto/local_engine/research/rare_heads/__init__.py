@@ -1,0 +1,22 @@
+"""Heads beside EAGLE-3 and MTP that are published: P-EAGLE, DFlash, DSpark, Medusa, and the assistants of Gemma 4.
+
+Measured: Medusa, trained for SmolLM2 on two cores, 0.98 of the time of `auto` without it; for the pocket model 1.07
+(``benchmarks/results/trained_heads.md``). None of the published weights of the others have been run here.
+
+Private: not part of the public API, and may change at any time.
+"""
+
+from __future__ import annotations
+
+from stretto.local_engine.research_registry import HeadReaders, Offers
+
+__all__ = ["OFFERS"]
+
+
+def _heads() -> HeadReaders:
+    from stretto.local_engine.research.rare_heads.rare_kinds import RareHeads  # noqa: PLC0415 - torch
+
+    return RareHeads()
+
+
+OFFERS = Offers(heads=_heads)

@@ -1,0 +1,180 @@
+"""DFlash heads: one forward fills a block of masked tokens, which attend to the model's states and to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.foundation.arguments import shown
+from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights, whole_number
+from stretto.local_engine.drafting.heads.head_words import embedding_of, last_product, layers_named, words_of
+from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.products import product
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.research.rare_heads.markov import Confidence, Markov
+from stretto.values.errors import SettingsError
+
+__all__ = ["DFlash"]
+
+_READ_AT_ONCE = 512
+_MOST = 1000  # layers, and places of a block
+_NAMED = ("aux_hidden_state_layer_ids", "target_layer_ids")
+
+
+class DFlash:
+    """DFlash (arXiv 2602.06036), and DSpark, which adds what follows the tokens in front of each to it.
+
+    Every committed token has keys and values made of the model's states: ``norm(fc(states))``. A block begins with the
+    last committed token, behind which masks stand. One forward fills them: place i foresees the i-th token behind the
+    last one, or, where ``sample_from_anchor`` is set, the one after it.
+
+    Args:
+        weights: under the names of speculators.
+        config: ``config.json``, with the sizes of the layers at its top.
+        target: the model.
+        shifted: whether layers are numbered from the first layer's output on, as z-lab and transformers do.
+    """
+
+    kind = "dflash"
+
+    def __init__(
+        self,
+        weights: Weights,
+        config: Mapping[str, Any],
+        target: Target,
+        *,
+        shifted: bool = False,
+    ) -> None:
+        where = weights.where
+        shape = Shape.of(config, where)
+        hidden = shape.hidden
+        fused = weights.get("fc.weight", hidden, -1)
+        self._fuse = weights.held(fused)
+        count = fused.shape[1] // target.hidden
+        field = next((name for name in _NAMED if config.get(name)), _NAMED[0])
+        self.layers = layers_named(config.get(field), count, target, where, field=field, shifted=shifted)
+        self.from_anchor = bool(config.get("sample_from_anchor", False))
+        self.block = whole_number(config, "block_size", where, least=1 if self.from_anchor else 2, below=_MOST)
+        self.mask = whole_number(config, "mask_token_id", where, least=0, below=target.vocabulary)
+        self.words = words_of(weights, target)
+        self.embed = embedding_of(weights, target, hidden)
+        self._state_norm = weights.norm("hidden_norm", hidden, shape.epsilon)
+        number = whole_number(config, "num_hidden_layers", where, below=_MOST, usual=1)
+        kinds = config.get("layer_types") or ["full_attention"] * number
+        if not isinstance(kinds, list) or len(kinds) < number:
+            raise SettingsError(
+                f"The head in {where} cannot be run: layer_types is {shown(kinds)} in its config.json, and a list of "
+                f"the kinds of its {number} layers is needed."
+            )
+        slides = [kind == "sliding_attention" and bool(config.get("sliding_window")) for kind in kinds[:number]]
+        windows = [whole_number(config, "sliding_window", where) if slide else None for slide in slides]
+        ahead = bool(config.get("sliding_window_non_causal"))
+        self._decoder = Decoder(
+            weights, [f"layers.{each}." for each in range(number)], shape, windows=windows, ahead=ahead
+        )
+        self._norm = weights.norm("norm", hidden, shape.epsilon)
+        self._read_out = last_product(weights, hidden, target, with_words=self.words is not None)
+        self.foresees = self.block if self.from_anchor else self.block - 1
+        self.markov = Markov.of(weights, config, hidden)
+        self.confidence = None
+        if config.get("enable_confidence_head"):
+            beside = self.markov is not None and bool(config.get("confidence_head_with_markov"))
+            self.confidence = Confidence.of(weights, hidden, self.markov if beside else None)
+        self.target, self.dtype = target, weights.dtype
+
+    def reader(self) -> _DFlashReader:
+        """See `Head`."""
+        return _DFlashReader(self)
+
+    def take_in(self, states: Tensor, rows: Rows, cache: KeyValueCache) -> None:
+        """Write keys and values of committed tokens # [rows, layers * hidden]."""
+        fused = self._state_norm(product(states.to(self.dtype), self._fuse))
+        self._decoder.remember(fused[None], rows, cache)
+
+    def fill(self, tokens: Tensor, rows: Rows, cache: KeyValueCache) -> Tensor:
+        """Fill the masks # [1, block] -> final states [block, hidden]."""
+        return self._norm(self._decoder.filled(self.embed(tokens).to(self.dtype), rows, cache))[0]
+
+    def logits(self, final: Tensor) -> Tensor:
+        """Logits over the head's vocabulary # [rows, hidden] -> [rows, words]."""
+        return self.target.read_out(final) if self._read_out is None else product(final, self._read_out)
+
+
+class _DFlashReader:
+    """Keeps the keys and values of the committed tokens of one sequence."""
+
+    def __init__(self, head: DFlash) -> None:
+        self._head, self._device = head, head.target.device
+        self._cache, self._held = KeyValueCache(1), 0
+        self._unread: list[Tensor] = []
+        self._token = 0
+        self._final: Tensor | None = None  # of the places of the block # [foreseen, hidden]
+        self._foreseen: dict[int, Tensor] = {}  # logits by place # [1, words]
+        self._depths: list[int] = []  # of the nodes that were followed
+        self._memories: list[Tensor] = []  # of the Markov head, behind the text and these nodes # [rank]
+        self.sure: Sequence[float] | None = None
+        self.begins = 0
+
+    def read(self, tokens: Sequence[int], states: Tensor) -> None:
+        """See `Reader`. It is done when the next draft begins, or when much has come together."""
+        self._unread.append(states)
+        self._token = tokens[-1]
+        if sum(map(len, self._unread)) >= _READ_AT_ONCE:
+            self._catch_up()
+
+    def first(self) -> Tensor:
+        """See `Reader`."""
+        head = self._head
+        if self._unread:
+            self._catch_up()
+        rows = self._rows([self._token] + [head.mask] * (head.block - 1))
+        final = head.fill(rows.tokens, rows, self._cache)
+        self._final, self._foreseen, self._depths = final if head.from_anchor else final[1:], {}, []
+        self._memories, memories = [], list[Tensor]()
+        if head.markov is not None:
+            memory = head.markov.begin()
+            if not head.from_anchor:  # the first place foresees nothing, and is remembered
+                _, memory = head.markov(rows.tokens[0, :1], final[0], memory)
+            memories += memory
+        return self._logits([self._token], 0, memories)
+
+    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+        """See `Reader`."""
+        depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
+        self._depths += depths
+        if depths[0] >= self._head.foresees:
+            return None
+        return self._logits(tokens, depths[0], [self._memories[parent + 1] for parent in parents if self._memories])
+
+    def _catch_up(self) -> None:
+        states, self._unread = torch.cat(self._unread), []
+        for start in range(0, len(states), _READ_AT_ONCE):
+            some = states[start : start + _READ_AT_ONCE]
+            self._head.take_in(some, self._rows([0] * len(some)), self._cache)
+            self._held += len(some)
+
+    def _logits(self, tokens: Sequence[int], place: int, memories: list[Tensor]) -> Tensor:
+        """Logits at a place of the block, behind each of these tokens, with what a Markov head remembers of each."""
+        head, final = self._head, self._final
+        assert final is not None  # noqa: S101 - for the type checker
+        if place not in self._foreseen:
+            self._foreseen[place] = head.logits(final[place : place + 1])
+        logits = self._foreseen[place].expand(len(tokens), -1)
+        before = torch.tensor(tokens, device=self._device)
+        if head.confidence is not None:
+            self.sure = head.confidence(before, final[place])
+        if head.markov is None:
+            return logits
+        added, behind = head.markov(before, final[place], torch.stack(memories))
+        self._memories += behind
+        return logits + added
+
+    def _rows(self, tokens: Sequence[int]) -> Rows:
+        """Rows behind the committed ones."""
+        kv_len = self._held + len(tokens)
+        positions = torch.arange(self._held, kv_len, device=self._device)[None]
+        return Rows(torch.tensor([tokens], device=self._device), positions, kv_len)

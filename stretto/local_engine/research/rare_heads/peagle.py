@@ -1,0 +1,111 @@
+"""P-EAGLE heads: EAGLE-3 that drafts all its tokens in one run, behind rows that stand for those it cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stretto.local_engine.drafting.heads.decoder import Weights, whole_number
+from stretto.local_engine.drafting.heads.eagle3 import Eagle3
+from stretto.local_engine.drafting.heads.recurrent import READ_AT_ONCE
+from stretto.local_engine.drafting.heads.target import Target
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.rows import Rows
+
+__all__ = ["PEagle"]
+
+_MOST = 1000
+_FORESEEN = 8  # where the folder does not say it, as speculators trains them
+
+
+class PEagle:
+    """P-EAGLE: arXiv 2602.01469.
+
+    Behind the last committed row stand rows of a mask token and a learned state, which see what is before them. The
+    i-th of them foresees the token i places behind what the committed row foresees, whatever stands between.
+
+    Args:
+        weights: under the names of speculators: those of EAGLE-3, and ``mask_hidden``.
+        config: ``config.json``, with the sizes of the layers at its top.
+        target: the model.
+    """
+
+    kind = "peagle"
+
+    def __init__(self, weights: Weights, config: Mapping[str, Any], target: Target) -> None:
+        self.layer, self.target = Eagle3(weights, config, target), target
+        self.layers, self.words = self.layer.layers, self.layer.words
+        field = "mask_token_id" if config.get("mask_token_id") is not None else "ptd_token_id"
+        field = field if config.get(field) is not None else "mask_token_id"
+        self.mask = whole_number(config, field, weights.where, least=0, below=target.vocabulary)
+        self.foresees = _foreseen(config, weights.where)
+        self.blank = weights.get("mask_hidden", 1, 1, len(self.layers) * target.hidden)[0]
+
+    def reader(self) -> _PEagleReader:
+        """See `Head`."""
+        return _PEagleReader(self)
+
+
+def _foreseen(config: Mapping[str, Any], where: str) -> int:
+    """Tokens that the folder proposes to draft at a time."""
+    of_speculators = config.get("speculators_config")
+    methods = of_speculators.get("proposal_methods") if isinstance(of_speculators, dict) else None
+    methods = methods if isinstance(methods, list) else []
+    proposed = [method.get("speculative_tokens") for method in methods if isinstance(method, dict)]
+    told = next((each for each in (*proposed, config.get("para_depths")) if each), _FORESEEN)
+    return whole_number({"speculative_tokens": told}, "speculative_tokens", where, below=_MOST)
+
+
+class _PEagleReader:
+    """Keeps the keys and values of the committed rows of one sequence; those of masks are overwritten."""
+
+    sure: Sequence[float] | None = None
+    begins = 0
+
+    def __init__(self, head: PEagle) -> None:
+        self._head, self._device = head, head.target.device
+        self._cache, self._held = KeyValueCache(1), 0
+        self._tokens: list[int] = []  # that were not read yet, and the states in front of them
+        self._states: list[Tensor] = []
+        self._foreseen = torch.empty(0)  # logits by place # [foresees, words]
+        self._depths: list[int] = []  # of the nodes that were followed
+
+    def read(self, tokens: Sequence[int], states: Tensor) -> None:
+        """See `Reader`. It is done when the next draft begins, or when much has come together."""
+        self._tokens += tokens
+        self._states.append(states)
+        while len(self._tokens) > READ_AT_ONCE:
+            self._run(READ_AT_ONCE, masks=0)
+
+    def first(self) -> Tensor:
+        """See `Reader`."""
+        if self._tokens:
+            masks = self._head.foresees - 1
+            final = self._run(len(self._tokens), masks)
+            self._foreseen = self._head.layer.logits(final[-1 - masks :])
+        self._depths = []
+        return self._foreseen[:1]
+
+    def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
+        """See `Reader`."""
+        depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
+        self._depths += depths
+        place = depths[0]
+        return self._foreseen[place].expand(len(tokens), -1) if place < self._head.foresees else None
+
+    def _run(self, count: int, masks: int) -> Tensor:
+        """Read some of the rows that wait, and masks behind them # [rows, own]."""
+        head, states = self._head, torch.cat(self._states)
+        tokens, own = [*self._tokens[:count], *[head.mask] * masks], states[:count]
+        if masks:
+            own = torch.cat((own, head.blank.to(own.dtype).expand(masks, -1)))
+        kv_len = self._held + len(tokens)
+        positions = torch.arange(self._held, kv_len, device=self._device)[None]
+        rows = Rows(torch.tensor([tokens], device=self._device), positions, kv_len)
+        _, final = head.layer.run(rows.tokens, head.layer.enter(own)[None], [(rows, self._cache)])
+        self._held += count
+        self._tokens, self._states = self._tokens[count:], [states[count:]] if count < len(states) else []
+        return final[0]

@@ -1,0 +1,174 @@
+"""What the folders of `research/` offer, found by name. Nothing else outside of them knows of them.
+
+Each folder has ``OFFERS`` in its ``__init__``, which imports neither torch nor numba. Where one was deleted, what it
+would offer is not there, and nothing else is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.heads.decoder import Weights
+    from stretto.local_engine.drafting.heads.files import HeadFolder
+    from stretto.local_engine.drafting.heads.head import Head
+    from stretto.local_engine.drafting.heads.target import Target
+    from stretto.local_engine.drafting.method import DraftEquipment, Method
+    from stretto.local_engine.generation import Generation
+    from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
+    from stretto.local_engine.model.forward.forward import Forward
+    from stretto.local_engine.model.loading.load import LoadedModel
+    from stretto.local_engine.serving.batch_members import AnyBatch
+    from stretto.local_engine.serving.engine import Engine
+    from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptReader
+    from stretto.local_engine.serving.prefill import Prefill
+
+    MakeHead = Callable[[Weights, Mapping[str, Any], Target], Head]
+
+__all__ = [
+    "BlockModels",
+    "HeadReaders",
+    "Offers",
+    "PathJoining",
+    "block_models",
+    "block_rules",
+    "heads",
+    "joining",
+    "load_divided",
+    "long_prompts",
+    "methods",
+    "recognised",
+]
+
+_ROOF = f"{__package__}.research"
+
+
+class HeadReaders(Protocol):
+    """Kinds of heads beside those of `stretto.local_engine.drafting.heads`.
+
+    Attributes:
+        known: what they are called, for people.
+        speculators: what makes each of its weights, by its ``speculators_model_type``.
+    """
+
+    known: tuple[str, ...]
+    speculators: Mapping[str, MakeHead]
+
+    def whole(self, folder: HeadFolder, model: LoadedModel, target: Target) -> Head | None:
+        """Read a head that is more than weights; ``None`` for another kind. Raises `SettingsError`."""
+        ...
+
+    def kind(self, config: Mapping[str, Any], names: Collection[str]) -> tuple[str, MakeHead] | None:
+        """Recognise a kind by its configuration and the names of its weights: what it is called, and what makes it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockModels:
+    """Models that write blocks of tokens at once.
+
+    Attributes:
+        rules: their decoding methods, and what takes the options of each.
+        recognised: recognises one by its ``config.json``. Raises `ValueError` for a variant that cannot be run.
+        rule_names: the methods of one model, the usual one first.
+        rules_for: what makes the rule of one request of a model, by the name of the method.
+        check: raises `InvalidRequestError` for what a request cannot ask of a model.
+        checked_form: the form with its mask token. Raises `BackendError` for a model that cannot be run so.
+        canvas_forward: runs a model whose blocks transformers refines.
+        batch: the loop of a model, given whether the request of a row is wanted no more.
+    """
+
+    rules: Mapping[str, Callable[..., object]]
+    recognised: Callable[[Mapping[str, Any]], Recognised | None]
+    rule_names: Callable[[BlockForm], tuple[str, ...]]
+    rules_for: Callable[[str, BlockForm], Mapping[str, Callable[[DraftEquipment], object]]]
+    check: Callable[[Generation, str, BlockForm], None]
+    checked_form: Callable[[str, BlockForm, Forward, int, Any], BlockForm]
+    canvas_forward: Callable[[Any], Forward]
+    batch: Callable[[LoadedModel, Callable[[int], bool]], AnyBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathJoining:
+    """Prompts that hold paths written side by side, whose keys and values are known.
+
+    Attributes:
+        can_join: whether a forward's keys can be turned to other positions.
+        prefill: makes what reads such a prompt; it takes what `Prefill` takes, for one request.
+    """
+
+    can_join: Callable[[Forward], bool]
+    prefill: Callable[..., Prefill]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What a folder offers; what is left out, it does not.
+
+    Attributes:
+        methods: decoding methods, by name.
+        heads: kinds of heads; torch is imported when it is called.
+        blocks: models that write blocks at once.
+        joining: prompts that hold paths.
+        long_prompts: makes what answers prompts that are longer than the window.
+        load_divided: loads a model over several processes, a `Layout` being its second argument.
+    """
+
+    methods: Mapping[str, Method] = field(default_factory=dict)
+    heads: Callable[[], HeadReaders] | None = None
+    blocks: BlockModels | None = None
+    joining: PathJoining | None = None
+    long_prompts: Callable[[Engine, FocusOptions], LongPromptReader] | None = None
+    load_divided: Callable[..., LoadedModel] | None = None
+
+
+@cache
+def _all() -> tuple[Offers, ...]:
+    folders = sorted(found.name for found in iter_modules(import_module(_ROOF).__path__) if found.ispkg)
+    return tuple(import_module(f"{_ROOF}.{folder}").OFFERS for folder in folders)
+
+
+def methods() -> dict[str, Method]:
+    """Decoding methods, by name."""
+    return {name: method for offers in _all() for name, method in offers.methods.items()}
+
+
+def heads() -> list[HeadReaders]:
+    """Kinds of heads."""
+    return [offers.heads() for offers in _all() if offers.heads is not None]
+
+
+def block_models() -> BlockModels | None:
+    """Models that write blocks at once."""
+    return next((offers.blocks for offers in _all() if offers.blocks is not None), None)
+
+
+def block_rules() -> Mapping[str, Callable[..., object]]:
+    """The decoding methods of models that write blocks at once, and what takes the options of each."""
+    return MappingProxyType({}) if (models := block_models()) is None else models.rules
+
+
+def recognised(config: Mapping[str, Any]) -> Recognised | None:
+    """Recognise a model that writes blocks at once; see `BlockModels`."""
+    return None if (models := block_models()) is None else models.recognised(config)
+
+
+def joining() -> PathJoining | None:
+    """Prompts that hold paths."""
+    return next((offers.joining for offers in _all() if offers.joining is not None), None)
+
+
+def long_prompts() -> Callable[[Engine, FocusOptions], LongPromptReader] | None:
+    """What makes the reader of prompts that are longer than the window."""
+    return next((offers.long_prompts for offers in _all() if offers.long_prompts is not None), None)
+
+
+def load_divided() -> Callable[..., LoadedModel] | None:
+    """What loads a model over several processes."""
+    return next((offers.load_divided for offers in _all() if offers.load_divided is not None), None)

@@ -1,0 +1,90 @@
+"""What is told while a model is being loaded."""
+
+import logging
+
+import pytest
+from gguf_files import write_gguf
+from tiny_models import SIZES
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from stretto import Stretto
+from stretto.cli.output.progress import Progress
+from stretto.local import LocalBackend
+from stretto.local_engine.kernels.compiling.store import Store
+from stretto.local_engine.model.loading import fitting, kept_data
+from stretto.local_engine.model.loading.fitting import bytes_in_blocks
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.loading_progress import doing, step, timed_loading
+from stretto.local_engine.model.loading.source import find_source
+from stretto.values.errors import BackendError
+from stretto.values.events import RouteChosen
+from stretto.values.route import Route
+
+NAME = "local:model.gguf"
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """An empty folder for what is kept of models."""
+    store = Store(tmp_path / "kept")
+    store.folder.mkdir(parents=True)
+    monkeypatch.setattr(kept_data, "stores", lambda: [store])
+    monkeypatch.setattr(kept_data, "writable_store", lambda: store)
+
+
+def test_each_place_tells_what_is_done_and_how_long_it_took_last_time(kept):
+    assert doing(NAME) == doing() == ""
+    route = Route(strategy="direct")
+    for last in ("the first time", "0 s last time"):
+        with timed_loading(NAME, "a file"):
+            step(NAME, "laying out the weights")
+            assert doing(NAME) == doing() == f"laying out the weights ({last})"
+            progress = Progress(NAME, lambda: 0.0, loads=True)
+            progress.see(RouteChosen(route=route))
+            assert progress.phrase() == f"loading {NAME}: laying out the weights ({last}) · 0.0 s"
+        assert progress.phrase() == f"waiting for {NAME} · 0.0 s"
+    assert doing(NAME) == doing() == ""
+
+
+def test_a_loading_that_fails_is_not_taken_for_the_time_that_it_takes(kept):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="damaged"), timed_loading(NAME, "a file"):
+            assert "first time" in doing(NAME)
+            raise ValueError("damaged")
+    assert doing(NAME) == ""
+
+
+@pytest.fixture
+def file(tmp_path, tokenizer):
+    sizes = SIZES | {"intermediate_size": 96}
+    return write_gguf(tmp_path / "model.gguf", LlamaForCausalLM(LlamaConfig(**sizes)), tokenizer, kind="Q4_0")
+
+
+def test_the_log_of_a_server_has_each_step_with_what_the_weights_take(file, kept, caplog):
+    with caplog.at_level(logging.INFO), Stretto(LocalBackend(f"local:{file}")) as client:
+        client.load()
+    steps = [each.stretto for each in caplog.records if each.name.endswith("loading_progress")]
+    assert [each["event"] for each in steps if "compiling" not in each["event"]] == [
+        "reading the weights",
+        "laying out the weights",
+    ]
+    assert steps[0]["takes_gb"] == round(bytes_in_blocks(find_source(f"local:{file}")) / 1e9, 2)
+    assert steps[0]["free_gb"] > 0
+
+
+def test_what_the_blocks_of_a_file_take_is_known_before_it_is_read(file):
+    forward = load_model(find_source(f"local:{file}"), compiled=True).forward
+    held = [
+        forward.vocabulary,
+        forward.weights.embedding,
+        *(each for layer in forward.layers for each in layer.products.values()),
+    ]
+    blocks, told = sum(each.nbytes for each in held), bytes_in_blocks(find_source(f"local:{file}"))
+    assert blocks <= told < 1.1 * blocks  # norms are in it
+
+
+def test_a_file_whose_blocks_do_not_fit_is_refused_before_it_is_read(file, monkeypatch):
+    size = bytes_in_blocks(find_source(f"local:{file}"))
+    monkeypatch.setattr(fitting, "free_bytes", lambda _: size - 1)
+    with pytest.raises(BackendError, match=r"as its file holds them, its weights take .* MB, and .* MB are free"):
+        load_model(find_source(f"local:{file}"), compiled=True)

@@ -1,0 +1,136 @@
+"""Research lies apart: nothing imports it, and any folder of it can be deleted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stretto
+from stretto.local import LocalBackend
+from stretto.values.errors import SettingsError
+
+PACKAGE = Path(stretto.__file__).parent
+ROOFS = (Path("local_engine", "research"), Path("strategies", "research"))
+FOLDERS = [
+    folder.relative_to(PACKAGE).as_posix()
+    for roof in ROOFS
+    for folder in sorted((PACKAGE / roof).iterdir())
+    if (folder / "__init__.py").is_file()
+]
+GONE = {
+    "local_engine/research/lookahead": {"jacobi", "lookahead"},
+    "local_engine/research/lexical": {"lexical"},
+    "local_engine/drafting/aggressive": {"aggressive"},
+}
+"""Methods of the pocket model that go with a folder."""
+
+ANSWER = """
+import importlib, json, pkgutil, sys
+import stretto
+for package in (stretto.local_engine, stretto.strategies, stretto.backends, stretto.router):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if "compiled" not in module.name:
+            importlib.import_module(module.name)
+from stretto.local import LocalBackend
+from stretto.local_engine.model.loading.source import find_source
+
+backend = LocalBackend("local:pocket", compiled=False)
+with stretto.Stretto(backend) as client:
+    ways = {name: {"decoding": name} for name in backend.capabilities.decodings}
+    said = {name: client.ask("How do I look after a bicycle?", strategy="direct", max_tokens=8, **way).text
+            for name, way in ways.items()}
+find_source("local:pocket-diffusion").block_form()
+print(json.dumps([said, sorted(stretto.strategies.STRATEGIES), stretto.__file__]))
+"""
+
+
+def answered(package):
+    """What each method of the pocket model writes and which strategies there are, with the package of this folder."""
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "STRETTO_STRATEGY": ""}
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        "import stretto.local_engine, stretto.strategies, stretto.backends\n" + ANSWER,
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said, strategies, where = json.loads(done.stdout.splitlines()[-1])
+    assert where == str(package / "__init__.py")
+    return said, strategies
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return answered(PACKAGE)
+
+
+def folder_of(module):
+    return next((folder for folder in FOLDERS if module.is_relative_to(folder)), None)
+
+
+def test_nothing_names_a_module_of_a_folder_but_the_folder_itself():
+    """Neither at run time nor for type checkers nor in a text."""
+    names = {folder: f"stretto.{folder.replace('/', '.')}" for folder in FOLDERS}
+    wrong = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        module, text = file.relative_to(PACKAGE), file.read_text(encoding="utf-8")
+        wrong += [(str(module), name) for folder, name in names.items() if name in text and folder_of(module) != folder]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"decoding": "token_recycling"},
+            r"decoding='token_recycling' cannot be used\. Use one of: aggressive, auto, ",
+        ),
+        ({"decoding": "big_little"}, r"decoding='big_little' cannot be used\. Use one of: aggressive, auto, "),
+        (
+            {"method_options": {"big_little": {"sure": 0.5}}},
+            "has 'big_little', which is no decoding method. Use one of",
+        ),
+        ({"long_context": "star"}, "long_context='star' cannot be used. Use one of: 'auto', 'focus', 'refuse'"),
+    ],
+)
+def test_what_is_gone_is_refused_with_what_there_is(options, told):
+    with pytest.raises(SettingsError, match=told):
+        LocalBackend("local:pocket", **options)
+
+
+def without(folder, package, whole):
+    """Delete a folder of a copy, and compare what the rest says with what the whole package says."""
+    shutil.rmtree(package / folder)
+    said, strategies = answered(package)
+    assert said == {name: text for name, text in whole[0].items() if name not in GONE.get(folder, ())}
+    assert strategies == [name for name in whole[1] if name != "forking" or "forking" not in folder]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return shutil.copytree(PACKAGE, tmp_path / "stretto", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_without_a_folder_all_else_is_imported_and_the_pocket_model_answers(folder, copy, whole):
+    without(folder, copy, whole)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("name", "other"), [("aggressive", "heads"), ("heads", "aggressive")])
+def test_a_method_that_auto_chooses_goes_with_its_name_in_the_catalogue(name, other, copy, whole):
+    catalogue = copy / "local_engine" / "drafting" / "catalogue.py"
+    text = catalogue.read_text(encoding="utf-8")
+    assert '("aggressive", "heads")' in text
+    catalogue.write_text(text.replace('("aggressive", "heads")', f'("{other}",)'), encoding="utf-8")
+    if name == "heads":
+        shutil.rmtree(copy / "local_engine" / "research" / "rare_heads")  # other kinds of them
+    without(f"local_engine/drafting/{name}", copy, whole)
