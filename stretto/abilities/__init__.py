@@ -5,6 +5,6 @@ The room knows strategies by the questions it asks, and nothing else of them.
 Private: not part of the public API, and may change at any time.
 """
 
-from stretto.abilities.kept import IN_LANGUAGE, Abilities, Ability, abilities_of, keep
+from stretto.abilities.kept import Abilities, Ability, abilities_of, keep
 
-__all__ = ["IN_LANGUAGE", "Abilities", "Ability", "abilities_of", "keep"]
+__all__ = ["Abilities", "Ability", "abilities_of", "keep"]

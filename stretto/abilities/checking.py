@@ -10,14 +10,13 @@ from datetime import date
 
 import anyio
 
-from stretto.abilities.kept import Abilities, Ability, key_of, prompts_version
+from stretto.abilities.kept import FASTEST, SLOWEST, Abilities, Ability, key_of, prompts_version
 from stretto.abilities.questions import ADVICE, BY_FAMILY, NEEDED, Question, questions
-from stretto.answer import Usage
 from stretto.backends.base import Backend, ModelRequest
-from stretto.errors import StrettoError
 from stretto.prompts import Catalogue
-from stretto.prompts.weak_models import penalised
-from stretto.request import GenerationOptions, Message
+from stretto.values.answer import Usage
+from stretto.values.errors import StrettoError
+from stretto.values.request import GenerationOptions, Message
 
 __all__ = ["MOST_CALLS", "MOST_S", "Progress", "check"]
 
@@ -55,7 +54,7 @@ async def check(
             for question in asked[1:]:
                 tasks.start_soon(run.ask_within, question, limit)
         async with anyio.create_task_group() as tasks:
-            for advice, _ in ADVICE:
+            for advice in ADVICE:
                 tasks.start_soon(run.answer_within, advice, limit)
     if not run.results:
         raise StrettoError(
@@ -78,9 +77,8 @@ class _Run:
         prompt = ModelRequest(
             question.messages,
             response_schema=question.schema if able.json_schema else None,
-            extra=penalised(able.penalty) if question.penalised else {},
         )
-        text, _, _ = await _heard(self.backend, prompt, question.most, question.stop)
+        text, _, _ = await _heard(self.backend, prompt, question.most)
         self._note(question, question.judge(text), text)
 
     async def ask_within(self, question: Question, limit: anyio.CapacityLimiter) -> None:
@@ -138,12 +136,10 @@ def _abilities(results: Iterable[tuple[Question, bool, str]]) -> Iterable[tuple[
             yield name, Ability(right=right_ones, total=len(found), needed=needed, example=example)
 
 
-async def _heard(
-    backend: Backend, prompt: ModelRequest, most: int, stop: tuple[str, ...] = ()
-) -> tuple[str, int, float]:
+async def _heard(backend: Backend, prompt: ModelRequest, most: int) -> tuple[str, int, float]:
     """The answer, its tokens, and the seconds from its first text to its end."""
     text, usage, first = "", Usage(), None
-    async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0, stop=stop)) as chunks:
+    async with backend.stream(prompt, GenerationOptions(max_tokens=most, temperature=0.0)) as chunks:
         async for chunk in chunks:
             if chunk.text and first is None:
                 first = time.perf_counter()
@@ -170,7 +166,7 @@ async def _speeds(backend: Backend) -> Mapping[int, float]:
             for _ in range(streams):
                 tasks.start_soon(probe)
         if rates:
-            found[streams] = round(sum(rates) / len(rates), 2)
+            found[streams] = min(max(round(sum(rates) / len(rates), 2), SLOWEST), FASTEST)
     return found
 
 
@@ -180,7 +176,7 @@ def _quantisation(backend: Backend) -> str | None:
         # Wrappers pass on what the backend inside has.
         quantisation: str | None = getattr(backend, "quantisation", None)
         return quantisation
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - for local models only
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - for local models only
 
     header = find_source(backend.name).header()
     return None if header is None else header.quantisation

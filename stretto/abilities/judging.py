@@ -7,17 +7,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from stretto.language.telling import language_of
-
-__all__ = ["Judge", "has_fields", "in_language", "is_label", "is_outline", "is_point", "is_quotation", "says_nothing"]
+__all__ = ["Judge", "has_fields", "in_language", "is_label", "is_plan", "is_quotation", "says_nothing"]
 
 Judge = Callable[[str], bool]
 
-_LINE = re.compile(r"^ {0,4}(?:\d{1,2}[.)]|[-*•])[ \t]+(\S.*)$", re.MULTILINE)
+_NUMBERED = re.compile(r"\d{1,2}[.):]\s*\S")
 _WORD = re.compile(r"\w+")
-_PLACEHOLDERS = frozenset({"title", "point", "heading", "outline", "placeholder"})
-_LONGEST_TITLE = 12  # words
-_RUN = 8  # words in a row that no answer shares with its prompt
 _NOTHING = re.compile(r"\W*(none|nothing|no information|not (?:stated|mentioned|given))\b", re.IGNORECASE)
 _SMALL_WORDS = {
     "de": "der die das und ist ein eine zu in den mit von nicht sie es auf für im dem",
@@ -34,49 +29,12 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def is_outline(prompt: str) -> Judge:
-    """Two titles or more that are short, distinct, no placeholders and not copied from the prompt."""
-    shown = {" ".join(words(line)) for line in prompt.splitlines()}
-    shown |= {" ".join(words(found)) for found in _LINE.findall(prompt)}
-
-    def judge(answer: str) -> bool:
-        titles = [words(found) for found in _LINE.findall(answer)]
-        if len(titles) < 2:
-            return False
-        good = {" ".join(title) for title in titles if _is_title(title)} - shown
-        return len(good) >= 2 and 3 * len(good) >= 2 * len(titles)
-
-    return judge
-
-
-def _is_title(title: list[str]) -> bool:
-    return 0 < len(title) <= _LONGEST_TITLE and not (len(title) <= 6 and _PLACEHOLDERS & set(title))
-
-
-def is_point(prompt: str) -> Judge:
-    """Some sentences that share no eight words with the prompt and do not turn in circles."""
-    shown = _runs(words(prompt))
-
-    def judge(answer: str) -> bool:
-        said = words(answer)
-        runs = _runs(said)
-        return len(said) >= _RUN and shown.keys().isdisjoint(runs) and all(count < 4 for count in runs.values())
-
-    return judge
-
-
-def is_point_in(language: str, prompt: str) -> Judge:
-    """A point in this language."""
-    is_one = is_point(prompt)
-    return lambda answer: is_one(answer) and language_of(answer, "") == language
-
-
-def _runs(said: list[str]) -> dict[tuple[str, ...], int]:
-    counts: dict[tuple[str, ...], int] = {}
-    for begin in range(len(said) - _RUN + 1):
-        run = tuple(said[begin : begin + _RUN])
-        counts[run] = counts.get(run, 0) + 1
-    return counts
+def is_plan(answer: str) -> bool:
+    """An opening, and the headings of two sections or a line for each."""
+    lines = [line.strip(" *_#->").casefold() for line in answer.splitlines()]
+    opening = next((line for line in lines if line.startswith("opening:")), "")
+    headings = next((line.count("|") + 1 for line in lines if line.startswith("sections:")), 0)
+    return len(words(opening)) > 4 and max(headings, sum(_NUMBERED.match(line) is not None for line in lines)) > 1
 
 
 def is_label(right: str) -> Judge:
@@ -110,7 +68,7 @@ def has_fields(fields: Mapping[str, type]) -> Judge:
     def judge(answer: str) -> bool:
         try:
             found: Any = json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return (
             isinstance(found, dict)

@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.backends.base import Backend
-from stretto.kept_values import file_for, read_kept, write_kept
+from stretto.config.kept_values import file_for, read_kept, write_kept
 from stretto.prompts import Catalogue
 
-__all__ = ["IN_LANGUAGE", "Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
+__all__ = ["Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
+
+
+Right = Annotated[int, Field(ge=0)]
+Streams = Annotated[int, Field(ge=1, le=1_000_000)]
+SLOWEST, FASTEST = 0.01, 1e9
+Rate = Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)]
 
 
 class Ability(BaseModel):
@@ -29,7 +36,7 @@ class Ability(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    right: int = Field(ge=0)
+    right: Right
     total: int = Field(ge=1)
     needed: int = Field(ge=1)
     example: str = ""
@@ -49,10 +56,10 @@ class Abilities(BaseModel):
         prompts: version of the templates that were used; with others, the check has to be made again.
         quantisation: of the weights, where that is known.
         family: of the prompts that the model holds best.
-        families: right answers to outlines and points, by family of prompts.
+        families: right entries of a list, by family of prompts.
         held: abilities by name; what was not measured in time is missing.
         tokens_per_s: of one stream, by the number of streams that ran.
-        direct_tokens: that a direct answer to a question for points has; ``None`` where tokens are not counted.
+        direct_tokens: that a direct answer to a question for advice has; ``None`` where tokens are not counted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,10 +69,10 @@ class Abilities(BaseModel):
     prompts: str
     quantisation: str | None = None
     family: str | None = None
-    families: Mapping[str, int] = Field(default_factory=dict)
+    families: Mapping[str, Right] = Field(default_factory=dict)
     held: Mapping[str, Ability] = Field(default_factory=dict)
-    tokens_per_s: Mapping[int, float] = Field(default_factory=dict)
-    direct_tokens: int | None = None
+    tokens_per_s: Mapping[Streams, Rate] = Field(default_factory=dict)
+    direct_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
 
     def against(self, *needed: str) -> str | None:
         """Why what needs these abilities is not offered, as half a sentence; ``None`` if nothing speaks against it."""
@@ -79,12 +86,8 @@ class Abilities(BaseModel):
         return None
 
 
-IN_LANGUAGE = "points-{}"
-"""The ability to write outline and points in a language, by its code."""
-
 SAID: Mapping[str, str] = {
-    "outline": "an outline",
-    "point": "one point of an outline",
+    "plan": "the plan of an answer",
     "item": "one entry of a list",
     "label": "labels out of a list",
     "record": "quotations letter by letter",
@@ -92,11 +95,6 @@ SAID: Mapping[str, str] = {
     "length": "a length",
     "language": "the language of the question",
     "nothing": "saying that a text does not tell it",
-    IN_LANGUAGE.format("de"): "points in German",
-    IN_LANGUAGE.format("fr"): "points in French",
-    IN_LANGUAGE.format("es"): "points in Spanish",
-    IN_LANGUAGE.format("it"): "points in Italian",
-    IN_LANGUAGE.format("pt"): "points in Portuguese",
 }
 """Abilities by name, as half sentences name them."""
 

@@ -6,11 +6,11 @@ those it starts; the protocol of a backend needs no word for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Allowance(Protocol):
@@ -27,7 +27,7 @@ class Allowance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """For what a call is made: a number for the answer, the name of its part; what it writes, under which title.
+    """For what a call is made: a number for the answer, the name of its part; its kind, and what else is told of it.
 
     ``replaceable``: another model goes on where it fails.
     """
@@ -35,7 +35,7 @@ class Caller:
     answer: int
     part: str
     kind: str = field(default="", compare=False)
-    title: str = field(default="", compare=False)
+    about: Mapping[str, Any] = field(default_factory=dict, compare=False)
     replaceable: bool = field(default=False, compare=False)
 
 

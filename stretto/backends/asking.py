@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import anyio
 
-from stretto.backends.base import AsksItsServer, Backend
+from stretto.backends.base import AsksItsServer, Backend, method_of
 
 __all__ = ["ask_servers"]
 
@@ -20,9 +19,7 @@ async def ask_servers(backends: Iterable[Backend], deadline_s: float | None = No
 
     If a server does not answer in that time, its abilities stay unknown; it is asked again with a later request.
     """
-    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
-    asking: list[Callable[[float], Coroutine[Any, Any, None]]]
-    asking = [ask for each in backends if (ask := getattr(each, AsksItsServer.ask_server.__name__, None)) is not None]
+    asking = [ask for each in backends if (ask := method_of(each, AsksItsServer.ask_server)) is not None]
     if not asking:
         return
     within_s = LONGEST_S if deadline_s is None else min(LONGEST_S, deadline_s * SHARE)

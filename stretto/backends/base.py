@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
 
-from stretto.answer import Usage
-from stretto.request import GenerationOptions, Message
-from stretto.token_records import DecodingStats, TokenLogprob
-from stretto.tool_calls import ToolCallFragment
+from stretto.values.answer import Usage
+from stretto.values.request import GenerationOptions, Message
+from stretto.values.token_records import DecodingStats, TokenLogprob
+from stretto.values.tool_calls import ToolCallFragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Measured:
     Attributes:
         step_ms: milliseconds of a forward by its rows, for one request alone, or by the requests that ran together
             where rows were not timed yet; empty while not measured.
-        decodings: how each decoding method has done so far, the last answers counting most.
+        decodings: how each decoding method has done so far for whoever asks, the last answers counting most.
     """
 
     step_ms: Mapping[int, float] = field(default_factory=dict)
@@ -65,6 +65,8 @@ class Capabilities:
             not show it to the model.
         regex: answers can be constrained to a regular expression.
         logprobs: log-probabilities can be asked for.
+        predictions: takes a text that the answer may resemble (`ModelRequest.draft`); tokens of it that do not come
+            back are paid for like written ones.
         reasoning: the model thinks before it answers and takes an effort.
         concurrent_calls: calls that run side by side without slowing each other.
         calls_reported: its server reports that number: a call that is late among no more did not wait for its turn.
@@ -78,7 +80,6 @@ class Capabilities:
         refused_media: types of such parts that its server says it does not take, ``image_url`` for instance.
         choices: writes several answers in one call, ``ModelRequest.n``. False: the library sends one call for each.
         reads_history: the model understands earlier turns. False: it is shown the question alone.
-        penalty: the field of ``ModelRequest.extra`` that makes words less likely that were said before; empty: none.
         continues: it goes on exactly where a turn of the assistant at the end of the messages stops.
         passage_tokens: tokens of a text up to which the model reads well; longer documents are cut into passages of
             that size. ``None`` if only its window limits them.
@@ -93,6 +94,7 @@ class Capabilities:
     schema_in_words: bool = False
     regex: bool = False
     logprobs: bool = False
+    predictions: bool = False
     reasoning: bool = False
     concurrent_calls: int = 16
     calls_reported: bool = False
@@ -106,7 +108,6 @@ class Capabilities:
     refused_media: tuple[str, ...] = ()
     choices: bool = False
     reads_history: bool = True
-    penalty: str = ""
     continues: bool = False
     passage_tokens: int | None = None
     beyond_window: bool = False
@@ -141,6 +142,9 @@ class ModelRequest:
         effort: reasoning effort for models that take one; ``None`` leaves the model's own.
         response_schema: JSON schema of the answer. Backends without ``json_schema`` may leave it out: the messages tell
             it as well.
+        in_words: system messages that tell the schema, sent instead of those in ``messages`` where a server refuses it;
+            empty: ``messages`` tell it as they are; ``None``: it cannot be left out.
+        strict: what the caller said of the schema's strict mode; ``None``: it is used where the schema allows it.
         response_regex: regular expression that the whole answer matches, for backends with ``regex``.
         shared: length in characters of the beginning of the last message that other calls of the same answer share, as
             well as all messages before it. One of those calls may be under way already, so the shared part is worth
@@ -153,12 +157,14 @@ class ModelRequest:
         paths: forks of the last message, a turn to go on with. A local model places what it knows of the paths behind
             each other, and other backends read the message as it is.
         draft: text that the answer may resemble. A local model drafts from it and verifies every token, so the answer
-            stays what it would be.
+            stays what it would be; a server with ``predictions`` does the same.
     """
 
     messages: tuple[Message, ...]
     effort: Literal["low"] | None = None
     response_schema: Mapping[str, Any] | None = None
+    in_words: tuple[Message, ...] | None = None
+    strict: bool | None = None
     response_regex: str | None = None
     shared: int = 0
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -168,6 +174,13 @@ class ModelRequest:
     reads: bool = False
     paths: tuple[WrittenPaths, ...] = ()
     draft: str = ""
+
+    @property
+    def worded(self) -> ModelRequest:
+        """The same with its schema in words only."""
+        others = (message for message in self.messages if message.role != "system")
+        messages = (*self.in_words, *others) if self.in_words else self.messages
+        return replace(self, messages=messages, response_schema=None)
 
     @property
     def prefix(self) -> str:
@@ -199,6 +212,7 @@ class Chunk:
         stages: what a local model knows so far of the way to the first text; the last one counts.
         warnings: sentences for the caller, passed on in ``Answer.warnings``.
         thinking: the model has thought, which is not shown.
+        held: text has come that is kept back until it is known to be none of a thought.
         tool_calls: pieces of the calls that the model asks for.
         thoughts: what the model has thought, whole, as parts of its turn in the form of its server.
         stop_text: the stop text that ended the answer, where that is known; with the finish reason.
@@ -218,6 +232,7 @@ class Chunk:
     logprobs: tuple[TokenLogprob, ...] = ()
     warnings: tuple[str, ...] = ()
     thinking: bool = False
+    held: bool = False
     stages: Stages | None = None
     tool_calls: tuple[ToolCallFragment, ...] = ()
     thoughts: tuple[Mapping[str, Any], ...] = ()
@@ -235,7 +250,7 @@ class Chunk:
     @property
     def is_progress(self) -> bool:
         """Whether the answer has made progress. Any other chunk is a sign of life, of which there may be many."""
-        return bool(self.is_answer or self.thinking or self.finish_reason)
+        return bool(self.is_answer or self.thinking or self.held or self.finish_reason)
 
 
 @runtime_checkable
@@ -345,6 +360,17 @@ class AsksItsServer(Protocol):
         ...
 
 
+class LoadsAhead(Protocol):
+    """A backend that can do ahead of its first call what that would wait for: load a model, import a library.
+
+    Provisional: it may change in any release.
+    """
+
+    async def load_ahead(self) -> None:
+        """Do it, asking no server; nothing where it is done. `AsyncStretto.load` calls it. Raises `StrettoError`."""
+        ...
+
+
 class MeasuresItself(Protocol):
     """A backend that measures its own speed: a local engine.
 
@@ -356,8 +382,18 @@ class MeasuresItself(Protocol):
         ...
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def method_of(backend: Backend, method: Callable[Concatenate[Any, P], R]) -> Callable[P, R] | None:
+    """A method of one of the protocols above, where a backend has it, or what it wraps."""
+    # Not isinstance: what wrappers pass on, a protocol does not see since Python 3.12.
+    found: Callable[P, R] | None = getattr(backend, method.__name__, None)
+    return found
+
+
 def measured_by(backend: Backend) -> Measured | None:
     """What a backend has measured of its speed; ``None`` where it measures nothing, or has not yet."""
-    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
-    found: Callable[[], Measured | None] | None = getattr(backend, MeasuresItself.measured.__name__, None)
-    return None if found is None else found()
+    measured = method_of(backend, MeasuresItself.measured)
+    return None if measured is None else measured()

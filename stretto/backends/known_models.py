@@ -12,18 +12,17 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stretto.backends.base import Capabilities, ModelRequest
-from stretto.errors import SettingsError
 from stretto.foundation.arguments import reason, shown
 from stretto.prompts.families import family_of
+from stretto.values.errors import SettingsError
 
 
 class Known(BaseModel):
@@ -35,51 +34,44 @@ class Known(BaseModel):
         reasoning: the model takes an effort.
         json_schema: answers can be constrained to a JSON schema.
         logprobs: log-probabilities can be asked for.
+        predictions: takes a text that the answer may resemble.
         cached_from: prompt tokens from which a shared prefix is cached.
         refuses: parameters that are answered with a 400.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    window: int
-    output: int
+    window: int = Field(ge=1)
+    output: int = Field(ge=1)
     reasoning: bool = False
     json_schema: bool = True
     logprobs: bool = False
-    cached_from: int = 1_024
+    predictions: bool = False
+    cached_from: int = Field(default=1_024, ge=0)
     refuses: frozenset[str] = frozenset()
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    as_of: date
-    source: str
-    openai: dict[str, Known]
-    anthropic: dict[str, Known]
 
 
 Rows = Mapping[str, Mapping[str, Known]]
 """Rows by the beginnings of models' names, by provider."""
 
 NO_ROWS: Rows = MappingProxyType({})
+_ROWS = TypeAdapter(dict[str, dict[str, Known]])
 
 _UNKNOWN = Capabilities(concurrent_calls=8)
 _UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
 
 
 @cache
-def _by_provider() -> dict[str, dict[str, Known]]:
-    text = files("stretto.backends").joinpath("known_models.toml").read_text(encoding="utf-8")
-    table = _Table.model_validate(tomllib.loads(text))
-    return {"openai": table.openai, "anthropic": table.anthropic}
+def _by_provider() -> Rows:
+    table = tomllib.loads(files("stretto.backends").joinpath("known_models.toml").read_text(encoding="utf-8"))
+    return _ROWS.validate_python({name: rows for name, rows in table.items() if isinstance(rows, dict)})
 
 
 def own_rows(file: Path) -> Rows:
     """Read a caller's rows from a TOML file, a table for each provider. Raises `SettingsError`."""
     try:
         written = tomllib.loads(file.expanduser().read_text(encoding="utf-8"))
-        return TypeAdapter(dict[str, dict[str, Known]]).validate_python(written)
+        return _ROWS.validate_python(written)
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{'.'.join(map(str, first['loc']))}={shown(first.get('input'))}: {reason(first)}"
@@ -118,6 +110,7 @@ def capabilities_of(provider: str, model: str, own: Rows = NO_ROWS) -> Capabilit
         media=True,
         choices=provider == "openai",
         reasoning=known.reasoning,
+        predictions=known.predictions,
         prompt_cache_minimum=known.cached_from,
     )
 
@@ -149,10 +142,11 @@ def bounded_output(provider: str, model: str, wanted: int | None, own: Rows = NO
 def worth_caching(prompt: ModelRequest, capabilities: Capabilities) -> bool:
     """Whether what a prompt shares with others is as long as the provider's cache wants it."""
     least = capabilities.prompt_cache_minimum
-    return least is not None and bool(prompt.shared) and _tokens_of(prompt.prefix) >= least
+    return least is not None and bool(prompt.shared) and tokens_of(prompt.prefix) >= least
 
 
-def _tokens_of(text: str) -> int:
+def tokens_of(text: str) -> int:
+    """Estimate the tokens of a text: 3.5 UTF-8 bytes each."""
     return math.ceil(len(text.encode()) / 3.5)
 
 

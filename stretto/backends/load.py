@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
-from stretto.backends.base import Backend, Capabilities, Chunk, measured_by
+from stretto.backends.base import Backend, Capabilities, Chunk, measured_by, method_of
 from stretto.backends.by_backend import ByBackend
-from stretto.request import Request
+from stretto.values.request import Request
 
 FEWEST_TOKENS = 16
 SHORTEST_S = 0.25  # of a stream that tells anything; scripted and cached answers come at once
@@ -276,7 +276,7 @@ class Timed:
 
     def heard(self, chunk: Chunk) -> None:
         """Take a chunk of the stream."""
-        if (chunk.is_answer or chunk.thinking) and self._begun is None:
+        if (chunk.is_answer or chunk.thinking or chunk.held) and self._begun is None:
             self._begun = self._meter.begun()
             if not self._is_long:
                 self._meter.first(self._calls, self._begun[0] - self._sent_s)
@@ -312,11 +312,10 @@ def load_of(backend: Backend) -> Load:
         shown = replace(shown, holds=None)
     if measured is not None:
         shown = replace(shown, step_ms=measured.step_ms)
-    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
-    found: Callable[[], Load] | None = getattr(backend, ReportsLoad.load_now.__name__, None)
-    if found is None:
+    load_now = method_of(backend, ReportsLoad.load_now)
+    if load_now is None:
         return shown
-    reported = found()
+    reported = load_now()
     bounds = [each for each in (shown.holds, reported.holds) if each is not None]
     return replace(
         reported,

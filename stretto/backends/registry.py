@@ -10,23 +10,14 @@ from urllib.parse import urlsplit
 
 from stretto.backends.base import Backend
 from stretto.backends.known_models import NO_ROWS, Rows
+from stretto.backends.provider_table import PROVIDERS, default_keys, model_forms
 from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
-from stretto.errors import SettingsError, UnknownModelError
 from stretto.foundation import plugins
 from stretto.foundation.arguments import begins_like_key, looks_like_key
+from stretto.values.errors import SettingsError, UnknownModelError
 
-OPENAI_DEFAULT = "openai:gpt-5.4-mini"
-ANTHROPIC_DEFAULT = "anthropic:claude-haiku-4-5"
 LOCAL_DEFAULT = "local:pocket"
 _SCHEMES = ("http://", "https://")
-
-SERVERS = ("ollama", "vllm", "sglang", "llamacpp", "lmstudio")
-"""Providers that are programs with OpenAI's API, at their usual ports of this machine."""
-
-_FORMS = (
-    "openai:MODEL (with base_url for any compatible server), anthropic:MODEL, ollama:MODEL, vllm:MODEL, sglang:MODEL, "
-    "llamacpp:MODEL, lmstudio:MODEL, local:MODEL, local:FOLDER, local:pocket, or the address of a server with one model"
-)
 
 
 def open_backend(
@@ -55,18 +46,18 @@ def open_backend(
     if is_address(name):
         return resilient(_at_address(name, base_url, api_key), resilience, endpoints)
     provider, colon, model = name.partition(":")
-    make = _PROVIDERS.get(provider) or (plugins.load("backends", provider) if colon else None)
+    make = _maker(provider) if colon else None
     if looks_like_key(name) if make is None else (provider != "local" and begins_like_key(model)):
         place = "the model" if argument == "model" else f"{argument}="
         raise UnknownModelError(
-            f"What was given as {place} looks like a key and is not shown here. Name a model: {_FORMS}. The key goes "
-            "into the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, STRETTO_API_KEY) or into api_key=."
+            f"What was given as {place} looks like a key and is not shown here. Name a model: {_forms()}. The key goes "
+            f"into the environment ({', '.join(default_keys())}, STRETTO_API_KEY) or into api_key=."
         )
     which = f"Model {name!r}" if argument == "model" else f"Model {name!r}, passed as {argument}=,"
     if not colon and (guess := _guess(name)):
         raise UnknownModelError(f"{which} has no provider. Write {guess + ':' + name!r}.")
     if make is None or not model.strip():
-        raise UnknownModelError(f"{which} is not known. Use one of: {_FORMS}.")
+        raise UnknownModelError(f"{which} is not known. Use one of: {_forms()}.")
     if provider == "local":
         if base_url is not None or api_key is not None:
             raise SettingsError(
@@ -76,7 +67,7 @@ def open_backend(
         return make(model, **(local or {}))
     if base_url is not None:
         _check_address(base_url, "base_url")
-    table = {"own_rows": own_rows} if provider in _PROVIDERS else {}  # other packages know their models themselves
+    table = {"own_rows": own_rows} if provider in PROVIDERS else {}  # other packages know their models themselves
     return resilient(make(model, base_url=base_url, api_key=api_key, **table), resilience, endpoints)
 
 
@@ -117,17 +108,18 @@ def as_backend(
         return source
     raise UnknownModelError(
         f"{argument}= takes a model, not a value of type {type(source).__name__}. "
-        f"Pass a name ({_FORMS}), a LangChain chat model, or a backend."
+        f"Pass a name ({_forms()}), a LangChain chat model, or a backend."
     )
 
 
 def default_model(environ: Mapping[str, str]) -> tuple[str, str]:
     """Choose a model when none is named; also why, as a sentence for a person."""
-    for variable, name in (("OPENAI_API_KEY", OPENAI_DEFAULT), ("ANTHROPIC_API_KEY", ANTHROPIC_DEFAULT)):
+    keys = default_keys()
+    for variable, name in keys.items():
         if environ.get(variable, "").strip():
             return name, f"{variable} is set, so {name} answers."
     return LOCAL_DEFAULT, (
-        f"Neither OPENAI_API_KEY nor ANTHROPIC_API_KEY is set, so the small embedded model {LOCAL_DEFAULT} answers."
+        f"Neither {' nor '.join(keys)} is set, so the small demonstration model {LOCAL_DEFAULT} answers."
     )
 
 
@@ -159,45 +151,22 @@ def _at_address(url: str, base_url: str | None, api_key: str | None) -> Backend:
     return AtAddress(url, api_key=api_key)
 
 
-def _openai(model: str, **options: Any) -> Backend:
-    from stretto.backends.providers.openai import OpenAIBackend  # noqa: PLC0415 - only what is used is imported
+def _maker(provider: str) -> Callable[..., Backend] | None:
+    if provider == "local":
+        from stretto.backends.local.backend import LocalBackend  # noqa: PLC0415 - only what is used is imported
 
-    return OpenAIBackend(model, **options)
-
-
-def _anthropic(model: str, **options: Any) -> Backend:
-    from stretto.backends.providers.anthropic import AnthropicBackend  # noqa: PLC0415 - only what is used is imported
-
-    return AnthropicBackend(model, **options)
-
-
-def _local(model: str, **options: Any) -> Backend:
-    from stretto.backends.local.backend import LocalBackend  # noqa: PLC0415 - only what is used is imported
-
-    return LocalBackend(model, **options)
-
-
-def _server(kind: str) -> Callable[..., Backend]:
-    def make(model: str, **options: Any) -> Backend:
-        from stretto.backends.providers.servers import SERVERS  # noqa: PLC0415 - only what is used is imported
-
-        return SERVERS[kind](model, **options)
-
+        return LocalBackend
+    known = PROVIDERS.get(provider)
+    make: Callable[..., Backend] | None = plugins.load("backends", provider) if known is None else known.load()
     return make
 
 
-_PROVIDERS: Mapping[str, Callable[..., Backend]] = {
-    "openai": _openai,
-    "anthropic": _anthropic,
-    "local": _local,
-    **{kind: _server(kind) for kind in SERVERS},
-}
+def _forms() -> str:
+    return model_forms(plugins.names("backends"))
 
 
 def _guess(model: str) -> str | None:
-    if model.startswith(("gpt-", "o1", "o3", "o4", "chatgpt")):
-        return "openai"
-    return "anthropic" if model.startswith("claude") else None
+    return next((name for name, each in PROVIDERS.items() if model.startswith(each.begins)), None)
 
 
 def _is_langchain(source: Any) -> bool:

@@ -6,8 +6,8 @@ escaped, or rendered by a Markdown parser that passes no HTML and draws no image
 Private: not part of the public API, and may change at any time.
 """
 
-from stretto.answer import Answer
-from stretto.route import Route
+from stretto.values.answer import Answer
+from stretto.values.route import Route
 
 
 def show_in_notebooks() -> None:

@@ -7,11 +7,11 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from stretto.answer import Answer, Branch, Timeline
 from stretto.display.page import page
 from stretto.display.rows import drawn, label_of
 from stretto.display.timeline import draw, totals
-from stretto.route import Route
+from stretto.values.answer import Answer, Branch, Timeline
+from stretto.values.route import Route
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -116,11 +116,11 @@ def _parser() -> MarkdownIt:
 
 def _branches(answer: Answer) -> str:
     rows = "".join(
-        f"<tr><td>{escape(branch.id)}</td><td>{escape(branch.title)}</td><td>{branch.status}</td>"
+        f"<tr><td>{escape(branch.id)}</td><td>{escape(branch.heading or branch.title)}</td><td>{branch.status}</td>"
         f"<td class=number>{branch.usage.completion_tokens:,}</td><td>{escape(branch.error or '')}</td></tr>"
         for branch in answer.branches
     )
-    heading = "<tr><th>branch</th><th>title</th><th>status</th><th>tokens</th><th>error</th></tr>"
+    heading = "<tr><th>branch</th><th>heading or title</th><th>status</th><th>tokens</th><th>error</th></tr>"
     return f"<table>{heading}{rows}</table>"
 
 

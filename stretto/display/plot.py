@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stretto.answer import Answer
 from stretto.display.notebook import timeline_markdown
 from stretto.display.page import page
 from stretto.display.timeline import draw
-from stretto.errors import InvalidRequestError
+from stretto.values.answer import Answer
+from stretto.values.errors import InvalidRequestError
 
 __all__ = ["TimelinePlot"]
 

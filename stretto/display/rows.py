@@ -6,17 +6,17 @@ import math
 import re
 from collections.abc import Sequence
 
-from stretto.answer import Branch
+from stretto.values.answer import Branch
 
-_KIND = re.compile(r"^(?:point|item|passage|piece|round)-")
-SHARED = "points"  # the kind of a call that writes several points, each in a branch of its own
+_KIND = re.compile(r"^(?:section|point|item|passage|piece|round)-")
+SHARED = "sections"  # the kind of a call that writes several sections, each in a branch of its own
 _MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
 
 
 def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], list[str]]:
     """The branches that get a row, and sentences about those that get none.
 
-    Of many passages only some have one. A call that writes several points has none, because its points have.
+    Of many passages only some have one. A call that writes several sections has none, because they have.
     """
     passages = [branch for branch in branches if branch.kind == "passage"]
     half = _MOST_PASSAGES // 2
@@ -27,14 +27,15 @@ def drawn(branches: Sequence[Branch]) -> tuple[list[Branch], list[str]]:
     if shared:
         tokens = sum(branch.usage.completion_tokens for branch in shared)
         calls = "1 call" if len(shared) == 1 else f"{len(shared):,} calls"
-        notes.append(f"{calls} for several points: {tokens:,} tokens")
+        notes.append(f"{calls} for several sections: {tokens:,} tokens")
     return [branch for branch in branches if branch.kind != SHARED and branch.id not in hidden], notes
 
 
 def label_of(branch: Branch) -> str:
-    """The name of a row: number and title. Titles come from a model: one line of them is not certain."""
+    """The name of a row: number and heading or title. These come from a model: one line of them is not certain."""
     number = _KIND.sub("", branch.id)
-    return f"{number} {branch.title}" if branch.title else branch.id
+    name = branch.heading or branch.title
+    return f"{number} {name}" if name else branch.id
 
 
 def tokens_of(branch: Branch) -> str:

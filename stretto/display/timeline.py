@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from stretto.answer import Branch
 from stretto.display.palette import Scheme, palette
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
+from stretto.values.answer import Branch
 
 if TYPE_CHECKING:
-    from stretto.answer import Timeline
+    from stretto.values.answer import Timeline
 
 WIDTH = 920  # pixels
 _LABEL = 230

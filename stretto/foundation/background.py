@@ -6,14 +6,13 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import CancelledError, Future
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal
 
-from stretto.errors import StrettoError
-from stretto.foundation.fork import Fork
-from stretto.foundation.late_executor import LateExecutor
+from stretto.foundation.threads import Fork, LateExecutor, check_threads, were_threads_changed
+from stretto.values.errors import StrettoError
 
 T = TypeVar("T")
 
@@ -24,7 +23,7 @@ class BackgroundLoop:
     """Runs coroutines for threads that wait for them. The thread starts with the first call and ends with `close`.
 
     No exception of a caller gets into the loop: Ctrl-C, `SystemExit` and `GeneratorExit` only cancel the call that
-    they leave.
+    they leave. Nothing that a task of the loop does ends it: not what it raises, and not that it stops the loop.
 
     Args:
         at_end: runs in the loop before it ends.
@@ -37,15 +36,17 @@ class BackgroundLoop:
         self._fork = Fork()
         # Reentrant, because the garbage collector may close an abandoned stream in the middle of any statement.
         self._lock = threading.RLock()
-        self._portal: BlockingPortal | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._calls: set[_Call[Any]] = set()
+        self._stopping = threading.Event()
         self._closed = False
         self._closed_at_exit = False
 
     @property
     def runs(self) -> bool:
         """Whether the thread was started and has not been told to end."""
-        return self._portal is not None
+        return self._loop is not None
 
     @property
     def is_here(self) -> bool:
@@ -66,38 +67,44 @@ class BackgroundLoop:
             raise
 
     def _call(self, run: Callable[[], Awaitable[T]]) -> T:
-        if self._fork.happened():
-            raise StrettoError(self._forked)
-        called = _Call(run)
-        portal: BlockingPortal | None = None
+        if self.is_here:
+            raise StrettoError(
+                "A Stretto cannot be asked by code that runs in its own event loop, such as an async function that is "
+                "a tool. There, await its asynchronous client: await stretto.asynchronous.ask(...)."
+            )
+        called = _Call(run, self._calls)
+        loop: asyncio.AbstractEventLoop | None = None
         try:
             with self._lock:  # `close` comes before the call or sees it
-                portal = self._running()
-                future = portal.start_task_soon(called.run)
+                loop = self._running()
+                future = asyncio.run_coroutine_threadsafe(called.run(), loop)
             return future.result()
         except CancelledError:
-            if not self._closed:
-                raise
-            raise StrettoError("This Stretto was closed while it was answering.") from None
+            if self._closed:
+                raise StrettoError("This Stretto was closed while it was answering.") from None
+            if future.cancelled():
+                raise StrettoError(
+                    "The answer was cancelled by other code in the client's event loop, such as a tool that cancels "
+                    "tasks. Let it cancel its own only."
+                ) from None
+            raise
         except BaseException:
-            if portal is not None and not called.has_ended:  # Ctrl-C, say: in this thread, not in the other
-                portal.call(called.leave)
+            if loop is not None and not called.has_ended:  # Ctrl-C, say: in this thread, not in the other
+                asyncio.run_coroutine_threadsafe(called.leave(), loop).result()
             raise
 
     async def acall(self, run: Callable[[], Awaitable[T]]) -> T:
         """The same for a caller that waits in another event loop; its cancellation cancels the call."""
-        if self._fork.happened():
-            raise StrettoError(self._forked)
-        called = _Call(run)
+        called = _Call(run, self._calls)
         with self._lock:
-            portal = self._running()
-            future = portal.start_task_soon(called.run)
+            loop = self._running()
+            future = asyncio.run_coroutine_threadsafe(called.run(), loop)
         try:
             return await asyncio.wrap_future(future)
         except BaseException:
             if not called.has_ended:
                 with anyio.CancelScope(shield=True):
-                    await asyncio.wrap_future(portal.start_task_soon(called.leave))
+                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(called.leave(), loop))
             raise
 
     def close(self) -> None:
@@ -111,49 +118,64 @@ class BackgroundLoop:
             main = threading.main_thread()
             self._closed_at_exit |= threading.current_thread() is main and not main.is_alive()
             self._closed = True
-            portal, self._portal = self._portal, None
-        if portal is None or self._thread is None:
+            loop, self._loop = self._loop, None
+        if loop is None or self._thread is None or were_threads_changed():
             return
         try:
-            portal.call(self._at_end)
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
         finally:
-            portal.call(portal.stop, True)  # a call that still runs is not waited for
+            loop.call_soon_threadsafe(self._stop, loop)
             self._thread.join()
 
-    def _running(self) -> BlockingPortal:
+    async def _end(self) -> None:
+        try:
+            await self._at_end()
+        finally:
+            async with anyio.create_task_group() as leaving:
+                for called in tuple(self._calls):
+                    leaving.start_soon(called.leave)
+
+    def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stopping.set()
+        loop.stop()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._fork.happened():
+            raise StrettoError(self._forked)
         if self._closed:
             raise StrettoError("This Stretto is closed. Make a new one.")
-        if self._portal is None:
-            started: Future[BlockingPortal] = Future()
-            self._thread = threading.Thread(target=_run, args=(started,), name="stretto", daemon=True)
+        check_threads()
+        if self._loop is None:
+            started: Future[asyncio.AbstractEventLoop] = Future()
+            self._thread = threading.Thread(target=self._run, args=(started,), name="stretto", daemon=True)
             self._thread.start()
-            self._portal = started.result()
-        return self._portal
+            self._loop = started.result()
+        return self._loop
 
-
-def _run(started: Future[BlockingPortal]) -> None:
-    try:
-        anyio.run(_serve, started)
-    except RuntimeError as error:
-        # Python 3.12 starts no thread while a program ends, and asyncio wants one to end those of its executor. By then
-        # the client is closed, and the loop as well.
-        if "interpreter shutdown" not in str(error):
-            raise
-
-
-async def _serve(started: Future[BlockingPortal]) -> None:
-    # As anyio's start_blocking_portal, but no generator: one that is left open would be closed in a forked child too.
-    asyncio.get_running_loop().set_default_executor(LateExecutor(thread_name_prefix="stretto"))
-    async with BlockingPortal() as portal:
-        started.set_result(portal)
-        await portal.sleep_until_stopped()
+    def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                loop = runner.get_loop()
+                loop.set_default_executor(LateExecutor(thread_name_prefix="stretto"))
+                started.set_result(loop)
+                while not self._stopping.is_set():
+                    # A function of the caller may stop the loop. asyncio lets these out of it from whatever task raises
+                    # them, and whoever waits for that task sees them too.
+                    with suppress(SystemExit, KeyboardInterrupt):
+                        loop.run_forever()
+        except RuntimeError as error:
+            # Python 3.12 starts no thread while a program ends, and asyncio wants one to end those of its executor. By
+            # then the client is closed, and the loop as well.
+            if "interpreter shutdown" not in str(error):
+                raise
 
 
 class _Call(Generic[T]):
     """One call, which its caller may leave at any moment, even before it has begun."""
 
-    def __init__(self, run: Callable[[], Awaitable[T]]) -> None:
+    def __init__(self, run: Callable[[], Awaitable[T]], calls: set[_Call[Any]]) -> None:
         self._run = run
+        self._calls = calls
         self._scope: anyio.CancelScope | None = None
         self._ended = anyio.Event()
 
@@ -164,10 +186,12 @@ class _Call(Generic[T]):
 
     async def run(self) -> T:
         """Run it in the loop."""
+        self._calls.add(self)
         with anyio.CancelScope() as self._scope:
             try:
                 return await self._run()
             finally:
+                self._calls.discard(self)
                 self._ended.set()
         raise CancelledError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stretto.errors import InvalidRequestError
+from stretto.values.errors import InvalidRequestError
 
 __all__ = ["LONG", "LONG_TEXT", "MOST", "VERY_LONG", "check_numbers", "is_long"]
 

@@ -3,53 +3,67 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from stretto.foundation.threads import were_threads_changed
+
 __all__ = ["EndingThread", "is_exiting"]
 
-_PATIENCE_S = 5.0
+_PATIENCE_S = 3.0  # for which the exit waits for a thread that was told to end
+_LAST_S = 1.0  # the same for one that it has interrupted; what hangs in a call of the system stays behind
 _LOOK_S = 0.1  # seconds after which the exit looks whether it was interrupted
 _exiting = threading.Event()
 
 
 class EndingThread(threading.Thread):
-    """Ends when it is told to, or when the interpreter exits, which waits for it.
+    """Ends when it is told to, or when the interpreter exits, which waits for it some seconds.
 
     Args:
         target: what it runs.
-        end: tells it to end; called from another thread, at any time, more than once.
+        tell: tells it to end; called from another thread, at any time, more than once.
         name: of the thread.
     """
 
-    def __init__(self, target: Callable[[], None], end: Callable[[], None], name: str) -> None:
+    def __init__(self, target: Callable[[], None], tell: Callable[[], None], name: str) -> None:
         # A daemon, because the interpreter would wait for any other thread before `_end_all` could end it.
         super().__init__(target=target, name=name, daemon=True)
-        self.end = end
-        self._left_s = math.inf  # that the exit waits for it
+        self._tell = tell
+        self._until = math.inf  # when the exit has waited long enough
+        self._interrupted = False
 
-    def give_up(self) -> None:
-        """Let the exit wait only some seconds longer: it was told to end and did not."""
-        self._left_s = _PATIENCE_S
+    def end(self) -> None:
+        """Tell it to end."""
+        self._until = min(self._until, time.monotonic() + _PATIENCE_S)
+        self._tell()
 
     def wait_at_exit(self) -> bool:
         """Tell it to end, and wait a moment. Returns False once the exit has waited long enough."""
-        self.end()
+        if not self._interrupted:
+            self.end()
         self.join(_LOOK_S)  # a signal that comes as a wait begins does not end it
-        self._left_s -= _LOOK_S
-        return self._left_s > 0
+        if (now := time.monotonic()) < self._until:
+            return True
+        if self._interrupted or self.ident is None:
+            return False
+        # It ends where it next runs Python code. A long loading is many short calls of torch.
+        self._interrupted, self._until = True, now + _LAST_S
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
+        return True
 
     def run(self) -> None:
         """Run the target."""
         try:
             super().run()
         finally:
-            self.end = _ended  # what it refers to is freed now, not when cycles are collected
+            self._tell = _ended  # what it refers to is freed now, not when cycles are collected
 
 
 def is_exiting() -> bool:
@@ -64,6 +78,8 @@ def _ended() -> None:
 @atexit.register
 def _end_all() -> None:
     """End all, also those that one of them still starts: a thread that loads a model starts the engine's."""
+    if were_threads_changed():  # they cannot be listed; nobody asks them any more
+        return
     try:
         _exiting.set()
         given_up: set[EndingThread] = set()

@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
-from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import looks_like_key, shown
 from stretto.foundation.schema_graph import MOST_APPLIED, endless_parts, most_applied, parts
+from stretto.values.errors import InvalidRequestError
 
-__all__ = ["MOST_LEVELS", "is_deeper", "read_format", "validator_of"]
+__all__ = ["MOST_LEVELS", "is_deeper", "read_format", "strict_of", "validator_of"]
 
 MOST_LEVELS = 150
 """The deepest value that is read. Pydantic reads JSON of 200 levels, jsonschema-rs has no words for what is wrong with
@@ -55,7 +55,15 @@ def read_format(given: Any) -> dict[str, Any] | str | None:
     schema = inner.get("schema") if isinstance(inner, Mapping) else None
     if not isinstance(schema, Mapping):
         raise _refused(given, "it has no schema at json_schema.schema")
+    if not isinstance(inner.get("strict"), bool | None):
+        raise _refused(given, f"json_schema.strict={shown(inner['strict'])} is neither true nor false")
     return _checked(schema, given)
+
+
+def strict_of(given: Mapping[str, Any]) -> bool | None:
+    """What a ``response_format`` in OpenAI's form says of its strict mode; ``None`` where it says nothing."""
+    inner = given.get("json_schema", given) if given.get("type") == "json_schema" else {}
+    return inner.get("strict") if isinstance(inner, Mapping) else None
 
 
 def validator_of(schema: Mapping[str, Any]) -> Any:

@@ -1,13 +1,13 @@
-"""Packages whose names are imported when they are asked for, so that importing the package costs little."""
+"""What is made when it is first asked for: names of a package, which cost an import, and properties."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
-__all__ = ["lazily"]
+__all__ = ["Value", "lazily", "lazy"]
 
 
 def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -31,3 +31,32 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable
         return sorted({*vars(sys.modules[package]), *known})
 
     return find, names
+
+
+Value = TypeVar("Value")
+
+
+class lazy(Generic[Value]):  # noqa: N801 - read like `property`
+    """Like `functools.cached_property`, which in Python 3.11 computes under a lock that all objects share.
+
+    A long request is read in a thread. With that lock, the event loop would wait for it at its next short one.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> lazy[Value]: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> Value: ...
+    def __get__(self, owner: object | None, kind: type) -> lazy[Value] | Value:
+        """The value; from then on it stands in the object's own dictionary, where this is not asked any more."""
+        if owner is None:
+            return self
+        value = self._compute(owner)
+        owner.__dict__[self._name] = value
+        return value

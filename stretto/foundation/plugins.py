@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from stretto.errors import SettingsError
+from stretto.values.errors import SettingsError
 
 __all__ = ["Kind", "load", "load_all", "names"]
 

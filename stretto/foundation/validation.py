@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from stretto.errors import InvalidRequestError, StrettoError
 from stretto.foundation.arguments import looks_like_key, reason, shown, unknown_names
+from stretto.values.errors import InvalidRequestError, StrettoError
 
 __all__ = ["CheckedModel", "explained"]
 

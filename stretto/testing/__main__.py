@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--time-to-first-token", type=float, default=0.3, metavar="SECONDS")
     parser.add_argument("--tokens-per-second", type=float, default=60.0, metavar="RATE")
+    parser.add_argument("--token-characters", type=int, metavar="NUMBER", help="of each token, instead of a word")
     parser.add_argument("--slots", type=int, metavar="NUMBER", help="answers written at a time")
     parser.add_argument("--reply", default="OK.", help="what every request is answered")
     parser.add_argument("--replies", type=Path, metavar="FILE", help='JSON list of {"pattern": ..., "reply": ...}')
@@ -38,6 +39,7 @@ def main() -> None:
         replies,
         time_to_first_token_s=options.time_to_first_token,
         tokens_per_second=options.tokens_per_second,
+        token_characters=options.token_characters,
         slots=options.slots,
         port=options.port,
     )

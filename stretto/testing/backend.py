@@ -10,12 +10,12 @@ from typing import Literal
 
 import anyio
 
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
-from stretto.errors import InvalidRequestError, StrettoError
 from stretto.foundation.token_estimates import typical_tokens
-from stretto.request import GenerationOptions
-from stretto.tool_calls import ToolCall, ToolCallFragment
+from stretto.values.answer import Usage
+from stretto.values.errors import InvalidRequestError, StrettoError
+from stretto.values.request import GenerationOptions
+from stretto.values.tool_calls import ToolCall, ToolCallFragment
 
 
 @dataclass(frozen=True)

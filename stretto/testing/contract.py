@@ -13,16 +13,16 @@ from weakref import WeakSet
 import anyio
 from anyio.lowlevel import checkpoint
 
-from stretto.answer import Usage
-from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
+from stretto.backends.base import Backend, Capabilities, Chunk, LoadsAhead, ModelRequest, method_of
 from stretto.backends.resilience.breaker import Breaker
 from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.pace import Pace
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.stall import StallGuard
-from stretto.errors import StrettoError
-from stretto.request import GenerationOptions, Message
+from stretto.values.answer import Usage
+from stretto.values.errors import StrettoError
+from stretto.values.request import GenerationOptions, Message
 
 MOST_AT_ONCE = 4
 GIVING_UP_S = 2.0  # for what was told to end
@@ -89,6 +89,7 @@ async def check_backend(
 async def _broken_rules(check: _Check, failing: Backend | None, limit_s: float) -> list[str]:
     rules: dict[str, Callable[[], Awaitable[None]]] = {
         "name and capabilities": check.describes_itself,
+        "load_ahead": check.loads_ahead,
         "a whole stream": check.streams,
         "count_tokens": check.counts_tokens,
         "leaving early": check.can_be_left,
@@ -164,6 +165,11 @@ class _Check:
             )
         if capabilities.concurrent_calls < 1:
             raise _Broken(f"concurrent_calls={capabilities.concurrent_calls}, and it must run at least one call.")
+
+    async def loads_ahead(self) -> None:
+        for _ in range(2):
+            if (load_ahead := method_of(self._backend, LoadsAhead.load_ahead)) is not None:
+                await load_ahead()
 
     async def streams(self) -> None:
         _check_stream([chunk async for chunk in self._chunks(self._backend)])

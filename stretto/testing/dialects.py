@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from stretto.testing.protocols import Turn
-from stretto.tool_calls import ToolCall
+from stretto.values.tool_calls import ToolCall
 
 __all__ = ["AnthropicDialect", "OpenAIDialect"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from stretto.testing.protocols import HttpReply, prompt_of
 from stretto.testing.wire import ReceivedRequest
-from stretto.tool_calls import ToolCall
+from stretto.values.tool_calls import ToolCall
 
 __all__ = ["oblige"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from stretto.tool_calls import ToolCall
+from stretto.values.tool_calls import ToolCall
 
 Finish = Literal["stop", "length", "refusal", "filtered"]
 
@@ -168,15 +168,21 @@ class Dialect(Protocol):
         ...
 
 
-def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int, choice: int = 0) -> Turn:
-    """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences, ``n``)."""
+def turn_of(
+    reply: HttpReply, body: Mapping[str, Any], number: int, choice: int = 0, *, characters: int | None = None
+) -> Turn:
+    """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences, ``n``).
+
+    ``characters``: of a token; without it, tokens are words.
+    """
     text, finish = reply.text, reply.finish
     stops = body.get("stop") or body.get("stop_sequences") or ()
     stopped_by = None
     for stop in (stops,) if isinstance(stops, str) else stops:
         if stop in text:
             text, stopped_by = text.split(stop, 1)[0], stop
-    tokens: Sequence[str] = re.findall(r"\s*\S+|\s+$", text)
+    token = r"\s*+\S++|\s++$" if characters is None else f"(?s:.{{1,{characters}}})"
+    tokens: Sequence[str] = re.findall(token, text)
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     if limit and len(tokens) > limit:
         tokens, finish, stopped_by = tokens[:limit], "length", None
@@ -194,7 +200,7 @@ def turn_of(reply: HttpReply, body: Mapping[str, Any], number: int, choice: int 
         top_logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
         choice=choice,
         stopped_by=stopped_by,
-        others=[turn_of((given[at - 1 :] or [reply])[0], body, number, at) for at in further],
+        others=[turn_of((given[at - 1 :] or [reply])[0], body, number, at, characters=characters) for at in further],
     )
 
 

@@ -78,6 +78,7 @@ class ScriptedServer:
             callable that is given the `ReceivedRequest`.
         time_to_first_token_s: seconds between a request and its first token.
         tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
+        token_characters: length of a token; ``None``: a word with the white space before it.
         slots: answers that are written at a time; further requests wait for their turn, as on a server of fixed
             capacity.
         key: the only key that is let in; ``None``: every key.
@@ -103,6 +104,7 @@ class ScriptedServer:
         *,
         time_to_first_token_s: float = 0.0,
         tokens_per_second: float | None = None,
+        token_characters: int | None = None,
         slots: int | None = None,
         key: str | None = None,
         rejects: Iterable[str] | Refusing = (),
@@ -119,6 +121,7 @@ class ScriptedServer:
         self._replies = replies
         self._first_s = time_to_first_token_s
         self._rate = tokens_per_second
+        self._characters = token_characters
         self._most = slots or math.inf
         self._limiter: anyio.CapacityLimiter | None = None  # made in the event loop
         self._key = key
@@ -259,7 +262,7 @@ class ScriptedServer:
         if fault is not None and fault.early:
             await self._fail(connection, received, dialect, fault)
             return
-        turn = turn_of(reply, received.body, len(self.requests))
+        turn = turn_of(reply, received.body, len(self.requests), characters=self._characters)
         async with self._turn(received):
             self.active_streams += 1
             try:

@@ -15,14 +15,20 @@ DRAFTS = (
 )
 
 
-def vllm(replies="OK.", *, slots=None, speculation=False, caching=True, old=False, **how):
-    """``vllm serve``; ``slots``: in development mode, which has ``/server_info``; ``old``: before ``json_schema``."""
+def vllm(replies="OK.", *, slots=None, speculation=False, caching=True, old=False, opens=False, **how):
+    """``vllm serve``; ``slots``: in development mode, which has ``/server_info``; ``old``: before ``json_schema``.
+
+    ``opens``: the model's template begins a thought.
+    """
     card = {"object": "model", "created": 1, "owned_by": "vllm", "permission": []}
     base = card | {"id": MODEL, "root": MODEL, "parent": None, "max_model_len": 40_960}
     adapter = card | {"id": "a-lora", "root": "/adapters/a", "parent": MODEL, "max_model_len": None}
     labels = f'block_size="16",cache_dtype="auto",enable_prefix_caching="{caching}",engine="0",num_gpu_blocks="5080"'
     info = {"vllm_config": {"scheduler_config": {"max_num_seqs": slots}}, "vllm_env": {}, "system_env": {}}
+    tokens = ["<|im_start|>", "user", "Ċ", "?", "<|im_end|>", "Ċ", "<|im_start|>", "assistant", "Ċ"]
+    tokens += ["<think>", "Ċ"] if opens else []
     pages = {
+        "/tokenize": {"count": len(tokens), "tokens": [*range(len(tokens))], "token_strs": tokens},
         "/v1/models": {"object": "list", "data": [base, adapter]},
         "/version": {"version": "0.14.0"},
         "/metrics": f"{SEEN}vllm:cache_config_info{{{labels}}} 1.0\n{DRAFTS if speculation else ''}",
@@ -47,14 +53,18 @@ def _no_schema_yet(received):
     return 400, {"object": "error", "message": str(errors), "type": "BadRequestError", "param": None, "code": 400}
 
 
-def sglang(replies="OK.", *, speculation=None, caching=True, newer=False, **how):
-    """``python -m sglang.launch_server``; ``newer``: the path of its information has another name."""
+def sglang(replies="OK.", *, speculation=None, caching=True, newer=False, parser=None, **how):
+    """``python -m sglang.launch_server``; ``newer``: the path of its information has another name.
+
+    ``parser``: of thoughts.
+    """
     card = {"id": MODEL, "object": "model", "created": 1, "owned_by": "sglang", "root": MODEL, "max_model_len": 40_960}
     info = {
         "model_path": MODEL,
         "api_key": "sk-of-the-server-0123456789",
         "dp_size": 2,
         "max_running_requests": None,
+        "reasoning_parser": parser,
         "speculative_algorithm": speculation,
         "disable_radix_cache": not caching,
         "max_total_num_tokens": 20_480,
@@ -74,8 +84,11 @@ def sglang(replies="OK.", *, speculation=None, caching=True, newer=False, **how)
     return ScriptedServer(replies, pages=pages, **how)
 
 
-def llamacpp(replies="OK.", *, slots=4, window=8_192, speculation=False, listed=True, **how):
-    """``llama-server``; not ``listed``: its model is still being loaded, so only the header says what it is."""
+def llamacpp(replies="OK.", *, slots=4, window=8_192, speculation=False, listed=True, opens=False, **how):
+    """``llama-server``; not ``listed``: its model is still being loaded, so only the header says what it is.
+
+    ``opens``: the model's template begins a thought.
+    """
     card = {"id": "model.gguf", "object": "model", "created": 1, "owned_by": "llamacpp"}
     card["meta"] = {"n_ctx_train": 131_072, "n_vocab": 128_256, "n_params": 8_030_261_248}
     props = {
@@ -89,6 +102,7 @@ def llamacpp(replies="OK.", *, slots=4, window=8_192, speculation=False, listed=
     }
     loading = Page({"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, 503)
     pages = {"/v1/models": {"object": "list", "data": [card]} if listed else loading, "/props": props}
+    pages["/apply-template"] = {"prompt": "<|user|>?<|assistant|>" + ("<think>\n" if opens else "")}
 
     def refuse(received):
         if received.body.get("n", 1) == 1:

@@ -11,9 +11,9 @@ from stretto.backends.providers.anthropic import AnthropicBackend
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import BackendError
-from stretto.request import GenerationOptions
 from stretto.testing.server import RawResponse, ScriptedServer
+from stretto.values.errors import BackendError
+from stretto.values.request import GenerationOptions
 
 ONCE = Resilience(attempts=1, breaker_faults=1000)
 
@@ -29,7 +29,7 @@ def named(*data):
 
 
 class OpenAI:
-    connect, model = OpenAIBackend, "openai:some-model"
+    connect, model = OpenAIBackend, "openai:llama-3.1"  # whose text is passed on at once
 
     @staticmethod
     def url(server):

@@ -8,7 +8,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
-from stretto.request import GenerationOptions, Message
+from stretto.values.request import GenerationOptions, Message
 
 torch.set_num_threads(1)  # for models this small a second thread only waits
 

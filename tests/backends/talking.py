@@ -10,10 +10,10 @@ from pathlib import Path
 
 import anyio.lowlevel
 
-from stretto.answer import Usage
 from stretto.backends.base import Backend, ModelRequest
-from stretto.request import GenerationOptions, Message
 from stretto.testing.server import HttpReply, ScriptedServer
+from stretto.values.answer import Usage
+from stretto.values.request import GenerationOptions, Message
 
 KEY = "sk-test-0123456789abcdefghijkl"
 ACCOUNTED = HttpReply("Hello there, world.", prompt_tokens=9, cached_tokens=4, reasoning_tokens=5)

@@ -6,8 +6,8 @@ from talking import ACCOUNTED, KEY, asking, check_account, hear, served
 from stretto import AsyncStretto
 from stretto.backends.base import ModelRequest
 from stretto.backends.providers.anthropic import AnthropicBackend
-from stretto.request import GenerationOptions, Message
 from stretto.testing.server import HttpReply, ScriptedServer
+from stretto.values.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ class Caching:
 async def ask(model, question, **request):
     async with ScriptedServer(Caching()) as server:
         async with AsyncStretto(f"anthropic:{model}", base_url=server.url, api_key=KEY) as stretto:
-            answer = await stretto.ask(question, strategy="skeleton", **request)
+            answer = await stretto.ask(question, strategy="skeleton", strategy_options={"form": "points"}, **request)
         return answer, [received.body for received in server.requests]
 
 

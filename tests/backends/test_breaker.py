@@ -11,12 +11,12 @@ from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.breaker import Breaker, Circuit
 from stretto.backends.resilience.resilient import Endpoints, Resilience
-from stretto.budget import Budget
-from stretto.errors import BackendError, BreakerOpenError, ServerFailedError, StreamBrokenError
-from stretto.request import GenerationOptions
-from stretto.settings import Settings
-from stretto.strategies.ledger import Ledger, Reservation
+from stretto.config.settings import Settings
+from stretto.strategies.runtime.ledger import Ledger, Reservation
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.budget import Budget
+from stretto.values.errors import BackendError, BreakerOpenError, ServerFailedError, StreamBrokenError
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -185,7 +185,9 @@ async def test_an_outline_that_fails_for_good_does_not_cost_the_straight_answer(
     async with ScriptedServer(reply) as server:
         backend = open_backend("openai:m", base_url=server.openai_url, api_key=KEY, resilience=policy)
         async with AsyncStretto(backend) as stretto:
-            answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+            answer = await stretto.ask(
+                "How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
+            )
     assert answer.text == "A straight answer."
     assert any("no outlines here" in warning for warning in answer.warnings)
 

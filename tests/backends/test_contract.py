@@ -20,9 +20,9 @@ from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.stall import StallGuard
 from stretto.extending import Capabilities, Chunk
-from stretto.request import GenerationOptions
 from stretto.testing import BrokenContractError, Reply, ScriptedBackend, check_backend
 from stretto.testing.server import ScriptedServer
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +99,7 @@ async def test_a_model_of_langchain_keeps_the_contract():
     await check_backend(LangChainBackend(FakeListChatModel(responses=["one two three four"])))
 
 
+@pytest.mark.thorough
 async def test_a_local_model_keeps_the_contract(folder):
     await check_backend(LocalBackend(f"local:{folder}"))
 
@@ -156,6 +157,11 @@ async def test_leaving_a_guarded_stream_lets_the_backend_close_what_it_holds():
 class Nameless(Own):
     def __init__(self):
         super().__init__(name="model")
+
+
+class LoadsTheWrongWay(Own):
+    def load_ahead(self):
+        pass
 
 
 class Wordless(Own):
@@ -296,6 +302,7 @@ class FailsAfterClosing(Own):
     ("kind", "says"),
     [
         (Nameless, "name and capabilities: its name is 'model', and must be of the form 'provider:model'"),
+        (LoadsTheWrongWay, "load_ahead: it raised TypeError"),
         (Wordless, "a whole stream: there was no text"),
         (Strings, "a whole stream: its stream yielded a str"),
         (Endless, "a whole stream: 0 of its chunks have a finish_reason"),

@@ -9,8 +9,8 @@ from raw_streams import Anthropic, OpenAI, fail, listen, raw, talk
 from talking import hear
 
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import ServerFailedError, StalledError, StreamBrokenError
 from stretto.testing.server import RawResponse
+from stretto.values.errors import ServerFailedError, StalledError, StreamBrokenError
 
 pytestmark = pytest.mark.anyio
 

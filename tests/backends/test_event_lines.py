@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.backends.providers.event_lines import MOST_EVENT, BodyTooLargeError, EventLines
+from stretto.backends.providers.transport.event_lines import MOST_EVENT, BodyTooLargeError, EventLines
 
 STREAM = b"\xef\xbb\xbf: hello\r\n\r\nevent: a\r\ndata: 1\r\n\r\n: still here\n\n\n\ndata: 2\rdata: 3\r\rdata: 4"
 

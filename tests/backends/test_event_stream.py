@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stretto.backends.providers.event_stream import json_events
+from stretto.backends.providers.transport.event_lines import json_events
 
 pytestmark = pytest.mark.anyio
 

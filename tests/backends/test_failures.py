@@ -5,13 +5,13 @@ import anyio
 import pytest
 from talking import KEY, asking, hear, settled
 
-from stretto.backends.providers.failures import rejected_parameter
-from stretto.backends.providers.headers import retry_after_s
+from stretto.backends.providers.failures import rejected_parameter, translate
+from stretto.backends.providers.transport.headers import retry_after_s
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import BackendError, RateLimitedError, ServerFailedError
-from stretto.request import GenerationOptions
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.errors import BackendError, ContextOverflowError, RateLimitedError, ServerFailedError
+from stretto.values.request import GenerationOptions
 
 QUICK = Resilience(attempts=3, first_wait_s=0.001, longest_wait_s=0.001, breaker_faults=1000)
 
@@ -50,6 +50,42 @@ def test_retry_after_is_read_in_every_form():
 )
 def test_a_refused_parameter_is_found_in_the_words_of_many_servers(body, said, parameter):
     assert rejected_parameter(body, said) == parameter
+
+
+class AwsError(Exception):
+    """As botocore raises it."""
+
+    def __init__(self, status, message):
+        super().__init__(f"An error occurred when calling the ConverseStream operation: {message}")
+        self.response = {"Error": {"Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+
+class GoogleError(Exception):
+    """As google-genai raises it."""
+
+    def __init__(self, code, message):
+        super().__init__(f"{code} INVALID_ARGUMENT. {message}")
+        self.code = code
+
+
+TOO_LONG = "The input token count (50000) exceeds the maximum number of tokens allowed (32768)."
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "transient"),
+    [
+        (AwsError(400, "Input is too long for requested model."), ContextOverflowError, False),
+        (AwsError(429, "Too many tokens, please wait before trying again."), RateLimitedError, True),
+        (GoogleError(400, TOO_LONG), ContextOverflowError, False),
+        (GoogleError(503, "The model is overloaded."), ServerFailedError, True),
+        (ValueError(f"Invalid argument provided to Gemini: {TOO_LONG}"), ContextOverflowError, False),
+        (ValueError("Not this."), BackendError, False),
+    ],
+)
+def test_errors_of_the_clients_of_other_providers_are_read(error, kind, transient):
+    failure = translate(error, "langchain:model")
+    assert (type(failure), failure.transient) == (kind, transient)
+    assert (kind is ContextOverflowError) == ("Shorten it, or use a larger model." in str(failure))
 
 
 @pytest.mark.anyio

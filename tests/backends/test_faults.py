@@ -10,10 +10,11 @@ from talking import KEY, Heard, asking, hear, settled
 
 from stretto.backends.providers.failures import usage_of
 from stretto.backends.registry import open_backend
-from stretto.backends.resilience.first_text import FirstTexts
 from stretto.backends.resilience.resilient import Resilience
-from stretto.backends.resilience.stall import StallGuard
-from stretto.errors import (
+from stretto.backends.resilience.stall import FirstTexts, StallGuard
+from stretto.testing import Reply, ScriptedBackend
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.errors import (
     AuthenticationError,
     BackendError,
     BreakerOpenError,
@@ -26,9 +27,7 @@ from stretto.errors import (
     StalledError,
     StreamBrokenError,
 )
-from stretto.request import GenerationOptions
-from stretto.testing import Reply, ScriptedBackend
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 

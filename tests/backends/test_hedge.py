@@ -9,11 +9,11 @@ from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.resilient import Resilience
-from stretto.budget import Budget
-from stretto.errors import ServerFailedError
-from stretto.request import GenerationOptions
-from stretto.strategies.ledger import Ledger
+from stretto.strategies.runtime.ledger import Ledger
 from stretto.testing.server import Fault, ScriptedServer
+from stretto.values.budget import Budget
+from stretto.values.errors import ServerFailedError
+from stretto.values.request import GenerationOptions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 

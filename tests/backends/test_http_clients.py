@@ -9,10 +9,10 @@ import openai
 import pytest
 
 from stretto.backends.providers.failures import translate
-from stretto.backends.providers.http_bounds import MOST_OF_AN_ERROR
-from stretto.backends.providers.http_clients import async_client, http_library
-from stretto.errors import ConnectionFailedError
+from stretto.backends.providers.transport.http_bounds import MOST_OF_AN_ERROR
+from stretto.backends.providers.transport.http_clients import async_client, http_library
 from stretto.testing.server import RawResponse, ScriptedServer
+from stretto.values.errors import ConnectionFailedError
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from pydantic import SecretStr
 from talking import KEY, hear
 
 from stretto.backends.providers.langchain import LangChainBackend
-from stretto.backends.providers.redaction import redact, shown
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import BackendError
+from stretto.foundation.redaction import redact, shown
 from stretto.testing.server import Fault, ScriptedServer
+from stretto.values.errors import BackendError
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +90,7 @@ def test_ordinary_words_stay():
 
 BOUNDED = """
 import resource, sys
-from stretto.backends.providers.redaction import redact, shown
+from stretto.foundation.redaction import redact, shown
 limit = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
 for piece in ("sk-", "sk-a", "sk-*", "a-", "Bearer ", "bearer a", "://", "://a@", "key_", "-", "*", "a", "api-key-"):

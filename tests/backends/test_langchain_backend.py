@@ -9,9 +9,9 @@ from talking import KEY, Heard, hear
 from stretto import AsyncStretto, RequestRejectedError, ToolCall
 from stretto.backends.registry import as_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
-from stretto.request import GenerationOptions
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ import pytest
 from stretto import AsyncStretto, Settings
 from stretto.backends.load import Load, LoadMeter, Share, load_of, meter_of, with_calls_bounded
 from stretto.extending import Capabilities
-from stretto.request import Request
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
+from stretto.values.request import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -16,10 +16,11 @@ POINTS = "What are the main benefits of regular exercise? Give me six tips."
 TITLES = ("Heart", "Sleep", "Mood", "Bones", "Weight", "Memory")
 STRAIGHT = "Moving each day helps heart, mood and sleep. " * 40
 OUTLINE = "\n".join(f"{number}. {title}" for number, title in enumerate(TITLES, 1))
-SCRIPT = {"Write only the outline": OUTLINE} | {
-    f"text of point {number},": f"Words {number} about {title}, all of its own{number}."
+SCRIPT = {"Outline the answer": OUTLINE} | {
+    f"Write point: {title}": f"Words {number} about {title}, all of its own{number}."
     for number, title in enumerate(TITLES, 1)
 }
+BY_POINTS = Capabilities(prompt_family="pocket", concurrent_calls=8)  # in parts wherever that suits
 
 
 class Clock:
@@ -131,7 +132,7 @@ def test_an_answer_counts_with_what_it_plans_until_its_parts_have_begun():
 
 
 async def test_of_requests_that_come_at_the_same_moment_only_the_first_fans_out():
-    backend = ScriptedBackend(SCRIPT | {"": STRAIGHT}, capabilities=Capabilities(concurrent_calls=8))
+    backend = ScriptedBackend(SCRIPT | {"": STRAIGHT}, capabilities=BY_POINTS)
     answers = []
     async with AsyncStretto(backend) as stretto:
 
@@ -150,7 +151,7 @@ async def test_of_requests_that_come_at_the_same_moment_only_the_first_fans_out(
 
 
 async def test_a_cancelled_answer_leaves_its_room():
-    backend = ScriptedBackend(SCRIPT)
+    backend = ScriptedBackend(SCRIPT, capabilities=BY_POINTS)
     async with AsyncStretto(backend) as stretto:
         async with stretto.stream(POINTS) as stream:
             async for event in stream:
@@ -165,7 +166,7 @@ async def test_after_a_refusal_in_the_middle_answers_are_written_straight_and_no
     async with ScriptedServer(rules) as server:
         settings = Settings(concurrent_calls=4)
         async with AsyncStretto(
-            "openai:scripted", base_url=server.openai_url, api_key="k", settings=settings
+            "openai:scripted", base_url=server.openai_url, api_key="k", settings=settings, prompt_family="pocket"
         ) as stretto:
             full = Fault("status", status=429, headers={"retry-after-ms": "1"})
             server.script(None, None, full)
@@ -184,7 +185,7 @@ async def test_what_the_rate_limit_leaves_bounds_the_calls():
     limits |= {"x-ratelimit-reset-requests": "1000s"}
     async with (
         ScriptedServer("Yes.", headers=limits) as server,
-        AsyncStretto("openai:scripted", base_url=server.openai_url, api_key="k") as stretto,
+        AsyncStretto("openai:scripted", base_url=server.openai_url, api_key="k", prompt_family="pocket") as stretto,
     ):
         await stretto.ask("Is water wet?")
         route = await stretto.route(POINTS)

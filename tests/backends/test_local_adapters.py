@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 
 import pytest
 import torch
@@ -11,10 +12,10 @@ from transformers import AutoModelForCausalLM
 
 from stretto import AsyncStretto, InvalidRequestError, SettingsError
 from stretto.backends.local.backend import LocalBackend
-from stretto.local_engine.model.beside import keep_beside
-from stretto.local_engine.model.low_rank import read_low_rank
-from stretto.request import GenerationOptions
+from stretto.local_engine.model.adapters.attached_lora import keep_beside
+from stretto.local_engine.model.adapters.lora import read_low_rank
 from stretto.testing import ScriptedBackend
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,7 @@ async def test_an_adapter_says_the_same_merged_and_beside(folders, beside, kind)
 
 
 async def test_drafts_do_not_change_what_an_adapted_model_says(beside):
-    methods = ("autoregressive", "suffix", "token_recycling")
+    methods = ("autoregressive", "suffix", "lookahead")
     said = {method: await answer(beside, "dora", decoding=method) for method in methods}
     assert len({text_of(chunks) for chunks in said.values()}) == 1
     assert sum(said["suffix"][-1].decoding.drafted.values())
@@ -139,6 +140,131 @@ async def test_an_adapter_that_does_not_fit_is_refused_in_a_sentence(folders, be
 
 
 @pytest.mark.parametrize(
+    ("pattern", "alphas"),
+    [
+        ({"q_proj": 3, "self_attn.q_proj": 5}, (3, 3, ALPHA)),  # the first that fits counts, as for peft
+        ({"layers.0.self_attn.q_proj": 5, "q_proj$": 3}, (5, 3, ALPHA)),
+        ({"^model.layers.1.self_attn.q_proj": 5, "^q_proj": 3, "_proj": 2, r"mlp\.down_proj": 7}, (ALPHA, 5, 7)),
+    ],
+)
+def test_an_alpha_is_given_to_modules_by_the_end_of_their_names(tmp_path, pattern, alphas):
+    folder = write(tmp_path, alpha_pattern=pattern)
+    saved = load_file(folder / "adapter_model.safetensors")
+    changes = read_low_rank(folder).changes
+    names = ("model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj", "model.layers.1.mlp.down_proj")
+    for name, alpha in zip(names, alphas, strict=True):
+        expected = saved[f"base_model.model.{name}.lora_B.weight"] * alpha / RANK
+        torch.testing.assert_close(changes[name].up, expected)
+
+
+OF_TENSORS = {
+    "rank": lambda name, tensor: {name: tensor[:0]},
+    "large": lambda name, tensor: {name: tensor * 1e30},
+    "whole": lambda _, tensor: {"base_model.model.model.norm.weight": tensor[0] * 1e30},
+}
+
+
+def spoiled(folder, what):
+    """An adapter with a number that is none, or with a configuration that cannot be used."""
+    tensors = load_file(folder / "adapter_model.safetensors")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    first = min(tensors)
+    if what in ("nan", "inf"):
+        tensors[first][1, 2] = float(what)
+        save_file(tensors, folder / "adapter_model.safetensors")
+    elif what in OF_TENSORS:
+        save_file(tensors | OF_TENSORS[what](first, tensors[first]), folder / "adapter_model.safetensors")
+    elif what != "deep":
+        config |= json.loads(what)
+    (folder / "adapter_config.json").write_text("[" * 100_000 if what == "deep" else json.dumps(config))
+    return folder
+
+
+REFUSED = {
+    '{"alpha_pattern": {"q_proj|v_proj": 8}}': "and only names of modules are read here, such as q_proj",
+    '{"lora_alpha": NaN}': "is damaged: lora_alpha=nan in its adapter_config.json is no positive number",
+    '{"lora_alpha": 1e29}': "is damaged: with lora_alpha=1e.29, it adds rows of length .*e.28 at model.layers",
+    '{"peft_type": ["LORA"]}': r"is of the type \['LORA'\], and only LoRA and DoRA",
+    "inf": "holds NaN or an infinite number",
+    "deep": "its adapter_config.json is damaged .it is nested too deeply",
+}
+UNREAD = {
+    '{"alpha_pattern": {"([a-z_.0-9]+)+X": 8}}': r"alpha_pattern '\(\[a-z_.0-9\]\+\)\+X', and only names",
+    '{"alpha_pattern": {"q_proj": NaN}}': "is damaged: alpha_pattern of 'q_proj'=nan in its adapter_config.json is no",
+    '{"alpha_pattern": {"q_proj": 1e29}}': "is damaged: with lora_alpha=8, it adds rows of length .*e.28 at model",
+    '{"alpha_pattern": ["q_proj"]}': r"alpha_pattern=\['q_proj'\] in its adapter_config.json is no JSON object",
+    '{"lora_alpha": "8"}': "lora_alpha='8' in its adapter_config.json is no positive number",
+    '{"lora_alpha": 0}': "lora_alpha=0 in its adapter_config.json is no positive number",
+    '{"lora_alpha": -8}': "lora_alpha=-8 in its adapter_config.json is no positive number",
+    '{"lora_alpha": true}': "lora_alpha=True in its adapter_config.json is no positive number",
+    '{"r": 0}': "r=0 in its adapter_config.json is no positive number",
+    '{"use_dora": true}': "is incomplete at model.layers",
+    '{"lora_alpha": 1e7}': "is damaged: with lora_alpha=10000000.0, it adds rows of length .*, and those of trained",
+    '{"lora_alpha": 1e300}': "is damaged: with lora_alpha=1e.300, it adds rows of length (inf|nan) at model.layers",
+    '{"lora_alpha": 1' + "0" * 400 + "}": "lora_alpha=1000.* is no positive number",
+    "nan": "is damaged: base_model.model.model.layers.0.*lora_A.weight holds NaN or an infinite number",
+    "large": "lora_A.weight holds .*e.29, and trained weights no number above 1,000",
+    "whole": "model.norm.weight holds .*e.29, and trained weights no number above 1,000",
+    "rank": "is damaged: the sizes at model.layers.0.* do not fit each other",
+}
+
+
+@pytest.mark.parametrize("what", UNREAD)
+def test_an_adapter_that_cannot_be_what_was_trained_is_refused_in_a_sentence(tmp_path, what):
+    with pytest.raises(SettingsError, match=UNREAD[what]):
+        read_low_rank(spoiled(write(tmp_path, lengths=False), what))
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_a_damaged_adapter_is_refused_in_a_sentence_merged_and_beside(folders, tmp_path, what):
+    folder = spoiled(write(tmp_path, lengths=False), what)
+    for options, asked in (({"adapter": folder}, None), ({"adapters": {"own": folder}}, "own")):
+        async with opened(folders[0], **options) as backend:
+            with pytest.raises(SettingsError, match=REFUSED[what]):
+                await answer(backend, asked)
+
+
+def write_last(folder, base):
+    """An adapter of the output layer: peft saves the weight that it changes as well."""
+    own = load_file(base / "model.safetensors")["lm_head.weight"]
+    write(folder, modules=MODULES)
+    tensors = load_file(folder / "adapter_model.safetensors")
+    name = "base_model.model.lm_head"
+    tensors |= {f"{name}.lora_A.weight": torch.randn(RANK, 32) / 4, f"{name}.lora_B.weight": torch.randn(257, RANK) / 4}
+    save_file(tensors | {f"{name}.base_layer.weight": own}, folder / "adapter_model.safetensors")
+    return folder
+
+
+async def test_an_adapter_of_the_output_layer_is_merged_and_beside_the_weights_it_says_so(folders, tmp_path):
+    adapter = write_last(tmp_path / "last", folders[0])
+    saved = load_file(adapter / "adapter_model.safetensors")
+    weights = dict(AutoModelForCausalLM.from_pretrained(folders[0]).named_parameters())
+    down, up = (saved[f"base_model.model.lm_head.lora_{part}.weight"] for part in "AB")
+    expected = weights["lm_head.weight"] + ALPHA / RANK * up @ down
+    read_low_rank(adapter).merge(weights)
+    torch.testing.assert_close(weights["lm_head.weight"], expected)
+    async with opened(folders[0], adapter=adapter) as backend:
+        assert await answer(backend)
+    async with opened(folders[0], adapters={"last": adapter}) as backend:
+        with pytest.raises(
+            SettingsError, match=r"changes lm_head.weight, which cannot be kept beside .*\. Merge it: ad"
+        ):
+            await answer(backend, "last")
+
+
+async def test_an_output_layer_that_is_the_input_vectors_as_well_is_left_alone_with_the_reason(folders, tmp_path):
+    adapter = write_last(tmp_path / "last", folders[0])
+    model = AutoModelForCausalLM.from_pretrained(folders[0])
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    tied = shutil.copytree(folders[0], tmp_path / "tied", ignore=shutil.ignore_patterns("*.safetensors"))
+    model.save_pretrained(tied)
+    async with opened(tied, adapter=adapter) as backend:
+        with pytest.raises(SettingsError, match=r"lm_head.weight, which the model shares with its input vectors"):
+            await answer(backend)
+
+
+@pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"peft_type": "IA3"}, "is of the type 'IA3', and only LoRA and DoRA are read"),
@@ -158,3 +284,18 @@ def test_a_folder_without_an_adapter_is_refused_at_once(folders, tmp_path):
 async def test_an_adapter_folder_is_a_model_where_it_names_its_own(folders, beside, tmp_path):
     async with opened(write(tmp_path, base_model_name_or_path=str(folders[0]))) as backend:
         assert text_of(await answer(backend)) == text_of(await answer(beside, "lora"))
+
+
+async def test_a_row_that_has_a_length_and_no_direction_is_refused_merged_and_beside(tmp_path):
+    model = save(tmp_path / "model", end=None)
+    weights = load_file(model / "model.safetensors")
+    weights["model.layers.0.mlp.down_proj.weight"][3] = 0
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    adapter = write(tmp_path / "dora", lengths=True)
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    tensors["base_model.model.model.layers.0.mlp.down_proj.lora_B.weight"][3] = 0
+    save_file(tensors, adapter / "adapter_model.safetensors")
+    for options, asked in (({"adapter": adapter}, None), ({"adapters": {"own": adapter}}, "own")):
+        async with opened(model, **options) as backend:
+            with pytest.raises(SettingsError, match=r"damaged: .*down.* would hold NaN or an infinite number with it"):
+                await answer(backend, asked)

@@ -17,7 +17,7 @@ from small_models import collect, opened, prompt, save, text_of
 from stretto import Stretto
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions
-from stretto.errors import BackendError, DeadlineExceededError
+from stretto.values.errors import BackendError, DeadlineExceededError
 
 pytestmark = pytest.mark.anyio
 
@@ -45,17 +45,18 @@ async def test_models_that_are_loaded_at_the_same_time_do_not_break_each_other(t
         assert answers == [expected] * 4
 
 
+@pytest.mark.thorough
 async def test_no_two_models_are_loaded_at_the_same_time(folder, monkeypatch):
     met, overlaps = threading.Barrier(2), []
     real = LoadingOptions._load
 
-    def load(self):
+    def load(self, *given):
         with suppress(threading.BrokenBarrierError):  # waited once in vain, it waits no more
             overlaps.append(met.wait(1))
-        return real(self)
+        return real(self, *given)
 
     monkeypatch.setattr(LoadingOptions, "_load", load)
-    backends = [LocalBackend(f"local:{folder}") for _ in range(3)]
+    backends = [LocalBackend(f"local:{folder}", remember_answers=number) for number in range(3)]
     async with anyio.create_task_group() as group:
         for backend in backends:
             group.start_soon(backend.count_tokens, prompt("one"))
@@ -110,19 +111,19 @@ async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(fold
     loading, load = threading.Event(), threading.Event()
     real = LoadingOptions._load
 
-    def slow(self):
+    def slow(self, *given):
         loading.set()
         assert load.wait(patience(60))
-        return real(self)
+        return real(self, *given)
 
     monkeypatch.setattr(LoadingOptions, "_load", slow)
-    first, second = LocalBackend(f"local:{folder}"), LocalBackend(f"local:{folder}")
+    first, second = LocalBackend(f"local:{folder}"), LocalBackend(f"local:{folder}", remember_answers=9)
     counting = asyncio.create_task(first.count_tokens(prompt("one")))
     assert await anyio.to_thread.run_sync(loading.wait, 60)
     waiting = asyncio.create_task(second.count_tokens(prompt("one")))
     await anyio.lowlevel.checkpoint()
     await second.aclose()
-    with pytest.raises(BackendError, match="closed before its model was loaded"):
+    with pytest.raises(BackendError, match="is closed"):
         await waiting
     load.set()
     assert await counting > 0
@@ -145,7 +146,7 @@ elif {kind!r} == "AsyncStretto":
     asyncio.run(client.ask("Why?", strategy="direct", max_tokens=5))
 else:
     from stretto.backends.base import ModelRequest
-    from stretto.request import Message
+    from stretto.values.request import Message
     client = LocalBackend(model)
     asyncio.run(client.count_tokens(ModelRequest((Message(role="user", content="Why?"),))))
 """
@@ -153,11 +154,12 @@ else:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.thorough
 def test_an_interpreter_that_exits_while_a_model_is_loading_exits_cleanly(folder):
     code = """
 import asyncio, sys
 from stretto import AsyncStretto, Stretto
-from stretto.errors import DeadlineExceededError
+from stretto.values.errors import DeadlineExceededError
 clients = AsyncStretto("local:" + sys.argv[1]), Stretto("local:" + sys.argv[1])
 clients[1].route("Why?")  # imports what would take longer than the deadline
 try:
@@ -180,9 +182,9 @@ def test_an_engine_that_comes_while_the_interpreter_exits_ends_before_it(folder)
 import asyncio, atexit, sys, threading
 from stretto import AsyncStretto
 from stretto.backends.local.loading import LoadingOptions
-from stretto.errors import DeadlineExceededError
+from stretto.values.errors import DeadlineExceededError
 exits, load = threading.Event(), LoadingOptions._load
-LoadingOptions._load = lambda self: (exits.wait(60), load(self))[1]
+LoadingOptions._load = lambda self, *given: (exits.wait(60), load(self, *given))[1]
 client = AsyncStretto("local:" + sys.argv[1])
 atexit.register(exits.set)
 import stretto.local_engine.serving.engine
@@ -202,16 +204,16 @@ import asyncio, atexit, sys, threading
 from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions
-from stretto.request import Message
+from stretto.values.request import Message
 begun, exits, load = threading.Event(), threading.Event(), LoadingOptions._load
-def slow(self):
+def slow(self, *given):
     print("loads")
     begun.set()
     exits.wait(60)
-    return load(self)
+    return load(self, *given)
 LoadingOptions._load = slow
 prompt = ModelRequest((Message(role="user", content="Why?"),))
-backends = [LocalBackend("local:" + sys.argv[1]) for _ in range(3)]
+backends = [LocalBackend("local:" + sys.argv[1], remember_answers=number) for number in range(3)]
 atexit.register(exits.set)
 
 async def main():
@@ -227,6 +229,7 @@ begun.wait(60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "loads\n", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="only POSIX systems signal one thread")
 @pytest.mark.parametrize(
     ("raised", "status", "last"),
@@ -245,12 +248,12 @@ from stretto.foundation import ending_thread
 from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions
-from stretto.request import Message
+from stretto.values.request import Message
 
 def interrupt(*_):
     raise {raised}
 
-def slow(self):
+def slow(self, *given):
     begun.set()
     ending_thread._exiting.wait(60)
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -279,9 +282,9 @@ def test_a_deadline_holds_while_the_model_is_loading(folder, monkeypatch):
     load = threading.Event()
     real = LoadingOptions._load
 
-    def slow(self):
+    def slow(self, *given):
         assert load.wait(patience(60))
-        return real(self)
+        return real(self, *given)
 
     monkeypatch.setattr(LoadingOptions, "_load", slow)
     with Stretto(f"local:{folder}") as stretto:
@@ -297,7 +300,7 @@ import asyncio, os, signal, sys
 from stretto import AsyncStretto, Stretto, StrettoError
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.base import ModelRequest
-from stretto.request import Message
+from stretto.values.request import Message
 
 MODEL, KIND = "local:" + sys.argv[1], sys.argv[2]
 PROMPT = ModelRequest((Message(role="user", content="Why?"),))

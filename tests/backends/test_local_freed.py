@@ -8,10 +8,10 @@ from small_models import collect, opened
 
 from stretto import AsyncStretto, Stretto
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import BackendError, StrettoError
 from stretto.local_engine.drafting import catalogue
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.kernels.panels import Panels
+from stretto.values.errors import BackendError, StrettoError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 

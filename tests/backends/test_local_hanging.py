@@ -8,9 +8,9 @@ import pytest
 from small_models import collect, opened
 
 from stretto import AsyncStretto
-from stretto.errors import DeadlineExceededError
 from stretto.local_engine.drafting import catalogue
 from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.values.errors import DeadlineExceededError
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +63,7 @@ async def test_wait_for_holds(folder, hanging):
         release.set()
 
 
+@pytest.mark.thorough
 async def test_the_deadline_of_an_answer_holds(folder, hanging):
     _, release = hanging
     async with opened(folder, decoding="hanging") as backend, AsyncStretto(backend) as stretto:

@@ -1,5 +1,7 @@
 """A model in this process: its name, its options, and what becomes of one that cannot be loaded."""
 
+import json
+import math
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ from small_models import collect, opened, prompt
 from transformers import LlamaForCausalLM
 
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import ModelNotFoundError, SettingsError, UnknownModelError
+from stretto.values.errors import BackendError, ModelNotFoundError, SettingsError, UnknownModelError
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +49,7 @@ async def test_loading_does_not_hold_up_the_event_loop(folder):
     assert turns > 10
 
 
+@pytest.mark.thorough
 def test_what_it_can_do_is_known_without_torch():
     code = (
         "import sys; from stretto.local import LocalBackend; b = LocalBackend('local:Qwen/Qwen3-0.6B'); "
@@ -106,6 +109,39 @@ async def test_a_device_that_this_machine_has_not_is_told_when_the_model_is_load
     await backend.aclose()
 
 
+async def test_tokens_that_the_tokenizer_does_not_know_are_told(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    model = LlamaForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(257 + 139, mean_resizing=False)
+    with torch.no_grad():
+        model.lm_head.weight[:257] = 0
+        model.lm_head.weight[257:] = torch.cat((model.lm_head.weight.new_ones(70, 32), -torch.ones(69, 32)))
+    model.save_pretrained(tmp_path)
+    async with opened(tmp_path) as backend:
+        with pytest.raises(
+            BackendError, match=r"weights are for 396 tokens, and its tokenizer knows 257\. Give it the"
+        ):
+            await collect(backend, max_tokens=12)
+
+
+@pytest.mark.thorough
+def test_python_without_docstrings_is_named_as_the_cause(folder):
+    code = """
+import asyncio, sys
+from stretto.backends.local.backend import LocalBackend
+from stretto.backends.base import ModelRequest
+try:
+    asyncio.run(LocalBackend(sys.argv[1]).count_tokens(ModelRequest(())))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    command = [sys.executable, "-OO", "-c", code, str(folder)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert said.startswith("BackendError ")
+    assert "cannot be loaded by python -OO, which leaves out the docstrings that transformers reads" in said
+
+
+@pytest.mark.thorough
 def test_without_the_extra_it_says_what_to_install(folder):
     code = """
 import asyncio, sys
@@ -122,6 +158,7 @@ except Exception as error:
     assert "pip install 'stretto[local]'" in run.stdout
 
 
+@pytest.mark.thorough
 def test_the_model_that_answers_where_none_is_named_says_how_to_do_without_it():
     code = """
 import sys
@@ -191,6 +228,37 @@ async def test_a_folder_of_no_known_model_says_what_is_wrong_with_it(tmp_path, c
     await backend.aclose()
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+VALUES = {
+    "rope_theta is 'x' in its config.json, and a positive number is needed": {"rope_theta": "x"},
+    "rope_theta is inf in its config.json, and a positive": {"rope_theta": math.inf},
+    "rope_theta is None in its config.json, and a positive": {"rope_theta": None},
+    "rope_scaling.type is 'spiral' in its config.json, and one of default, ": {"rope_scaling": {"type": "spiral"}},
+    "rope_scaling.rope_type is ['yarn'] in its config.json": {"rope_scaling": {"rope_type": ["yarn"]}},
+    "rope_scaling is [1] in its config.json, and a JSON object": {"rope_scaling": [1]},
+    "rope_scaling.factor is 0 in its config.json": {"rope_scaling": {"type": "linear", "factor": 0}},
+    "rope_scaling.low_freq_factor is missing in its": {"rope_scaling": {"rope_type": "llama3", "factor": 8}},
+    "rope_scaling.long_factor is ['x'] in its": {"rope_scaling": {"type": "longrope", "long_factor": ["x"]}},
+    "num_attention_heads is 0 in its config.json, and a whole number from 1": {"num_attention_heads": 0},
+    "vocab_size is -5 in its config.json": {"vocab_size": -5},
+    "head_dim is 'x' in its config.json": {"head_dim": "x"},
+    "hidden_act is 'wat' in its config.json": {"hidden_act": "wat"},
+    "rms_norm_eps is 'x' in its config.json, and a small number": {"rms_norm_eps": "x"},
+}
+
+
+@pytest.mark.parametrize("says", VALUES)
+async def test_a_value_that_no_model_can_have_is_named(tmp_path, folder, says):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    del config["rope_parameters"]
+    (tmp_path / "config.json").write_text(json.dumps(config | VALUES[says]))
+    async with opened(tmp_path) as backend:
+        with pytest.raises(ModelNotFoundError) as caught:
+            await collect(backend)
+    assert says in str(caught.value)
+    assert str(caught.value).endswith("Take the config.json that the model was published with.")
 
 
 def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(folder):

@@ -1,4 +1,4 @@
-"""Prompts longer than the window of a local model: focus reading, Star attention, and what is refused."""
+"""Prompts longer than the window of a local model: focus reading, and what is refused."""
 
 import threading
 
@@ -8,15 +8,14 @@ import torch
 from small_models import collect, opened, prompt, save, text_of
 
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import BackendError, ContextOverflowError, SettingsError
-from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
-from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
-from stretto.local_engine.long_context.star import StarReader
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
-from stretto.request import GenerationOptions
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.focus.focus import FocusReader
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, new_tensors, read_focus, write_focus
+from stretto.local_engine.serving.long_prompts import FocusOptions
+from stretto.values.errors import BackendError, ContextOverflowError, SettingsError
+from stretto.values.request import GenerationOptions
 
 pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 WINDOW = 512
@@ -41,22 +40,14 @@ def adapted(tmp_path_factory):
     return folder
 
 
-def greedy(folder, text, count, way):
-    """The answer that a way gives with its own sizes."""
-    return by_hand(folder, text, count, FocusOptions() if way == "focus" else StarOptions(block=128))
-
-
-def by_hand(folder, text, count, options):
+def by_hand(folder, text, count, options=FocusOptions()):  # noqa: B008 - it is frozen
     """The answer that a reader gives when every token is asked for by hand."""
     model = load_model(find_source(f"local:{folder}"), dtype="float32", device="cpu")
     ids = model.tokenizer(text).input_ids
     answer = []
     local = options.local
-    if isinstance(options, FocusOptions):
-        adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder), "local:model", model.forward, model.device)
-        reader = FocusReader(model.forward, adapter, ids[:-local], options, device=model.device)
-    else:
-        reader = StarReader(model.forward, ids[:-local], options, device=model.device, shared=True)
+    adapter = read_focus(folder / FOCUS_FILE, fingerprint(folder), "local:model", model.forward, model.device)
+    reader = FocusReader(model.forward, adapter, ids[:-local], options, device=model.device)
     with torch.inference_mode():
         while len(answer) < count:
             *_, logits = reader.read(ids[-local:], answer)
@@ -64,12 +55,11 @@ def by_hand(folder, text, count, options):
     return model.decode(answer)
 
 
-@pytest.mark.parametrize("way", ["focus", "star"])
-async def test_a_prompt_over_the_window_is_answered_and_streamed(way, adapted):
-    async with opened(adapted, long_context=way) as backend:
+async def test_a_prompt_over_the_window_is_answered_and_streamed(adapted):
+    async with opened(adapted, long_context="focus") as backend:
         async with backend.stream(prompt(QUESTION), GenerationOptions(max_tokens=30)) as stream:
             chunks = [chunk async for chunk in stream]
-        expected = greedy(adapted, QUESTION, 30, way)
+        expected = by_hand(adapted, QUESTION, 30)
         assert text_of(chunks).rstrip("�") == expected.rstrip("�")  # its last letter may have lacked a byte
         assert len(chunks) > 1  # text that is ready together comes as one chunk
         assert chunks[-1].finish_reason == "length"
@@ -79,7 +69,7 @@ async def test_a_prompt_over_the_window_is_answered_and_streamed(way, adapted):
 
 async def test_focus_is_the_default_where_there_is_an_adapter(adapted, plain):
     async with opened(adapted) as backend:
-        assert text_of(await collect(backend, QUESTION, max_tokens=9)) == greedy(adapted, QUESTION, 9, "focus")
+        assert text_of(await collect(backend, QUESTION, max_tokens=9)) == by_hand(adapted, QUESTION, 9)
     for options in ({}, {"long_context": None}):
         async with opened(plain, **options) as backend:
             with pytest.raises(ContextOverflowError, match="more than 512 tokens"):
@@ -129,7 +119,7 @@ async def test_leaving_early_frees_the_reader_for_the_next_prompt(adapted):
                 await anext(chunks)
         async with backend.stream(prompt(QUESTION * 2), GenerationOptions(max_tokens=200)):
             pass  # before its first token
-        assert text_of(await collect(backend, QUESTION, max_tokens=9)) == greedy(adapted, QUESTION, 9, "focus")
+        assert text_of(await collect(backend, QUESTION, max_tokens=9)) == by_hand(adapted, QUESTION, 9)
         assert text_of(await collect(backend, max_tokens=5))
 
 
@@ -171,8 +161,8 @@ async def test_log_probabilities_come_with_each_token(adapted):
     assert all(len(each.top) == 2 and each.logprob <= 0 for each in told)
 
 
-@pytest.mark.parametrize("options", [FocusOptions(chunk=40, appended=16, local=48), StarOptions(block=60, local=48)])
-async def test_options_say_how_a_document_is_cut(options, adapted):
+async def test_options_say_how_a_document_is_cut(adapted):
+    options = FocusOptions(chunk=40, appended=16, local=48)
     async with opened(adapted, long_context=options) as backend:
         said = text_of(await collect(backend, QUESTION, max_tokens=9))
     assert said.rstrip("�") == by_hand(adapted, QUESTION, 9, options).rstrip("�")
@@ -185,18 +175,17 @@ async def test_long_prompts_can_be_refused_by_name(adapted, given):
             await collect(backend, QUESTION)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [(FocusOptions(chunk=448), "chunk=448 cannot be used"), (StarOptions(block=208), "block=208 cannot be used")],
-)
-def test_sizes_that_leave_no_room_in_the_window_are_refused(adapted, options, said):
-    with pytest.raises(SettingsError, match=f"{said} .* takes 513 of the 512 tokens of the context window"):
-        LocalBackend(f"local:{adapted}", long_context=options)
+def test_a_chunk_that_leaves_no_room_in_the_window_is_refused(adapted):
+    with pytest.raises(SettingsError, match=r"chunk=448 cannot be used .* takes 513 of the 512 tokens of the context"):
+        LocalBackend(f"local:{adapted}", long_context=FocusOptions(chunk=448))
 
 
 def test_what_cannot_be_used_is_refused_when_the_backend_is_made(adapted, plain):
-    with pytest.raises(SettingsError, match="long_context='far' cannot be used"):
-        LocalBackend(f"local:{adapted}", long_context="far")
+    for way in ("far", "star"):  # the second one was there once
+        with pytest.raises(
+            SettingsError, match=f"long_context='{way}' cannot be used. Use one of: 'auto', 'focus', 'r"
+        ):
+            LocalBackend(f"local:{adapted}", long_context=way)
     with pytest.raises(SettingsError, match=r"no focus\.safetensors"):
         LocalBackend(f"local:{plain}", long_context="focus")
     with pytest.raises(SettingsError, match=r"long_context=FocusOptions\(...\) cannot be used: .* no focus"):

@@ -6,7 +6,7 @@ from small_models import collect, text_of
 
 from stretto import AsyncStretto, Settings
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import SettingsError, UnknownModelError
+from stretto.values.errors import SettingsError, UnknownModelError
 
 pytestmark = pytest.mark.anyio
 
@@ -24,6 +24,7 @@ async def loaded(backend):
     return backend._loader.engine, text
 
 
+@pytest.mark.thorough
 async def test_a_model_that_is_not_compiled_gives_the_same_answer(folder):
     compiled, plain = (LocalBackend(f"local:{folder}", dtype="float32", compiled=each) for each in (True, False))
     (fast, first), (slow, second) = await loaded(compiled), await loaded(plain)

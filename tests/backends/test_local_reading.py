@@ -8,12 +8,13 @@ from safetensors.torch import load_file, save_file
 from small_models import opened, prompt, save, text_of
 
 from stretto import AsyncStretto, Document
-from stretto.errors import SettingsError
-from stretto.local_engine.long_context.reader_options import StarOptions
-from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.differences import added, write_differences
-from stretto.local_engine.model.reading_adapter import read_reading
-from stretto.request import GenerationOptions
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, READING_FILE, fingerprint
+from stretto.local_engine.model.formats.differences import added, read_reading, write_differences
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, new_tensors, write_focus
+from stretto.values.errors import SettingsError
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 QUESTION = prompt("What is the rent?")
@@ -42,6 +43,7 @@ async def said(backend, asked):
         return text_of([chunk async for chunk in chunks])
 
 
+@pytest.mark.thorough
 async def test_prompts_that_show_documents_are_answered_by_the_sum_and_all_others_by_the_weights(adapted, plain):
     async with opened(adapted) as backend, opened(plain) as other:
         without = await said(other, QUESTION)
@@ -60,6 +62,7 @@ def whole(adapted, tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 async def test_a_model_with_the_differences_added_by_hand_says_the_same(adapted, whole):
     async with opened(whole) as other, opened(adapted) as backend:
         assert await said(backend, ABOUT_DOCUMENTS) == await said(other, QUESTION)
@@ -68,11 +71,14 @@ async def test_a_model_with_the_differences_added_by_hand_says_the_same(adapted,
 @pytest.mark.thorough
 async def test_what_is_longer_than_the_window_is_read_by_the_sum(adapted, whole, plain):
     long = prompt("The rent is 900 euros. " * 60 + "What is the rent?")
-    options = StarOptions(block=64)
+    forward = load_model(find_source(f"local:{plain}"), dtype="float32", device="cpu").forward
+    tensors = {name: torch.randn(each.shape) * 0.3 for name, each in new_tensors(forward, 4).items()}
+    for folder in (adapted, whole, plain):
+        write_focus(folder / FOCUS_FILE, FocusAdapter.of(tensors, 64, 32), fingerprint(folder, reading=True))
     async with (
-        opened(adapted, long_context=options) as backend,
-        opened(whole, long_context=options) as other,
-        opened(plain, long_context=options) as without,
+        opened(adapted, long_context="focus") as backend,
+        opened(whole, long_context="focus") as other,
+        opened(plain, long_context="focus") as without,
     ):
         answer = await said(backend, long)
         assert answer == await said(backend, replace(long, reads=True)) == await said(other, long)
@@ -92,6 +98,7 @@ async def test_an_adapter_of_other_weights_is_refused_for_documents_alone(adapte
         assert await said(backend, QUESTION)
 
 
+@pytest.mark.thorough
 async def test_strategies_say_which_prompts_show_documents(adapted, plain):
     answers = []
     for folder in (plain, adapted):

@@ -12,9 +12,9 @@ from small_models import opened, save, text_of
 from test_local_adapters import answer
 
 from stretto import BackendError, MissingDependencyError
-from stretto.local_engine.model import load
-from stretto.local_engine.model.fitting import _free_in_container, does_not_fit, weights_of
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading import load
+from stretto.local_engine.model.loading.fitting import _free_in_container, does_not_fit, weights_of
+from stretto.local_engine.model.loading.source import find_source
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +72,7 @@ def test_the_weights_of_a_folder_are_counted_by_the_heads_of_its_files(model):
     assert weights_of(find_source(f"local:{model}")) == sum(tensor.numel() for tensor in tensors.values())
 
 
+@pytest.mark.thorough
 async def test_memory_that_runs_out_while_loading_is_one_error_and_the_next_try_loads(model, monkeypatch):
     read, failures = load.read_model, [torch.OutOfMemoryError("no"), MemoryError()]
 

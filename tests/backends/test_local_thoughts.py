@@ -14,7 +14,7 @@ from stretto.local_engine.generation import Figures, Finished, Piece
 from stretto.local_engine.serving.record import Record
 from stretto.markup.forms import form_of
 from stretto.markup.reading import reader_of
-from stretto.request import GenerationOptions
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +41,7 @@ async def heard(backend, extra, **fields):
         return [chunk async for chunk in chunks]
 
 
+@pytest.mark.thorough
 async def test_a_thought_is_no_text_and_its_tokens_are_counted(thinking):
     thought = await heard(thinking, {"enable_thinking": True})
     plain = await heard(thinking, {"enable_thinking": False})

@@ -7,7 +7,7 @@ from small_models import collect, opened, save, text_of
 
 from stretto import AsyncStretto, InvalidRequestError, Message, RequestRejectedError
 from stretto.extending import ModelRequest
-from stretto.request import GenerationOptions
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +28,7 @@ def with_tools(tmp_path_factory):
     return save(tmp_path_factory.mktemp("model"), template=TEMPLATE, window=2048)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "not"}}])
 async def test_a_call_that_has_to_come_is_drawn_under_its_schema(with_tools, choice):
     async with opened(with_tools) as backend, AsyncStretto(backend) as stretto:
@@ -66,6 +67,22 @@ async def test_tools_and_their_results_are_shown_by_the_template(with_tools):
         hidden = await backend.count_tokens(ModelRequest(messages, tools=(NOT,), tool_choice="none"))
     assert plain == len("[user]True?|[assistant]not=True|[tool]false|[assistant]") == hidden
     assert shown == plain + len(json.dumps(NOT)) + 1
+
+
+async def test_a_template_that_joins_arguments_is_given_them_as_text(tmp_path):
+    """As those of DeepSeek do."""
+    joined = TEMPLATE.replace(
+        "{{ call.function.arguments.a }}", "{{ '<｜tool▁calls▁begin｜>' + call['function']['arguments'] + ';' }}"
+    )
+    messages = (
+        Message(role="user", content="True?"),
+        Message(role="assistant", tool_calls=({"id": "1", "function": {"name": "not", "arguments": '{"a": true}'}},)),
+        Message(role="tool", content="false", tool_call_id="1"),
+    )
+    async with opened(save(tmp_path, template=joined, window=2048)) as backend:
+        shown = await backend.count_tokens(ModelRequest(messages))
+    said = '[user]True?|[assistant]not=<｜tool▁calls▁begin｜>{"a": true};|[tool]false|[assistant]'
+    assert shown == len(said.encode())
 
 
 async def test_a_template_without_tools_is_one_clear_error(folder):

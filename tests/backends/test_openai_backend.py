@@ -4,9 +4,9 @@ from talking import ACCOUNTED, KEY, asking, check_account, hear, served, settled
 from stretto import AsyncStretto
 from stretto.backends.base import ModelRequest
 from stretto.backends.providers.openai import OpenAIBackend
-from stretto.errors import RequestRejectedError
-from stretto.request import GenerationOptions, Message
 from stretto.testing.server import Fault, ScriptedServer
+from stretto.values.errors import RequestRejectedError
+from stretto.values.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
 
@@ -130,7 +130,12 @@ async def test_calls_with_a_long_beginning_in_common_carry_one_cache_key_to_open
 
     async def keys(document, **where):
         async with AsyncStretto("openai:gpt-4.1", api_key=KEY, **where) as stretto:
-            await stretto.ask("How do I look after it?", strategy="skeleton", documents=[document])
+            await stretto.ask(
+                "How do I look after it?",
+                strategy="skeleton",
+                strategy_options={"form": "points"},
+                documents=[document],
+            )
         found = [received.body.get("prompt_cache_key") for received in server.requests]
         server.requests.clear()
         return found

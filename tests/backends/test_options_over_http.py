@@ -6,8 +6,8 @@ from talking import KEY, hear
 
 from stretto import AsyncStretto
 from stretto.backends.registry import open_backend
-from stretto.request import GenerationOptions
 from stretto.testing.server import ScriptedServer
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -65,3 +65,34 @@ async def test_no_more_tokens_are_asked_for_than_the_model_can_write(model, most
         await hear(backend, options=GenerationOptions(max_tokens=10))
         await backend.aclose()
     assert [received.body["max_tokens"] for received in server.requests] == [most, 10]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "sent"),
+    [
+        ("openai:gpt-4.1", {}, True),
+        ("openai:gpt-5-mini", {}, False),
+        ("openai:gpt-4.1", {"max_tokens": 5_000}, False),
+    ],
+)
+async def test_a_straight_answer_that_resembles_a_given_text_has_it_predicted(model, options, sent):
+    text = "A line of the letter with its words.\n" * 20
+    async with (
+        ScriptedServer("Yes.") as server,
+        AsyncStretto(model, base_url=server.openai_url, api_key=KEY) as stretto,
+    ):
+        await stretto.ask(f"Correct the spelling of this text:\n\n{text}", strategy="direct", **options)
+        await stretto.ask(f"Translate this text into German:\n\n{text}", strategy="direct", **options)
+    corrected, translated = (request.body for request in server.requests)
+    assert corrected.get("prediction") == ({"type": "content", "content": text.strip()} if sent else None)
+    assert "prediction" not in translated
+
+
+async def test_a_prediction_that_is_refused_is_left_out():
+    text = "A line of the letter with its words.\n" * 20
+    async with (
+        ScriptedServer("Yes.", rejects=("prediction",)) as server,
+        AsyncStretto("openai:gpt-4o", base_url=server.openai_url, api_key=KEY) as stretto,
+    ):
+        answer = await stretto.ask(f"Correct the spelling of this text:\n\n{text}", strategy="direct")
+    assert answer.text == "Yes."

@@ -7,12 +7,12 @@ import pytest
 from talking import KEY, hear
 
 from stretto.backends.base import Chunk
-from stretto.backends.providers.headers import LONGEST_S, seconds_until
 from stretto.backends.providers.openai import OpenAIBackend
+from stretto.backends.providers.transport.headers import LONGEST_S, seconds_until
 from stretto.backends.resilience.pace import Pace, RateLimits
 from stretto.backends.resilience.rate_limits import BELIEVED_S, Call
-from stretto.errors import ConnectionFailedError, RateLimitedError
 from stretto.testing.server import Fault, ScriptedServer
+from stretto.values.errors import ConnectionFailedError, RateLimitedError
 
 pytestmark = pytest.mark.anyio
 

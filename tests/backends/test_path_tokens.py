@@ -2,7 +2,7 @@
 
 from stretto.backends.base import ModelRequest, WrittenPaths
 from stretto.backends.local.path_tokens import tokens_with_paths
-from stretto.request import Message
+from stretto.values.request import Message
 
 SHARED, PATHS, BEHIND = "Asked[fork]", ("[path]one", "[path]two two"), "[join]"
 TEXT = SHARED + "".join(PATHS) + BEHIND

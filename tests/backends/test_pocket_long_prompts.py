@@ -10,8 +10,8 @@ pytest.importorskip("transformers")
 from recipes.pocket.source import held_out_source
 from stretto import ContextOverflowError, Stretto
 from stretto.local import LocalBackend
-from stretto.local_engine.model.adapter_files import FOCUS_FILE
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE
+from stretto.local_engine.pocket import pocket_folder
 
 WINDOW = 2_048
 PEOPLE = ("Anna", "Berta", "Olga")
@@ -45,6 +45,7 @@ def test_a_code_in_a_prompt_of_several_windows_is_found(name, stretto):
     assert answer.route.reason.endswith("the context window of 2,048 tokens, and the model reads it by itself.")
 
 
+@pytest.mark.thorough
 def test_such_a_prompt_is_refused_where_that_is_asked_for():
     prompt, _ = prompt_about("Anna")
     with Stretto(LocalBackend("local:pocket", long_context=None)) as stretto, pytest.raises(ContextOverflowError):
@@ -52,6 +53,6 @@ def test_such_a_prompt_is_refused_where_that_is_asked_for():
 
 
 def test_the_model_stays_small_with_all_its_adapters():
-    sizes = {file.name: file.stat().st_size for file in MODEL_FOLDER.iterdir()}
+    sizes = {file.name: file.stat().st_size for file in pocket_folder().iterdir()}
     assert sizes[FOCUS_FILE] < 1e6
     assert sum(sizes.values()) < 25e6

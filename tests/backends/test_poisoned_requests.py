@@ -12,8 +12,8 @@ from stretto import AsyncStretto
 from stretto.backends.providers.failures import usage_of
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import BreakerOpenError, InvalidRequestError, RequestRejectedError, ServerFailedError
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.errors import BreakerOpenError, InvalidRequestError, RequestRejectedError, ServerFailedError
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,11 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from stretto.backends.base import Backend
 from stretto.backends.registry import as_backend, default_model, open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import SettingsError, UnknownModelError
 from stretto.testing import ScriptedBackend
+from stretto.values.errors import SettingsError, UnknownModelError
 
 
+@pytest.mark.thorough
 def test_opening_a_registry_imports_no_sdk():
     code = (
         "import sys, stretto.backends.registry as r; r.open_backend('openai:gpt-5-mini'); "

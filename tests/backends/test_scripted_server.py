@@ -40,6 +40,17 @@ async def test_the_anthropic_sdk_gets_an_answer_in_one_piece_and_its_own_stream(
     assert (final.content[0].text, final.stop_reason) == ("one", "max_tokens")
 
 
+async def test_tokens_are_words_or_of_a_given_length():
+    for characters, tokens in ((None, ["one", " two", "\nthree"]), (4, ["one ", "two\n", "thre", "e"])):
+        async with (
+            ScriptedServer("one two\nthree", token_characters=characters) as server,
+            openai.AsyncOpenAI(base_url=server.openai_url, api_key="k") as client,
+        ):
+            stream = await client.chat.completions.create(model="m", messages=HELLO, stream=True)
+            pieces = [chunk.choices[0].delta.content async for chunk in stream if chunk.choices]
+        assert [piece for piece in pieces if piece] == tokens
+
+
 async def test_replies_follow_rules_callables_and_the_requests_bounds():
     rules = [ReplyRule("colou?r", HttpReply("blue then red")), ReplyRule("", "Something.")]
     async with ScriptedServer(rules) as server, openai.AsyncOpenAI(base_url=server.openai_url, api_key="k") as client:
@@ -95,6 +106,7 @@ async def test_the_key_is_not_recorded():
     assert KEY not in repr(server.requests)
 
 
+@pytest.mark.thorough
 async def test_it_serves_in_a_process_of_its_own_and_writes_down_when(tmp_path):
     script, record = tmp_path / "replies.json", tmp_path / "times.jsonl"
     command = [sys.executable, "-m", "stretto.testing", "--time-to-first-token", "0", "--replies", str(script)]

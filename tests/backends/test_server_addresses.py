@@ -2,9 +2,10 @@
 
 import pytest
 from engines import MODEL, lmstudio, ollama, vllm
+from forwarding import forwarding
 
 from stretto import AsyncStretto, Settings
-from stretto.errors import ConnectionFailedError, ModelNotFoundError, SettingsError
+from stretto.values.errors import ConnectionFailedError, ModelNotFoundError, SettingsError
 
 pytestmark = pytest.mark.anyio
 
@@ -18,6 +19,33 @@ async def test_an_address_alone_stands_for_the_one_model_that_is_served_there(pa
     assert answer.route.backend == f"openai:127.0.0.1:{server.port}"
     assert server.requests[0].body["model"] == MODEL
     assert able.context_window == 40_960
+
+
+AZURE = "api-version=2024-10-21&empty="
+
+
+@pytest.mark.parametrize("messages", [1, 600], ids=["a question", "a very long conversation"])
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [("openai:some-model", "/chat/completions"), ("anthropic:claude-haiku-4-5", "/v1/messages")],
+)
+async def test_the_query_of_an_address_goes_with_every_request_behind_its_path(model, path, messages):
+    async with forwarding() as server:
+        url = f"http://127.0.0.1:{server.port}/openai/deployments/mine?{AZURE}"
+        async with AsyncStretto(model, base_url=url, api_key="key-of-azure") as stretto:
+            answer = await stretto.ask([{"role": "user", "content": "Hello?"}] * messages, strategy="direct")
+    assert answer.text == "By proxy."
+    assert all(f"?{AZURE} HTTP" in head for head in server.asked)
+    (call,) = [head for head in server.asked if head.startswith("POST")]
+    assert call.startswith(f"POST /openai/deployments/mine{path}?")
+    assert ("api-key: key-of-azure" in call.lower()) == model.startswith("openai")
+
+
+async def test_the_query_of_an_address_alone_is_kept():
+    async with forwarding() as server, AsyncStretto(f"http://127.0.0.1:{server.port}?{AZURE}") as stretto:
+        with pytest.raises(ModelNotFoundError):
+            await stretto.ask("Hello?")
+    assert server.asked[0].startswith(f"GET /v1/models?{AZURE} HTTP")
 
 
 async def test_of_several_models_in_lm_studio_the_loaded_one_is_meant():

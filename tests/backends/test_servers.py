@@ -15,8 +15,8 @@ from stretto.backends.base import Capabilities
 from stretto.backends.providers.learned import MOST_KEPT, forget, learned
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend
-from stretto.errors import ConnectionFailedError
 from stretto.testing.server import Page, ScriptedServer
+from stretto.values.errors import ConnectionFailedError
 
 pytestmark = pytest.mark.anyio
 
@@ -233,7 +233,7 @@ async def test_a_server_is_asked_once_for_all_requests_and_clients():
                 for _ in range(3):
                     tasks.start_soon(stretto.ask, "Why?")
         asked = [each.path for each in server.inquiries]
-    assert asked == ["/v1/models", "/metrics", "/server_info"]
+    assert asked == ["/v1/models", "/metrics", "/server_info", "/tokenize"]
     assert len(server.requests) == 6
 
 
@@ -337,6 +337,17 @@ async def test_a_llama_cpp_is_not_asked_for_several_answers_at_once():
     assert all("n" not in each.body for each in server.requests)
 
 
+@pytest.mark.parametrize("name", ["llamacpp:model.gguf", "openai:model.gguf"])
+async def test_tools_that_may_not_be_called_are_not_shown_by_servers_of_open_models(name):
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+    async with llamacpp() as server, AsyncStretto(name, base_url=server.openai_url, api_key="none") as stretto:
+        await stretto.ask(QUESTION, tools=tools)
+        await stretto.ask(QUESTION, tools=tools, tool_choice="none")
+    shown, hidden = (request.body for request in server.requests[-2:])
+    assert shown["tools"] == tools
+    assert not {"tools", "tool_choice"} & hidden.keys()
+
+
 async def test_what_is_known_of_one_server_is_not_held_against_another():
     async with ScriptedServer(rejects=("seed",)) as strict, ScriptedServer() as lenient:
         for server in (strict, lenient):
@@ -363,13 +374,13 @@ async def test_the_router_knows_the_slots_of_the_server():
         llamacpp(slots=1) as server,
         AsyncStretto("llamacpp:model.gguf", base_url=server.openai_url, settings=Settings()) as stretto,
     ):
-        assert (await stretto.route(QUESTION)).strategy == "skeleton"
-        answer = await stretto.ask(QUESTION)
+        assert (await stretto.route(QUESTION, preference="fastest")).strategy == "skeleton"
+        answer = await stretto.ask(QUESTION, preference="fastest")
     assert (answer.strategy, len(server.requests)) == ("direct", 1)
     assert "runs only 1 call at once" in answer.route.reason
 
 
-async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_point():
+async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_section():
     prompt = [{"role": "system", "content": "You know bicycles. " * 2_000}, {"role": "user", "content": QUESTION}]
     found = {}
     for caching in (True, False):
@@ -378,7 +389,7 @@ async def test_the_router_knows_whether_a_long_prompt_is_read_again_for_each_poi
             AsyncStretto(f"vllm:{MODEL}", base_url=server.openai_url, settings=Settings()) as stretto,
         ):
             await stretto.ask("Why?", strategy="direct")
-            found[caching] = await stretto.route(prompt)
+            found[caching] = await stretto.route(prompt, preference="fastest")
     assert (found[True].strategy, found[False].strategy) == ("skeleton", "direct")
     assert "too little gained" in found[False].reason
 
@@ -401,7 +412,7 @@ async def test_a_prompt_that_fills_the_window_of_the_server_is_not_written_in_pa
         AsyncStretto("llamacpp:model.gguf", base_url=server.openai_url, settings=Settings()) as stretto,
     ):
         prompt = [{"role": "system", "content": "You know bicycles. " * 300}, {"role": "user", "content": QUESTION}]
-        answer = await stretto.ask(prompt)
+        answer = await stretto.ask(prompt, preference="fastest")
     assert "fills the context window of 1000 tokens" in answer.route.reason
 
 

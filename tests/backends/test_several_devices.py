@@ -17,18 +17,15 @@ from small_models import collect, opened, prompt, save, text_of
 
 from stretto import AsyncStretto
 from stretto.backends.local.backend import LocalBackend
-from stretto.errors import BackendError, SettingsError
-from stretto.request import GenerationOptions
+from stretto.local_engine.serving import thread
+from stretto.values.errors import BackendError, MissingDependencyError, SettingsError
+from stretto.values.request import GenerationOptions
 
 pytestmark = pytest.mark.anyio
-divides = pytest.mark.skipif(
-    find_spec("accelerate") is None, reason="accelerate, which make test-real installs, is missing"
-)
-
+divides = pytest.mark.skipif(find_spec("accelerate") is None, reason="accelerate, of the extra dev, is missing")
 WAYS = {
     "tensor": {"tensor_parallel": 2},
     "pipeline": {"pipeline_parallel": 2},
-    "context": {"context_parallel": 2},
 }
 QUESTIONS = ("How do I oil a chain?", "How?", "Why do brakes squeal, and what helps?", "Why? " * 24)
 ASKED = {
@@ -48,7 +45,10 @@ def workers(parent=None):
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
             above = int(status(folder)[1])
-            if above == (parent or os.getpid()) and b"parallel.worker" in (folder / "cmdline").read_bytes():
+            if (
+                above == (parent or os.getpid())
+                and b"several_devices.part_process" in (folder / "cmdline").read_bytes()
+            ):
                 found.append(int(folder.name))
     return sorted(found)
 
@@ -117,6 +117,65 @@ async def test_a_process_that_is_killed_ends_in_one_error_and_all_others_with_it
             await collect(backend, max_tokens=2)
 
 
+@pytest.mark.thorough
+@divides
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_process_that_hangs_is_ended_with_the_backend_and_requests_get_an_error(way, made, monkeypatch):
+    monkeypatch.setattr(thread, "_CLOSE_S", 0.5)  # that a step is waited for
+    backend = LocalBackend(f"local:{made}", dtype="float32", device="cpu", **WAYS[way])
+    await collect(backend, max_tokens=2)
+    held, failed = workers(), []
+
+    async def ask(hang):
+        with pytest.raises(BackendError) as error:
+            async with backend.stream(prompt("Why?"), GenerationOptions(max_tokens=400)) as chunks:
+                async for _ in chunks:
+                    hang()
+        failed.append(str(error.value))
+
+    stopped = asyncio.Event()
+
+    def hang():
+        os.kill(held[1], signal.SIGSTOP)
+        stopped.set()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(ask(hang))
+        await stopped.wait()
+        await backend.aclose()
+    assert all(map(gone, held))
+    assert len(failed) == 2
+    assert all("closed" in said for said in failed)  # one may not have begun yet
+
+
+@pytest.mark.thorough
+@divides
+async def test_a_process_that_hangs_while_it_loads_is_ended_with_the_backend(made):
+    backend = LocalBackend(f"local:{made}", dtype="float32", device="cpu", pipeline_parallel=2)
+
+    async def ask():
+        with pytest.raises(BackendError, match="closed"):
+            await collect(backend)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        while not (held := workers()):  # noqa: ASYNC110 - a process of another thread tells nobody of its start
+            await anyio.sleep(0.01)
+        os.kill(held[0], signal.SIGSTOP)
+        await backend.aclose()
+    assert all(map(gone, held))
+
+
+async def test_without_accelerate_the_package_is_named(made, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    for options in (WAYS["tensor"], WAYS["pipeline"]):
+        async with opened(made, **options) as backend:
+            with pytest.raises(MissingDependencyError, match=r"=2 needs accelerate, .* Run: pip install accelerate$"):
+                await collect(backend)
+        assert workers() == []
+
+
 PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -165,18 +224,25 @@ async def test_what_a_process_says_while_it_loads_is_the_error(made, tmp_path):
         ({"tensor_parallel": 3}, "tensor_parallel=3 cannot be used with .+: its num_attention_heads, 4, .+ Use 2"),
         ({"pipeline_parallel": 3}, "pipeline_parallel=3 cannot be used with .+, which has 2 layers"),
         (
-            {"context_parallel": 2, "tensor_parallel": 2},
-            "tensor_parallel=2 and context_parallel=2 cannot be used together",
+            {"pipeline_parallel": 2, "tensor_parallel": 2},
+            "tensor_parallel=2 and pipeline_parallel=2 cannot be used together",
         ),
         ({"tensor_parallel": "2"}, "tensor_parallel='2' cannot be used: give a number of processes"),
         ({"pipeline_parallel": 2, "quantize": "int8"}, "quantize='int8' cannot be used with pipeline_parallel=2"),
         ({"tensor_parallel": 2, "cuda_graphs": True}, "cuda_graphs=True cannot be used with tensor_parallel=2"),
-        ({"tensor_parallel": 2, "long_context": "star"}, "long_context='star' cannot be used with a model over"),
     ],
 )
 def test_what_cannot_be_done_over_several_processes_is_refused_before_anything_is_loaded(options, says, made):
     with pytest.raises(SettingsError, match=says):
         LocalBackend(f"local:{made}", dtype="float32", **options)
+
+
+def test_long_prompts_are_not_read_over_several_processes(made, tmp_path):
+    folder = shutil.copytree(made, tmp_path / "with")
+    (folder / "focus.safetensors").write_bytes(b"")
+    with pytest.raises(SettingsError, match="long_context='focus' cannot be used with a model over several processes"):
+        LocalBackend(f"local:{folder}", tensor_parallel=2, long_context="focus")
+    assert not LocalBackend(f"local:{folder}", tensor_parallel=2).capabilities.beyond_window
 
 
 def test_methods_with_an_adapter_beside_the_weights_are_not_offered_over_several_processes(made, tmp_path):

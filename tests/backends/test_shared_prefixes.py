@@ -46,7 +46,9 @@ async def test_points_share_the_conversation_the_documents_the_question_and_the_
         {"role": "assistant", "content": "Hello. What do you want to know?"},
         {"role": "user", "content": QUESTION},
     ]
-    (answer,), requests = await received_by(reply, prompt, strategy="skeleton", documents=TEXT)
+    (answer,), requests = await received_by(
+        reply, prompt, strategy="skeleton", strategy_options={"form": "points"}, documents=TEXT
+    )
     outline, *points = requests
     assert (answer.strategy, len(points)) == ("skeleton", 4)
     shared = common(points)
@@ -62,10 +64,13 @@ async def test_careful_points_share_the_whole_outline():
     def reply(received):
         return OUTLINE if "Write only the outline" in received.prompt else "Some text."
 
-    _, (_, *points) = await received_by(reply, QUESTION, strategy="skeleton", preference="careful")
+    _, (_, *points) = await received_by(
+        reply, QUESTION, strategy="skeleton", strategy_options={"form": "points"}, preference="careful"
+    )
     assert common(points).endswith(f"{OUTLINE}\n\nWrite the text of point ")
 
 
+@pytest.mark.thorough
 async def test_passages_share_all_before_them_and_the_next_question_the_passages_too():
     def reply(received):
         if "fields" in received.prompt:
@@ -98,6 +103,6 @@ async def test_points_of_one_answer_name_no_request_or_salt_that_would_part_thei
     def reply(received):
         return OUTLINE if "Write only the outline" in received.prompt else "Some text."
 
-    _, requests = await received_by(reply, QUESTION, strategy="skeleton")
+    _, requests = await received_by(reply, QUESTION, strategy="skeleton", strategy_options={"form": "points"})
     known = {"model", "messages", "stream", "stream_options", "max_tokens", "temperature", "top_p"}
     assert {name for each in requests for name in each.body} <= known

@@ -22,11 +22,11 @@ from stretto.backends.resilience.redis_store import RedisStore
 from stretto.backends.resilience.resilient import Endpoints, Resilience
 from stretto.backends.resilience.shared import News
 from stretto.backends.resilience.suspects import MOST_TRIALS
-from stretto.budget import Budget
-from stretto.errors import BackendError, BreakerOpenError, RateLimitedError, SettingsError
-from stretto.request import GenerationOptions
-from stretto.strategies.ledger import Ledger, Reservation
+from stretto.strategies.runtime.ledger import Ledger, Reservation
 from stretto.testing.server import Fault, ScriptedServer
+from stretto.values.budget import Budget
+from stretto.values.errors import BackendError, BreakerOpenError, RateLimitedError, SettingsError
+from stretto.values.request import GenerationOptions
 
 pytestmark = [pytest.mark.anyio, needs_redis]
 

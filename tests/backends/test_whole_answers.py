@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from talking import KEY, asking, hear
 
 from stretto import AsyncStretto, Budget, Settings
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience, resilient
-from stretto.errors import BackendError, StrettoError
 from stretto.testing import ScriptedBackend
 from stretto.testing.dialects import AnthropicDialect, OpenAIDialect
 from stretto.testing.protocols import HttpReply, turn_of
 from stretto.testing.server import RawResponse, ScriptedServer
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError, StrettoError
 
 pytestmark = pytest.mark.anyio
 

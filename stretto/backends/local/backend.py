@@ -19,7 +19,7 @@ from stretto.backends.base import Capabilities, Chunk, Measured, ModelRequest, S
 from stretto.backends.load import Load
 from stretto.backends.local.before_loading import capabilities_of, compiled_by_default, of_blocks
 from stretto.backends.local.chunks import Chunks, decoding_of
-from stretto.backends.local.engine_loader import EngineLoader
+from stretto.backends.local.engine_loader import EngineShare
 from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.generations import format_of, generation
 from stretto.backends.local.loading import DEFAULT_DECODING, REMEMBERED, LoadingOptions
@@ -32,21 +32,23 @@ from stretto.backends.local.tools import (
     tools_shown,
     turns_of,
 )
-from stretto.errors import InvalidRequestError, SettingsError
+from stretto.backends.tenants import asking
 from stretto.foundation.arguments import shown
-from stretto.local_engine.drafting.sources.reading import check_paths
+from stretto.foundation.latest import Latest
+from stretto.local_engine.drafting.sources.text_files import check_paths
 from stretto.local_engine.log import log_event
-from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions, chosen_method
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research_registry import long_prompts
+from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptReader, chosen_method
 from stretto.local_engine.serving.record import Record
 from stretto.markup.reading import reader_of
-from stretto.request import GenerationOptions
-from stretto.telemetry import is_traced
+from stretto.observe.telemetry import is_traced
+from stretto.values.errors import InvalidRequestError, SettingsError
+from stretto.values.request import GenerationOptions
 
 if TYPE_CHECKING:
     from stretto.local_engine.choosing.constraint import Constraint
-    from stretto.local_engine.long_context.reader import LongContextReader
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
     from stretto.local_engine.serving.handle import Handle
 
@@ -56,13 +58,14 @@ _log = logging.getLogger(__package__)
 
 _LET_GO_S = 2.0  # a deadline may pass while a drafter hangs or a forward takes long; the engine ends the request later
 _MARK_TOKENS = 24  # at the end of a prompt, which hold the mark of a thought that begins there
-_LONG_TEXT = 20_000  # characters; making more into tokens would block the event loop for more than some milliseconds
+_LONG_TEXT = 20_000  # characters; making more into tokens takes more than some milliseconds
 
 
 class LocalBackend:
     """Generates with a model in this process.
 
-    The model is loaded when it is first needed, in a thread; the engine runs it in another. `aclose` ends both.
+    The model is loaded when it is first needed, in a thread; the engine runs it in another. Backends of one process
+    that were made with the same files and options share both, and the last `aclose` ends them.
 
     Args:
         model: ``local:pocket``, ``local:./folder`` or ``local:`` and a hub name.
@@ -79,8 +82,9 @@ class LocalBackend:
         threads: for one forward at most; by default, as many as the model's size is worth.
         compiled: run in code compiled for this processor. ``True`` waits for the compiler, the first time on a machine
             some 20 seconds; ``False`` runs torch's operations and Python, which is slower on a CPU. ``None`` does so
-            until the code is there, compiled by a process beside the first answers; on a GPU it compiles nothing. By
-            default, as the variable ``STRETTO_COMPILED`` says, else ``None``.
+            until the code is there, compiled by a process beside the first answers, and waits only for the products of
+            weights in few bits, some 6 seconds; on a GPU it compiles nothing. By default, as the variable
+            ``STRETTO_COMPILED`` says, else ``None``.
         decoding: how tokens are found, unless a request says otherwise; each method but a lossy one gives the
             same answer, at another speed. Without one, the router chooses for each request, and `stream` alone takes
             ``autoregressive``.
@@ -97,19 +101,21 @@ class LocalBackend:
         drafts_from: files and folders of text or code that ``suffix`` and ``auto`` look into as well. They are read
             while the model is loaded: 16 MiB at most, and 24 bytes are kept of each token.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
-            ``star``, without training; ``auto``, the default, by focus where there is an adapter; ``refuse`` or
-            ``None`` not at all. `FocusOptions` or `StarOptions` say how documents are cut as well. The question has to
-            stand at the end of the prompt. One such prompt is read at a time, token by token.
+            ``auto``, the default, by focus where there is an adapter; ``refuse`` or ``None`` not at all. `FocusOptions`
+            say how documents are cut as well. The question has to stand at the end of the prompt. One such prompt is
+            read at a time, token by token.
         tensor_parallel: processes that share every layer, each with a device of its own, started with the model and
             ended with it. The number has to divide the heads. Safetensors files only, and forwards in torch.
         pipeline_parallel: processes that each hold some of the layers.
-        context_parallel: processes that each hold all weights and a part of the keys and values of every text, for
-            prompts that are longer than one device holds.
         adapter: the folder of a LoRA or DoRA adapter that peft saved, which is added to the weights.
         adapters: folders of such adapters by names, which stay beside the weights. A request names one of them,
             ``adapter="name"``. Each is read at the first such request.
         special_tokens_in_text: read control tokens in a message, such as ``<|im_end|>``, as control tokens. By default
             they are text, so that no message can end its turn and begin another.
+        progress: write a line to a terminal where loading takes more than five seconds.
+
+    Attributes:
+        places: files and folders that its model is loaded from.
 
     Raises `UnknownModelError`, `ModelNotFoundError` for a folder that holds no model, and `SettingsError`.
     """
@@ -132,13 +138,13 @@ class LocalBackend:
         prefix_cache_bytes: int = 2**28,
         remember_answers: int = REMEMBERED,
         drafts_from: Sequence[str | Path] = (),
-        long_context: str | FocusOptions | StarOptions | None = "auto",
+        long_context: str | FocusOptions | None = "auto",
         tensor_parallel: int = 1,
         pipeline_parallel: int = 1,
-        context_parallel: int = 1,
         adapter: str | Path | None = None,
         adapters: Mapping[str, str | Path] | None = None,
         special_tokens_in_text: bool = False,
+        progress: bool = True,
     ) -> None:
         options = LoadingOptions(
             find_source(model),
@@ -158,16 +164,21 @@ class LocalBackend:
             drafts_from=check_paths(drafts_from),
             tensor_parallel=tensor_parallel,
             pipeline_parallel=pipeline_parallel,
-            context_parallel=context_parallel,
             adapter=None if adapter is None else Path(adapter).expanduser(),
             adapters={name: Path(folder).expanduser() for name, folder in (adapters or {}).items()},
         )
         self._name = options.source.name
+        self.places = options.places
         self._decoding = decoding
         self._capabilities = capabilities_of(options)
-        self._loader = EngineLoader(self._name, options.load)
+        self._loader = EngineShare(self._name, options.identity(), options.load, progress=progress)
         reading = replace(options, reading=True)
-        self._reading = EngineLoader(f"{self._name} for documents", reading.load) if options.has_reading else None
+        self._reading = (
+            EngineShare(f"{self._name} for documents", reading.identity(), reading.load, progress=progress)
+            if options.has_reading
+            else None
+        )
+        self._running: set[Handle] = set()
         self._adapters, self._keep_beside = options.adapters, options.keep_beside
         window = self._capabilities.context_window
         if options.is_divided and long_context == "auto":
@@ -181,9 +192,9 @@ class LocalBackend:
                 "them out."
             )
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
-        self._reader: LongContextReader | None = None
+        self._reader: LongPromptReader | None = None
         self._special_tokens_in_text = special_tokens_in_text
-        self._record = Record()
+        self._records = Latest(Record)  # by tenant: how many steps it counts tells how much was written
 
     @property
     def name(self) -> str:
@@ -200,11 +211,12 @@ class LocalBackend:
         return known if form is None else of_blocks(known, form)
 
     def measured(self) -> Measured | None:
-        """What the engine has measured of its speed; ``None`` before its model is loaded."""
+        """What the engine has measured of its speed, for whoever asks; ``None`` before its model is loaded."""
         engine = self._loader.engine
         if engine is None:
             return None
-        return Measured(engine.step_ms, {name: decoding_of(seen) for name, seen in self._record.by_method().items()})
+        seen = self._records.of(asking()).by_method()
+        return Measured(engine.step_ms, {name: decoding_of(found) for name, found in seen.items()})
 
     def load_now(self) -> Load:
         """The sequences in its batch, and those that wait for a place there."""
@@ -244,17 +256,20 @@ class LocalBackend:
         if forced is not None:
             prompt = replace(prompt, response_schema=forced)
         unread = left_out(model.chat.template, prompt, self.name)
-        chunks = Chunks(self.name, asyncio.get_running_loop(), self._record, model, unread)
+        chunks = Chunks(self.name, asyncio.get_running_loop(), self._records.of(asking()), model, unread)
         chunks.reach("loaded")
         constraint = await self._prepared(engine, prompt, decoding, options.adapter)
         chunks.unheld = constraint.unheld if constraint is not None else ()
         handle = await self._submitted(
             engine, chunks, prompt, options, decoding=decoding, constraint=constraint, whole=forced is not None
         )
+        chunks.generated = handle.sequence.generated
         _log_submitted(self.name, handle.number, began, chunks.stages)
+        self._running.add(handle)
         try:
             yield chunks
         finally:
+            self._running.discard(handle)
             handle.cancel()
             with anyio.move_on_after(_LET_GO_S, shield=True):  # mostly one forward long
                 await chunks.ended()
@@ -277,8 +292,8 @@ class LocalBackend:
         """Make the prompt into tokens and queue the request, or hand it to the reader of long prompts.
 
         A batch that is about to start waits for a request that is announced. Short texts are announced while they are
-        made into tokens. Long ones, for which that takes a thread, are not: no other request should wait for them.
-        ``whole``: the answer is one tool call.
+        made into tokens. Long ones are not: no other request should wait for them. ``whole``: the answer is one tool
+        call.
         """
         model = engine.model
         is_short = _is_short(prompt)
@@ -286,7 +301,7 @@ class LocalBackend:
             beyond = self._long_context is not None and options.adapter is None and model.refined is None
             window = None if beyond else model.context_window
             encode = partial(tokens_with_paths, prompt, lambda shown: self._tokens(model, shown, window))
-            ids, joined = encode() if is_short else await self._loader.in_worker(encode)
+            ids, joined = await self._loader.in_worker(encode)
             chunks.reader = reader_of(
                 model.form,
                 tools_shown(prompt),
@@ -307,10 +322,14 @@ class LocalBackend:
         chunks.reach("prepared")
         return reader.submit(request, chunks.put, constraint=constraint, on_stage=chunks.reach, watched=is_traced())
 
+    async def load_ahead(self) -> None:
+        """Load the model now, so that no answer waits for it. Raises what the loading raises, and `BackendError`."""
+        await self._loader.ready()
+
     async def count_tokens(self, prompt: ModelRequest) -> int:
         """Tokens of the prompt, chat template included; exact. Loads the model if it is not loaded yet."""
         encode = partial(self._tokens, (await self._loader.ready()).model, prompt)
-        return len(encode() if _is_short(prompt) else await self._loader.in_worker(encode))
+        return len(await self._loader.in_worker(encode))
 
     async def text_counter(self) -> Callable[[str], int]:
         """Count with the model's tokenizer. Loads the model if it is not loaded yet."""
@@ -318,11 +337,14 @@ class LocalBackend:
         return lambda text: len(tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
 
     async def aclose(self) -> None:
-        """End the running requests, the threads and the model. Idempotent; waits for a model that is being loaded.
+        """End the running requests, the threads and the model. Idempotent.
 
-        Its memory is free afterwards.
+        Its memory is free afterwards. It waits some seconds for a model that is being loaded; one that takes longer is
+        freed as soon as it is loaded.
         """
         self._reader = None
+        for handle in tuple(self._running):
+            handle.cancel()
         await self._loader.aclose()
         if self._reading is not None:
             await self._reading.aclose()
@@ -338,21 +360,22 @@ class LocalBackend:
         is_there = adapter is None or engine.has_beside(adapter)
         if wanted is None and engine.equipped(decoding) and is_there:
             return None
+        tenant = asking()
 
         def prepare() -> Constraint | None:
             engine.equip(decoding)
             if adapter is not None:
                 self._keep_beside(engine, adapter)
-            return engine.constraint(wanted, engine.model.end_ids)
+            return engine.constraint(wanted, engine.model.ends, tenant)
 
         return await self._loader.in_preparer(prepare)
 
-    def _long_reader(self, engine: Engine) -> LongContextReader:
+    def _long_reader(self, engine: Engine) -> LongPromptReader:
         """The reader of prompts longer than the window; the first call reads and hashes the weights."""
-        from stretto.local_engine.long_context.reader import LongContextReader  # noqa: PLC0415 - it imports torch
-
-        assert self._long_context is not None  # noqa: S101 - the caller has checked; for the type checker
-        self._reader = self._reader or LongContextReader(engine, self._long_context)
+        make = long_prompts()
+        assert make is not None  # noqa: S101 - `chosen_method` has checked; for the type checker
+        assert self._long_context is not None  # noqa: S101 - the caller has checked; as above
+        self._reader = self._reader or make(engine, self._long_context)
         return self._reader
 
     def _tokens(self, model: LoadedModel, prompt: ModelRequest, window: int | None = None) -> tuple[int, ...]:
@@ -368,7 +391,7 @@ class LocalBackend:
 
 
 def _is_short(prompt: ModelRequest) -> bool:
-    """Whether a text can be made into tokens in the event loop."""
+    """Whether a text becomes tokens within some milliseconds."""
     return sum(len(message.content) for message in prompt.messages) < _LONG_TEXT
 
 

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 from stretto.backends.base import Capabilities
 from stretto.backends.local.loading import MOST_REMEMBERED, SLOTS
 from stretto.backends.local.tools import form_in
-from stretto.errors import SettingsError
 from stretto.foundation.arguments import MOST_THREADS, shown
 from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, all_drafters, check_options
-from stretto.local_engine.kernels.switch import VARIABLE
-from stretto.local_engine.model.adapter_files import LOW_RANK_CONFIG
-from stretto.local_engine.model.source import QUANTIZE
-from stretto.local_engine.pocket import FURTHER_MODELS
-from stretto.local_engine.refining.catalogue import RULES, rule_names
+from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.loading.source import QUANTIZE
+from stretto.local_engine.pocket import MODELS
+from stretto.local_engine.research_registry import block_models, block_rules
 from stretto.prompts import POCKET, family_of
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from stretto.backends.local.loading import LoadingOptions
-    from stretto.local_engine.model.refined.block_form import BlockForm
-    from stretto.local_engine.parallel.layout import Layout
+    from stretto.local_engine.model.forward.block_form import BlockForm
+    from stretto.local_engine.process_layout import Layout
 
 __all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
 
 _DTYPES = ("float32", "bfloat16", "float16", "float64", "float", "half", "double")  # the last three are other names
 _DEVICE = re.compile(r"[a-z]+(:\d+)?")
+VARIABLE = "STRETTO_COMPILED"  # as in the kernels' `jit`, which loads numpy
 _POCKET_PASSAGE = 256  # tokens of the passages in its lessons
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _GRAMMARS = find_spec("llguidance") is not None
@@ -50,26 +50,28 @@ def of_blocks(capabilities: Capabilities, form: BlockForm) -> Capabilities:
     """What is left of them for a model that writes blocks of tokens at once."""
     return replace(
         capabilities,
-        decodings=rule_names(form),
+        decodings=_rules_of(form),
         logprobs=False,
         json_schema=False,
         regex=False,
-        penalty="",
         beyond_window=False,
     )
+
+
+def _rules_of(form: BlockForm) -> tuple[str, ...]:
+    return () if (models := block_models()) is None else models.rule_names(form)
 
 
 def capabilities_of(options: LoadingOptions) -> Capabilities:
     """What the model will be able to do, as far as is known before it is loaded. Raises `SettingsError`."""
     _check(options)
-    pocket = options.source.name in ("local:pocket", *(f"local:{name}" for name in FURTHER_MODELS))
+    pocket = options.source.name.removeprefix("local:") in MODELS
     form = form_in(options.source)
     found = Capabilities(
         context_window=options.source.context_window(),
         concurrent_calls=SLOTS,
         prompt_family=POCKET if pocket else family_of(options.source.name, options.source.parameters()),
         reads_history=not pocket,  # trained on single questions, it misses most that follow a long answer
-        penalty="repetition_penalty",
         continues=True,
         passage_tokens=_POCKET_PASSAGE if pocket and options.has_reading else None,
         decodings=_decodings(options),
@@ -101,7 +103,7 @@ def _check(options: LoadingOptions) -> None:
     for name in ("compiled", "trust_remote_code", "cuda_graphs"):
         if not isinstance(value := getattr(options, name), (bool, NoneType)):
             raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
-    check_options(options.method_options, RULES)
+    check_options(options.method_options, block_rules())
     for folder in (options.adapter, *options.adapters.values()):
         if folder is not None and not (folder / LOW_RANK_CONFIG).is_file():
             raise SettingsError(
@@ -154,8 +156,8 @@ def _decodings(options: LoadingOptions) -> tuple[str, ...]:
     usable = tuple(name for name, lack in missing.items() if not lack)
     offered = tuple(name for name in usable if name not in LOSSY or name == options.decoding)
     if (form := options.source.block_form()) is not None:
-        usable = offered = rule_names(form)
-    elif options.source.hub_name is not None and options.decoding is not None and options.decoding in RULES:
+        usable = offered = _rules_of(form)
+    elif options.source.hub_name is not None and options.decoding is not None and options.decoding in block_rules():
         usable = offered = (*offered, options.decoding)  # what it is shows when it is loaded
     if options.decoding is not None and options.decoding not in usable:
         raise SettingsError(

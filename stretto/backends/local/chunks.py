@@ -9,22 +9,22 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from stretto.answer import Usage
 from stretto.backends.base import Chunk, Stages
 from stretto.backends.local.tools import new_call_id
-from stretto.errors import BackendError
 from stretto.local_engine.drafting.catalogue import LOSSY
 from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
-from stretto.local_engine.refining.catalogue import RULES
+from stretto.local_engine.research_registry import block_rules
 from stretto.local_engine.serving.record import Record
 from stretto.markup.parts import Parts
 from stretto.markup.reading import Reader
-from stretto.token_records import DecodingStats, TokenLogprob
-from stretto.tool_calls import ToolCallFragment
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError
+from stretto.values.token_records import DecodingStats, TokenLogprob
+from stretto.values.tool_calls import ToolCallFragment
 
 if TYPE_CHECKING:
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["Chunks", "decoding_of"]
 
@@ -50,6 +50,7 @@ class Chunks:
     ) -> None:
         self._backend = backend
         self.unheld: tuple[str, ...] = ()
+        self.generated: Sequence[int] = ()  # tokens so far, as the engine adds to them
         self.reader: Reader | None = None
         self._thought_tokens = self._calls = 0
         self._warnings = warnings
@@ -113,6 +114,14 @@ class Chunks:
             raise last.error
         if last.reason not in ("stop", "length"):
             raise BackendError(f"{self._backend} was closed while it generated.", backend=self._backend)
+        cut = last.reason == "length" and self.generated
+        if cut and min(self.generated) >= (known := len(self._model.tokenizer)):
+            raise BackendError(
+                f"{self._backend} wrote nothing but tokens without a text: its weights are for "
+                f"{self._model.vocabulary:,} tokens, and its tokenizer knows {known:,}. Give it the tokenizer that it "
+                "was trained with.",
+                backend=self._backend,
+            )
         usage = Usage(
             prompt_tokens=last.prompt_tokens,
             completion_tokens=last.completion_tokens,
@@ -190,5 +199,5 @@ def decoding_of(figures: Figures) -> DecodingStats:
         drafted=figures.drafted,
         accepted=figures.accepted,
         changed=figures.changed,
-        lossy=figures.decoding in LOSSY or figures.decoding in RULES,
+        lossy=figures.decoding in LOSSY or figures.decoding in block_rules(),
     )

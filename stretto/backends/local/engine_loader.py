@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from stretto.backends.local.worker import Worker, outcome
-from stretto.errors import BackendError
+import anyio
+
+from stretto.backends.local.loading_notice import told_of_loading
+from stretto.backends.local.worker import Worker, first_of, outcome
 from stretto.foundation.ending_thread import is_exiting
-from stretto.foundation.fork import Fork
-from stretto.local_engine.model.loading_turn import look_again
+from stretto.foundation.threads import Fork, are_threads_green
+from stretto.local_engine.model.loading.loading_turn import look_again
+from stretto.values.errors import BackendError
 
 if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
 
-__all__ = ["EngineLoader"]
+__all__ = ["EngineLoader", "EngineShare"]
+
+_PATIENCE_S = 3.0  # for which closing waits for a model that is being loaded, and for one that is loaded:
+_FREEING_S = 15.0
 
 T = TypeVar("T")
 
@@ -28,6 +37,9 @@ class EngineLoader:
 
     There are two threads. One loads the model and makes long texts into tokens. The other one prepares requests, which
     may take much longer: it compiles grammars and hashes weights.
+
+    Attributes:
+        shares: of the backends that use it.
     """
 
     def __init__(self, name: str, load: Callable[[Callable[[], bool]], Engine]) -> None:
@@ -39,6 +51,7 @@ class EngineLoader:
         self._preparer: Worker | None = None
         self._loading: Future[Engine] | None = None
         self._closed = threading.Event()
+        self.shares: weakref.WeakSet[EngineShare] = weakref.WeakSet()
 
     @property
     def engine(self) -> Engine | None:
@@ -46,13 +59,26 @@ class EngineLoader:
         loading = self._loading
         return loading.result() if loading is not None and loading.done() and loading.exception() is None else None
 
-    async def ready(self) -> Engine:
-        """Wait for the engine with its model loaded. Raises what the loading raised, or `BackendError`."""
+    def _unable(self, message: str) -> BackendError:
+        error = BackendError(message, backend=self._name)
+        error.attempts = 0
+        return error
+
+    async def ready(self, left: Future[None]) -> Engine:
+        """Wait for the engine with its model loaded, unless the caller has ``left`` before.
+
+        Raises what the loading raised, or `BackendError`.
+        """
         if self._fork.happened():
-            raise BackendError(
+            raise self._unable(
                 f"The backend {self._name} was made before a fork, and its threads stayed in the parent process. "
-                "Start the process with the method 'spawn' (see multiprocessing), or load models in children only.",
-                backend=self._name,
+                "Start the process with the method 'spawn' (see multiprocessing), or load models in children only."
+            )
+        if are_threads_green():
+            raise self._unable(
+                f"{self._name} cannot run in a program whose threads are greenlets, as after "
+                "gevent.monkey.patch_all(): its threads wait for each other in compiled code. Run `stretto serve` in "
+                "another process and ask that."
             )
         with self._lock:
             if self._closed.is_set():
@@ -60,9 +86,14 @@ class EngineLoader:
             self._worker = self._worker or Worker(f"stretto worker {self._name}")
             if self._loading is None or (self._loading.done() and self._loading.exception()):
                 # A failed loading is tried again: the hub may be reachable now.
-                self._loading = self._worker.submit(partial(self._load, self._is_given_up))
+                self._loading = Future()
+                self._worker.submit(partial(self._load_for, self._loading))
             loading = self._loading
-        return loading.result() if loading.done() else await outcome(loading)
+        if not loading.done():
+            await first_of(loading, left)
+            if left.done():
+                raise self._is_closed()
+        return loading.result()
 
     async def in_worker(self, work: Callable[[], T]) -> T:
         """Do work in the thread that loads the model."""
@@ -85,7 +116,11 @@ class EngineLoader:
         return await asyncio.wrap_future(preparer.submit(unless_closed))
 
     async def aclose(self) -> None:
-        """End the engine and the threads. Idempotent; waits for a model that is being loaded."""
+        """End the engine and the threads. Idempotent.
+
+        It waits some seconds for a model that is being loaded. If that takes longer, as it does where a disk hangs, its
+        thread goes on alone, and frees what it has loaded.
+        """
         if self._fork.happened():
             return
         with self._lock:
@@ -96,12 +131,32 @@ class EngineLoader:
         if worker is None:
             return
         look_again()
+        # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
+        closing = worker.submit(partial(_close, loading, preparer))
+        worker.end()
+        patience = _PATIENCE_S if loading is not None and not loading.done() else _FREEING_S
+        with anyio.move_on_after(0 if is_exiting() else patience):
+            await outcome(closing)
+            worker.close()
+            return
+        with suppress(InvalidStateError):
+            if loading is not None:
+                loading.set_exception(self._is_closed())
+
+    def _load_for(self, loading: Future[Engine]) -> None:
+        """Load, in the worker, for those who wait for a future; by then they may wait no more."""
+        engine: Engine | None = None
         try:
-            # In the worker, after the loading: joining the engine's thread here would hold up the event loop.
-            await outcome(worker.submit(partial(_close, loading, preparer)))
-        finally:
-            worker.end()
-        worker.close()
+            with told_of_loading(self._name, wanted=any(share.progress for share in self.shares)):
+                engine = self._load(self._is_given_up)
+        except BaseException as error:  # noqa: BLE001 - raised to who waits for the future
+            with suppress(InvalidStateError):
+                loading.set_exception(error)
+            return
+        try:
+            loading.set_result(engine)
+        except InvalidStateError:
+            engine.free()
 
     def _is_given_up(self) -> bool:
         return self._closed.is_set() or is_exiting()
@@ -110,8 +165,87 @@ class EngineLoader:
         return BackendError(f"The backend {self._name} is closed. Make a new one.", backend=self._name)
 
 
+class EngineShare:
+    """One backend's share of an engine: backends whose models and options agree hold one model in memory.
+
+    The first of them that needs the model loads it, and the last that is closed frees it. Each may be used in event
+    loops of its own.
+
+    Args:
+        name: of the model, as this backend writes it.
+        identity: of the model's files and options.
+        load: loads it, unless it is given up.
+        progress: say on a terminal that it is being loaded, if that takes long.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        identity: str,
+        load: Callable[[Callable[[], bool]], Engine],
+        *,
+        progress: bool = True,
+    ) -> None:
+        self._name = name
+        self.progress = progress
+        self._identity = identity
+        self._load = load
+        self._loader: EngineLoader | None = None
+        self._left: Future[None] = Future()
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, if it is loaded."""
+        loader = self._loader
+        return None if loader is None else loader.engine
+
+    async def ready(self) -> Engine:
+        """Wait for the engine with its model loaded. Raises what the loading raised, or `BackendError`."""
+        return await self._joined().ready(self._left)
+
+    async def in_worker(self, work: Callable[[], T]) -> T:
+        """Do work in the thread that loads the model."""
+        return await self._joined().in_worker(work)
+
+    async def in_preparer(self, work: Callable[[], T]) -> T:
+        """Do work in the thread that prepares requests. Raises `BackendError` if the backend is closed before."""
+        return await self._joined().in_preparer(work)
+
+    def _joined(self) -> EngineLoader:
+        key = f"{os.getpid()} {self._identity}"  # a forked process has none of the threads
+        with _sharing:
+            if self._left.done():
+                raise BackendError(f"The backend {self._name} is closed. Make a new one.", backend=self._name)
+            if self._loader is None:
+                loader = _shared.get(key)
+                if loader is None:
+                    loader = _shared[key] = EngineLoader(self._name, self._load)
+                loader.shares.add(self)
+                self._loader = loader
+            return self._loader
+
+    async def aclose(self) -> None:
+        """Leave the engine; the last one ends it and its threads, as `EngineLoader.aclose` says. Idempotent."""
+        with _sharing:
+            with suppress(InvalidStateError):
+                self._left.set_result(None)
+            loader, self._loader = self._loader, None
+            if loader is None:
+                return
+            loader.shares.discard(self)
+            if loader.shares:
+                return
+            for key in [key for key, each in _shared.items() if each is loader]:
+                del _shared[key]
+        await loader.aclose()
+
+
+_shared: weakref.WeakValueDictionary[str, EngineLoader] = weakref.WeakValueDictionary()
+_sharing = threading.Lock()
+
+
 def _close(loading: Future[Engine] | None, preparer: Worker | None) -> None:
     if preparer is not None:
         preparer.close()  # callers that wait there see that the backend is closed
-    if loading is not None and loading.exception() is None:
+    if loading is not None and loading.done() and loading.exception() is None:
         loading.result().free()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stretto.telemetry import EngineWork, note_engine
+from stretto.observe.telemetry import EngineWork, note_engine
 
 if TYPE_CHECKING:
     from stretto.local_engine.serving.handle import Handle

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from stretto.backends.allowance import calling
 from stretto.backends.base import ModelRequest
 from stretto.backends.tenants import asking
-from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import shown
 from stretto.local_engine.generation import Generation, JoinedPaths
-from stretto.request import GenerationOptions
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import GenerationOptions
 
 if TYPE_CHECKING:
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["format_of", "generation"]
 
@@ -44,7 +44,7 @@ def generation(
     return Generation(
         prompt=ids,
         max_new_tokens=max(1, min(wanted, room)),
-        end_ids=model.end_ids,
+        end_ids=model.ends,
         stop=options.stop,
         temperature=own.get("temperature", 0.0) if options.temperature is None else options.temperature,
         top_p=own.get("top_p", 1.0) if options.top_p is None else options.top_p,

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stretto.errors import MissingDependencyError
+from stretto.backends.provider_table import default_keys, either
+from stretto.local_engine import research_registry
 from stretto.local_engine.drafting.catalogue import METHODS, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
-from stretto.local_engine.drafting.sources.reading import read_texts
+from stretto.local_engine.drafting.sources.text_files import read_texts
+from stretto.local_engine.kernels.compiling.compiled_parts import BLOCKS, product
 from stretto.local_engine.log import log_event
-from stretto.local_engine.model.adapter_files import READING_FILE
-from stretto.local_engine.model.loading_turn import turn_to_load
-from stretto.local_engine.model.source import Source
-from stretto.local_engine.parallel.layout import Layout
+from stretto.local_engine.model.adapters.adapter_files import READING_FILE
+from stretto.local_engine.model.formats.gguf_header import PLAIN_TYPES
+from stretto.local_engine.model.loading.loading_progress import timed_loading
+from stretto.local_engine.model.loading.loading_turn import refuse_after_fork, turn_to_load
+from stretto.local_engine.model.loading.reading_ahead import read_ahead
+from stretto.local_engine.model.loading.source import Source
+from stretto.local_engine.process_layout import Layout
+from stretto.values.errors import BackendError, MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.sources.files import FileTexts
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.loading.load import LoadedModel
     from stretto.local_engine.serving.engine import Engine
 
 __all__ = ["DEFAULT_DECODING", "MOST_REMEMBERED", "REMEMBERED", "SLOTS", "LoadingOptions"]
@@ -39,7 +47,7 @@ SLOTS = 16
 
 _log = logging.getLogger(__package__)
 
-_NO_LOCAL = ". Without it, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name another model."
+_NO_LOCAL = f". Without it, set {either([*default_keys()])}, or name another model."
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,6 @@ class LoadingOptions:
     drafts_from: tuple[Path, ...] = ()
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
-    context_parallel: int = 1
     adapter: Path | None = None
     adapters: Mapping[str, Path] = field(default_factory=dict)
     reading: bool = False
@@ -88,17 +95,30 @@ class LoadingOptions:
     @property
     def layout(self) -> Layout:
         """How the model is divided over processes."""
-        return Layout(self.tensor_parallel, self.pipeline_parallel, self.context_parallel)
+        return Layout(self.tensor_parallel, self.pipeline_parallel)
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
         """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
 
+        What may take any time comes before or after that turn, and holds up no other model: a model of the hub is
+        downloaded, files are read ahead, a chat template is rendered, the processes of a divided model are started.
+
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
         asked = time.perf_counter()
-        with turn_to_load(self.source.name, given_up), _uncollected():
+        refuse_after_fork(self.source.name)
+        texts = read_texts(self.drafts_from) if self.drafts_from and not self.reading else []
+        if self._is_in_few_bits:
+            from stretto.local_engine.kernels.compiling.compiler import compile_ahead  # noqa: PLC0415 - NumPy is imported late
+
+            compile_ahead([product(BLOCKS)])
+        here = self._fetched()
+        read_ahead(self.source.name, here._places(), given_up)
+        with nullcontext() if self.is_divided else self._turn(given_up):
             began = time.perf_counter()
-            engine = self._load()
+            with timed_loading(self.source.name, self.identity()):
+                engine = here._load(texts, given_up)
+        _ = engine.model.ends
         log_event(
             _log,
             logging.INFO,
@@ -109,11 +129,62 @@ class LoadingOptions:
         )
         return engine
 
-    def _load(self) -> Engine:
+    @property
+    def _is_in_few_bits(self) -> bool:
+        """Whether weights are to be held in few bits, as far as that is known before the model is read."""
+        if self.is_divided or self.compiled is False or not (self.device or "cpu").startswith("cpu"):
+            return False
+        if self.quantize is None and self.dtype is None and self.adapter is None and not self.reading:
+            header = self.source.header()
+            return header is not None and header.quantisation not in PLAIN_TYPES
+        return self.quantize not in (None, "none")
+
+    def _fetched(self) -> LoadingOptions:
+        """The same options for models of the hub that are here."""
+        if self.source.hub_name is None and (self.draft is None or self.draft.hub_name is None):
+            return self
         try:
-            from stretto.local_engine.model.load import load_model  # noqa: PLC0415
-            from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415
-            from stretto.local_engine.model.reading_adapter import reading_change  # noqa: PLC0415
+            from stretto.local_engine.model.loading.weights import fetch  # noqa: PLC0415 - it imports torch
+        except ImportError:
+            return self  # loading says so
+        source = self.source if self.is_divided else fetch(self.source)  # each process reads its part
+        return replace(self, source=source, draft=None if self.draft is None else fetch(self.draft))
+
+    def identity(self) -> str:
+        """What makes a model in memory this one: its options, and its files as they are now."""
+        options = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, each in (("source", self.source), ("draft", self.draft)):
+            options[name] = each and (each.file or each.folder or each.hub_name)
+        return json.dumps([options, [_state(path) for path in self.places]], sort_keys=True, default=_written)
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Files and folders that are read at any time."""
+        return tuple(path for path in (*self._places(), *self.adapters.values(), *self.drafts_from) if path is not None)
+
+    @contextmanager
+    def _turn(self, given_up: Callable[[], bool]) -> Iterator[None]:
+        with turn_to_load(self.source.name, given_up), _uncollected():
+            yield
+
+    def _places(self) -> list[Path | None]:
+        """Files and folders that are read ahead."""
+        sources = [self.source, *([] if self.draft is None else [self.draft])]
+        folders = [folder for each in sources if (folder := each.folder) is not None]
+        heads = [folder / "head" for folder in folders]
+        return [*(each.file for each in sources), *folders, *heads, self.adapter, self.head]
+
+    def _load(self, texts: Sequence[str], given_up: Callable[[], bool]) -> Engine:
+        if sys.flags.optimize > 1:
+            raise BackendError(
+                f"{self.source.name} cannot be loaded by python -OO, which leaves out the docstrings that transformers "
+                "reads. Run python without it, or with -O.",
+                backend=self.source.name,
+            )
+        try:
+            from stretto.local_engine.model.adapters.lora import read_low_rank  # noqa: PLC0415
+            from stretto.local_engine.model.formats.differences import reading_change  # noqa: PLC0415
+            from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415
         except ImportError as error:
             raise MissingDependencyError(
                 f"{self.source.name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
@@ -129,7 +200,9 @@ class LoadingOptions:
             cuda_graphs=self.cuda_graphs,
         )
         if self.is_divided:
-            return self._load_divided(load)
+            with nullcontext() if self.draft is None else self._turn(given_up):
+                draft = None if self.draft is None else load(self.draft)
+            return self._load_divided(draft, texts, given_up)
         change = reading_change(self.source.folder, self.source.name) if self.reading else None
         if self.adapter is not None:
             change = read_low_rank(self.adapter).merge
@@ -138,13 +211,12 @@ class LoadingOptions:
         if draft is not None:
             check_vocabulary(model, draft)
         measure = not self.reading and (self.decoding is None or self.decoding in WEIGHING)
-        return self._engine(model, draft, self._files(model), measure=measure, head=self.head)
+        return self._engine(model, draft, self._files(model, texts), measure=measure, head=self.head)
 
-    def _load_divided(self, load: Callable[[Source], LoadedModel]) -> Engine:
-        """Start an engine whose model is in other processes; a draft model is in this one, by ``load``."""
-        from stretto.local_engine.parallel.load import load_divided  # noqa: PLC0415 - it imports torch
-
-        draft = None if self.draft is None else load(self.draft)
+    def _load_divided(self, draft: LoadedModel | None, texts: Sequence[str], given_up: Callable[[], bool]) -> Engine:
+        """Start an engine whose model is in other processes; a draft model is in this one."""
+        if (load_divided := research_registry.load_divided()) is None:
+            raise SettingsError(f"{self.layout} cannot be used: this installation runs a model in one process only.")
         model = load_divided(
             self.source,
             self.layout,
@@ -153,12 +225,13 @@ class LoadingOptions:
             threads=self.threads,
             compiled=self.compiled,
             trust_remote_code=self.trust_remote_code,
+            given_up=given_up,
         )
         try:
             if draft is not None:
                 check_vocabulary(model, draft)
             measure = self.decoding is None or self.decoding in WEIGHING
-            return self._engine(model, draft, self._files(model), measure=measure, head=None)
+            return self._engine(model, draft, self._files(model, texts), measure=measure, head=None)
         except BaseException:
             model.free()
             raise
@@ -166,20 +239,21 @@ class LoadingOptions:
     def keep_beside(self, engine: Engine, name: str) -> None:
         """Let an engine read one of the adapters, if it has not yet.
 
-        Raises `SettingsError` for an adapter that cannot be read or does not fit.
+        Raises `SettingsError` for an adapter that cannot be read or does not fit, and `ModelNotFoundError` for a pipe.
         """
-        from stretto.local_engine.model.low_rank import read_low_rank  # noqa: PLC0415 - it imports torch
+        from stretto.local_engine.model.adapters.lora import read_low_rank  # noqa: PLC0415 - it imports torch
 
         if not engine.has_beside(name):
+            read_ahead(self.source.name, [self.adapters[name]], lambda: False)
             engine.keep_beside(name, read_low_rank(self.adapters[name]))
 
-    def _files(self, model: LoadedModel) -> FileTexts | None:
-        """The texts of files to draft from, if any were named. Raises `SettingsError`."""
-        if not self.drafts_from or self.reading:
+    def _files(self, model: LoadedModel, texts: Sequence[str]) -> FileTexts | None:
+        """The texts of files to draft from, if any were named."""
+        if not texts:
             return None
         from stretto.local_engine.drafting.sources.files import tokenized  # noqa: PLC0415 - it imports numpy
 
-        began, texts = time.perf_counter(), read_texts(self.drafts_from)
+        began = time.perf_counter()
         files = tokenized(texts, lambda text: model.tokenizer(text, add_special_tokens=False, verbose=False).input_ids)
         log_event(
             _log,
@@ -217,12 +291,29 @@ class LoadingOptions:
         try:
             engine.equip(engine.decoding_for(self.decoding or DEFAULT_DECODING))
             if head is not None:  # what does not fit is told before the first question
-                for name in (name for name, method in METHODS.items() if method.missing is not None):
-                    engine.equip(name)
+                for name, method in METHODS.items():
+                    if method.missing is not None and not method.missing(None, head):  # the head is all that it needs
+                        engine.equip(name)
         except BaseException:
             engine.close()
             raise
         return engine
+
+
+def _written(value: object) -> str:
+    return str(value.resolve() if isinstance(value, Path) else value)
+
+
+def _state(place: Path) -> list[tuple[str, int, int]]:
+    """Paths, sizes and times of change of a file or of what a folder holds."""
+    whole = place.resolve()
+    states: list[tuple[str, int, int]] = []
+    with suppress(OSError):  # loading says so
+        for path in sorted(whole.iterdir()) if whole.is_dir() else [whole]:
+            if path.exists():
+                state = path.stat()
+                states.append((str(path), state.st_size, state.st_mtime_ns))
+    return states
 
 
 @contextmanager

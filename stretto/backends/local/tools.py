@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from stretto.backends.base import ModelRequest
-from stretto.errors import RequestRejectedError
-from stretto.local_engine.model.source import Source
+from stretto.local_engine.model.loading.source import Source
 from stretto.markup.forms import PLAIN, Form, form_of
-from stretto.request import ACCOMPANYING
+from stretto.values.errors import RequestRejectedError
+from stretto.values.request import ACCOMPANYING
 
 __all__ = [
     "check_template",
@@ -50,24 +50,26 @@ def form_in(source: Source) -> Form | None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        # Of a regular file only: a pipe may have no other end.
+        return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError:
         return ""
 
 
 def turns_of(prompt: ModelRequest, form: Form) -> list[dict[str, Any]]:
-    """The messages as chat templates take them: the arguments of tool calls as objects, and thoughts."""
+    """The messages as chat templates take them: the arguments of tool calls, most as objects, and thoughts."""
     short = form.calls is not None and form.calls.short_ids
     turns: list[dict[str, Any]] = []
     for message in prompt.messages:
         turn: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.tool_calls:
-            turn["tool_calls"] = [_call(call, short=short) for call in message.tool_calls]
+            text = form.calls is not None and form.calls.text_arguments
+            turn["tool_calls"] = [_call(call, short=short, as_text=text) for call in message.tool_calls]
         if message.role == "tool":
             call_id = _shortened(message.tool_call_id) if short else message.tool_call_id
             turn |= {"tool_call_id": call_id, **({"name": message.name} if message.name else {})}
         if message.role == "assistant" and (thought := _thought(message.as_openai())):
-            turn |= {"reasoning_content": thought, **({"thinking": thought} if form.channels else {})}
+            turn |= {"reasoning_content": thought, "thinking": thought}  # templates read one or the other
         turns.append(turn)
     return turns
 
@@ -78,10 +80,11 @@ def _thought(turn: Mapping[str, Any]) -> str:
     return next((said for said in found if isinstance(said, str) and said), "")
 
 
-def _call(call: Mapping[str, Any], *, short: bool) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], *, short: bool, as_text: bool) -> dict[str, Any]:
     function = dict(call.get("function") or {})
     with suppress(ValueError, RecursionError):  # a model wrote it; what is not JSON stays unchanged
-        function["arguments"] = json.loads(function.get("arguments") or "{}")
+        given = function.get("arguments") or "{}"
+        function["arguments"] = given if as_text else json.loads(given)
     return {**call, **({"id": _shortened(call.get("id"))} if short else {}), "function": function}
 
 
@@ -108,7 +111,10 @@ def _given(prompt: ModelRequest) -> Mapping[str, Any]:
 
 
 def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str, ...]:
-    """Say which of the caller's fields have no effect: neither the engine nor the template reads them."""
+    """Say which of the caller's fields have no effect: neither the engine nor the template reads them.
+
+    And say where there is no template, without which most models go on with a text instead of answering it.
+    """
     text = str(template)
 
     def reads(name: str) -> bool:
@@ -120,6 +126,11 @@ def left_out(template: object, prompt: ModelRequest, backend: str) -> tuple[str,
     said = [f"{' and '.join(names)} had no effect: {backend} has nothing like it."] if names else []
     if unread:
         said.append(f"{' and '.join(unread)} had no effect: the chat template of {backend} does not read it.")
+    if template is None:
+        said.append(
+            f"{backend} has no chat template: it is shown the messages as plain text, and may go on with them instead "
+            "of answering. Use a file of an instruct or chat model."
+        )
     return tuple(said)
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stretto.foundation.ending_thread import EndingThread
 
@@ -66,12 +66,18 @@ def _work(jobs: SimpleQueue[Job | None]) -> None:
 
 async def outcome(future: Future[T]) -> T:
     """Wait for a future. Cancelling the caller does not cancel the future, for which others may wait."""
+    await first_of(future)
+    return future.result()
+
+
+async def first_of(*futures: Future[Any]) -> None:
+    """Wait until one of them is done; as for `outcome`."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
-    def tell(_: Future[T]) -> None:
+    def tell(_: Future[Any]) -> None:
         with suppress(RuntimeError):  # that event loop has ended, and nobody waits in it
             loop.call_soon_threadsafe(done.set)
 
-    future.add_done_callback(tell)
+    for future in futures:
+        future.add_done_callback(tell)
     await done.wait()
-    return future.result()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stretto.answer import Usage
 from stretto.backends.base import ModelRequest
 from stretto.backends.known_models import bounded_output, may_take_schema, worth_caching
 from stretto.backends.providers.anthropic_form import (
@@ -17,6 +16,7 @@ from stretto.backends.providers.anthropic_form import (
     tools_of,
     turns_of,
 )
+from stretto.backends.providers.call_pieces import CallPiece
 from stretto.backends.providers.event_values import (
     count_of,
     object_of,
@@ -26,22 +26,14 @@ from stretto.backends.providers.event_values import (
     value_of,
     word_of,
 )
-from stretto.backends.providers.http_clients import async_client
-from stretto.backends.providers.long_bodies import around_the_sdk, post_very_long
-from stretto.backends.providers.pieces import Finish, Piece, Thought
+from stretto.backends.providers.pieces import AnswerPiece, Thought
 from stretto.backends.providers.remote import RemoteBackend
-from stretto.request import GenerationOptions
-from stretto.tool_calls import ToolCallFragment
+from stretto.backends.providers.transport.http_clients import async_client
+from stretto.backends.providers.transport.long_bodies import around_the_sdk, post_very_long
+from stretto.values.answer import Usage
+from stretto.values.request import GenerationOptions
 
 _DEFAULT_MAX_TOKENS = 16_384  # the API wants a number; thinking counts towards it
-_FINISH: dict[str, Finish] = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refusal",
-    "tool_use": "tool_calls",
-}
-
-
 _THOUGHTS = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
 
 
@@ -51,16 +43,19 @@ class AnthropicBackend(RemoteBackend):
     provider = "anthropic"
     default_url = "https://api.anthropic.com"
     sdk = "anthropic.resources.messages"
-    key_variable = "ANTHROPIC_API_KEY"
-    url_variable = "ANTHROPIC_BASE_URL"
     lacks = frozenset({"seed"})
 
-    def _connect(self, key: str, url: str) -> Any:
+    def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
+        """A client of the SDK."""
         import anthropic  # noqa: PLC0415 - imported on first use: it takes over a second
 
-        return anthropic.AsyncAnthropic(api_key=key, base_url=url, max_retries=0, http_client=async_client(anthropic))
+        client = async_client(anthropic, proxy)
+        return anthropic.AsyncAnthropic(
+            api_key=key, base_url=url, default_query=query, max_retries=0, http_client=client
+        )
 
-    def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
+    def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
+        """What is sent, by the names of the Messages API."""
         wanted = options.max_tokens or _DEFAULT_MAX_TOKENS
         schema = prompt.response_schema if may_take_schema(self.provider, self.model, self._own_rows) else None
         given = {
@@ -80,14 +75,17 @@ class AnthropicBackend(RemoteBackend):
             **{name: value for name, value in given.items() if value is not None},
         }
 
-    def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
+    def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
+        """The caller's own fields, but those that the API has not."""
         return extra_of(prompt.extra)
 
-    def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
+    def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
+        """Name the fields that only OpenAI's API has."""
         names = [name for name in prompt.extra if name in OPENAI_ONLY]
         return (f"{' and '.join(names)} had no effect: {self.name} has nothing like it.",) if names else ()
 
-    async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+    async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+        """Begin a stream of the SDK; a very long conversation goes around its models."""
         sent = dict(parameters)
         # The SDK has no arguments for sampling any more; older models still take it.
         sampling: dict[str, Any] = {name: sent.pop(name) for name in ("temperature", "top_p") if name in sent}
@@ -106,7 +104,8 @@ class AnthropicBackend(RemoteBackend):
         sent, beside = around_the_sdk(sent)
         return await client.messages.create(**sent, stream=True, extra_body=(beside | sampling | extra) or None)
 
-    def _read(self, event: Any) -> Sequence[Piece]:
+    def read(self, event: Any) -> Sequence[AnswerPiece]:
+        """Read an event of the Messages API."""
         kind = value_of(event, "type")
         if kind == "content_block_start":
             return _begun(object_of(event, "content_block"), count_of(event, "index") or 0)
@@ -114,45 +113,49 @@ class AnthropicBackend(RemoteBackend):
             return [_delta(object_of(event, "delta"), count_of(event, "index") or 0)]
         if kind == "message_start":
             # What it says of the answer's tokens is a beginning, not a report.
-            return [Piece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
+            return [AnswerPiece(usage=_prompt_usage(value_of(value_of(event, "message"), "usage")))]
         if kind == "message_delta":
             said = value_of(event, "delta")
-            return [Piece(usage=_usage(value_of(event, "usage")), **_end(said))]
+            return [AnswerPiece(usage=_usage(value_of(event, "usage")), **_end(said))]
         return ()
 
-    def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
-        finish = _finish(word_of(body, "stop_reason"))
-        if body.get("type") != "message" or finish is None or not isinstance(body.get("content"), list):
+    def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:
+        """Read an answer of the Messages API that came in one piece."""
+        if (
+            body.get("type") != "message"
+            or word_of(body, "stop_reason") is None
+            or not isinstance(body.get("content"), list)
+        ):
             return ()
         blocks = objects_of(body, "content")
         said = [piece for place, block in enumerate(blocks) for piece in _begun(block, place)]
-        return [Piece(usage=_usage(body.get("usage"))), *said, Piece(**_end(body))]
+        return [AnswerPiece(usage=_usage(body.get("usage"))), *said, AnswerPiece(**_end(body))]
 
 
-def _delta(delta: Any, index: int) -> Piece:
+def _delta(delta: Any, index: int) -> AnswerPiece:
     match value_of(delta, "type"):
         case "text_delta":
-            return Piece(text=text_of(delta, "text"))
+            return AnswerPiece(text=text_of(delta, "text"))
         case "input_json_delta":
-            return Piece(tool_calls=(ToolCallFragment(index=index, arguments=text_of(delta, "partial_json")),))
+            return AnswerPiece(tool_calls=(CallPiece(index=index, arguments=text_of(delta, "partial_json")),))
         case "signature_delta":
-            return Piece(thoughts=(Thought("thinking", "signature", text_of(delta, "signature"), index),))
+            return AnswerPiece(thoughts=(Thought("thinking", "signature", text_of(delta, "signature"), index),))
     thought = word_of(delta, "thinking") or ""
-    return Piece(thinking=thought, thoughts=(Thought("thinking", "thinking", thought, index),) if thought else ())
+    return AnswerPiece(thinking=thought, thoughts=(Thought("thinking", "thinking", thought, index),) if thought else ())
 
 
-def _begun(block: Any, index: int) -> Sequence[Piece]:
+def _begun(block: Any, index: int) -> Sequence[AnswerPiece]:
     """Read the begin of a block: a tool call, a thought, or a text that some servers send whole."""
     kind = value_of(block, "type")
     if kind in _THOUGHTS:
         said = [Thought(kind, name, text_of(block, name), index) for name in _THOUGHTS[kind]]
-        return [Piece(thinking=text_of(block, "thinking"), thoughts=tuple(said))]
+        return [AnswerPiece(thinking=text_of(block, "thinking"), thoughts=tuple(said))]
     if kind != "tool_use":
-        return [Piece(text=text_of(block, "text"))] if _is_text(block) else ()
+        return [AnswerPiece(text=text_of(block, "text"))] if _is_text(block) else ()
     given = value_of(block, "input")
     arguments = json.dumps(plain(given)) if given else ""
-    call = ToolCallFragment(index, word_of(block, "id"), word_of(block, "name") or "", arguments)
-    return [Piece(tool_calls=(call,))]
+    call = CallPiece(index, word_of(block, "id"), word_of(block, "name") or "", arguments)
+    return [AnswerPiece(tool_calls=(call,))]
 
 
 def _is_text(block: Any) -> bool:
@@ -160,12 +163,8 @@ def _is_text(block: Any) -> bool:
 
 
 def _end(said: Any) -> dict[str, Any]:
-    """How an answer ended, as fields of a `Piece`."""
-    return {"finish": _finish(word_of(said, "stop_reason")), "stopped_by": word_of(said, "stop_sequence")}
-
-
-def _finish(reason: str | None) -> Finish | None:
-    return _FINISH.get(reason, "stop") if reason else None
+    """How an answer ended, as fields of a `AnswerPiece`."""
+    return {"finish": word_of(said, "stop_reason"), "stopped_by": word_of(said, "stop_sequence")}
 
 
 def _prompt_usage(counted: Any) -> Usage | None:

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from stretto.backends.base import ModelRequest
-from stretto.errors import RequestRejectedError
-from stretto.messages import Message
+from stretto.values.errors import RequestRejectedError
+from stretto.values.messages import Message
 
 __all__ = ["OPENAI_ONLY", "extra_of", "system_of", "tool_choice_of", "tools_of", "turns_of"]
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stretto.backends.providers.failures import read_json
 from stretto.backends.providers.server_facts import (
     Engine,
     ServerFacts,
@@ -22,9 +21,11 @@ from stretto.backends.providers.server_facts import (
     of_sglang,
     of_vllm,
 )
+from stretto.backends.providers.transport.error_bodies import read_json
 
 __all__ = ["Fetch", "Page", "discover", "root_of"]
 
+_EXAMPLE = {"messages": [{"role": "user", "content": "?"}]}  # to see how the chat template ends a prompt
 _NOT_NOW = (401, 403, 408, 429)  # with another key, or later, the answer may differ; likewise from status 500 on
 
 
@@ -95,12 +96,15 @@ class _Asking:
             case "vllm":
                 metrics = await self._page("/metrics")
                 info = await self._json("/server_info?config_format=json")
-                return of_vllm(facts, metrics.text if metrics else "", info)
+                asked = {**_EXAMPLE, "model": self._model, "add_generation_prompt": True, "return_token_strs": True}
+                tokens = await self._json("/tokenize", asked)
+                return of_vllm(facts, metrics.text if metrics else "", info, tokens)
             case "sglang":
                 info = await self._json("/get_server_info") or await self._json("/server_info")
                 return of_sglang(facts, info)
             case "llamacpp":
-                return of_llamacpp(facts, await self._json("/props"))
+                props = await self._json("/props")
+                return of_llamacpp(facts, props, await self._json("/apply-template", _EXAMPLE))
             case "ollama":
                 running = await self._json("/api/ps")
                 shown = await self._json("/api/show", {"model": self._model}) if self._model else None

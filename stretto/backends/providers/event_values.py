@@ -6,6 +6,7 @@ An event is what the SDK makes of it, a model or plain JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _MOST_TOKENS = 2**53
@@ -34,6 +35,67 @@ def text_of(thing: Any, name: str) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     raise OddEventError(f"{name} is a {type(value).__name__}, not a text")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the content of a message holds.
+
+    Attributes:
+        text: of the answer.
+        thinking: what was thought.
+        refusal: the model's words where it refuses.
+        others: types of the parts that are none of these.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    refusal: str = ""
+    others: tuple[str, ...] = ()
+
+
+def content_of(thing: Any, name: str) -> Content:
+    """Give a content, which is a text or a list of parts. Raises `OddEventError`."""
+    value = value_of(thing, name)
+    if isinstance(value, Mapping) and (value.get("type") or value.get("text")):
+        value = [value]
+    if not isinstance(value, list):
+        return Content(text_of(thing, name))
+    found: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": [], "others": []}
+    for part in filter(None, value):
+        if not isinstance(part, str):
+            _check_object(part, f"one of {name}")
+        kind = "text" if isinstance(part, str) else value_of(part, "type")
+        if kind is None and isinstance(value_of(part, "text"), str):
+            kind = "text"
+        field = _PARTS.get(kind, "others") if isinstance(kind, str) else "others"
+        found[field].append(str(kind)[:_SHOWN] if field == "others" else words_of(plain(part)))
+    said = {field: "".join(pieces) for field, pieces in found.items() if field != "others"}
+    return Content(**said, others=tuple(dict.fromkeys(found["others"])))
+
+
+_PARTS = {
+    **dict.fromkeys(("text", "output_text", "input_text"), "text"),
+    **dict.fromkeys(("thinking", "reasoning", "reasoning_text", "reasoning_content", "summary_text"), "thinking"),
+    "refusal": "refusal",
+}
+_WORDS = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content", "refusal")
+_SHOWN = 40
+_DEEPEST = 4  # a thought is a list of texts, or an object around one
+
+
+def words_of(part: Any, depth: int = 0) -> str:
+    """The words of a part, under whichever of the usual names they stand."""
+    if isinstance(part, str):
+        return part
+    if depth >= _DEEPEST:
+        return ""
+    if isinstance(part, list):
+        return "".join(words_of(each, depth + 1) for each in part)
+    if not isinstance(part, Mapping):
+        return ""
+    said = (words_of(part[name], depth + 1) for name in _WORDS if part.get(name))
+    return next((words for words in said if words), "")
 
 
 def objects_of(thing: Any, name: str) -> Sequence[Any]:

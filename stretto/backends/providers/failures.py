@@ -11,14 +11,24 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from stretto.answer import Usage
-from stretto.backends.providers.event_lines import BodyTooLargeError
-from stretto.backends.providers.event_values import OddEventError
-from stretto.backends.providers.headers import kept_headers, retry_after_s
-from stretto.backends.providers.http_clients import is_loopback, transport_errors
-from stretto.backends.providers.redaction import shown
-from stretto.errors import (
+from stretto.backends.providers.event_values import OddEventError, value_of
+from stretto.backends.providers.transport.error_bodies import (
+    as_text,
+    detail_of,
+    is_error,
+    read_json,
+    word_of_error,
+    words_of,
+)
+from stretto.backends.providers.transport.event_lines import BodyTooLargeError
+from stretto.backends.providers.transport.headers import kept_headers, retry_after_s
+from stretto.backends.providers.transport.http_clients import is_loopback, transport_errors
+from stretto.backends.providers.transport.told_waits import told_wait_s
+from stretto.foundation.redaction import shown
+from stretto.values.answer import Usage
+from stretto.values.errors import (
     AuthenticationError,
     BackendError,
     ConnectionFailedError,
@@ -30,12 +40,25 @@ from stretto.errors import (
     StreamBrokenError,
 )
 
+_WORD = 60  # characters of a finish reason
 _DEEPEST = 12  # causes of causes
 _LOOKED_AT = 4_096  # bytes of a body that an error may show
 _OVERFLOW = re.compile(
-    r"context.{0,10}(length|window|size)|prompt is too long|too many (input )?tokens|input.{0,30}too long",
+    r"context.{0,10}(length|window|size|limit)|(maximum|max) (prompt|input|model|sequence) length|"
+    r"(prompt|input|string|message)s?\b[^:]{0,30}\btoo (long|large)|too many (input |prompt )?tokens|"
+    r"(input|prompt)s?\b[^:]{0,50}\b(exceed(s|ed)?|longer than)\b.{0,60}(token|length|limit|size)|"
+    r"token count\b.{0,40}\bonly supports|request[^:]{0,20}\bexceed(s|ed)?\b[^:]{0,30}token limit|"
+    r"\binputs\W.{0,40}(must be <=|must have less)|max_tokens must be at least 1, got -|expected maxLength|"
+    r"payload size exceeds|range of input length|reduce the length of (the|your) (message|prompt|input)",
     re.IGNORECASE,
 )
+_OF_A_RATE = re.compile(
+    r"\bper[ -]?(sec|min|hour|day|month)|rate.?limit|quota|\b[rt]p[smd]\b|please wait|(again|retry) (in|after|later)\b",
+    re.IGNORECASE,
+)
+"""What servers say of a rate, which a wait heals: Bedrock says "too many tokens, please wait"."""
+_OVERFLOWS = frozenset({400, 422, 429, 500})  # statuses with which servers refuse a prompt that is too long
+_OVERFLOW_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "exceed_context_size_error"})
 _OF_THE_REQUEST = re.compile(
     r"not supported|unsupported|failed to parse (tools|messages|grammar|schema|request)|missing tool|invalid request",
     re.IGNORECASE,
@@ -43,7 +66,7 @@ _OF_THE_REQUEST = re.compile(
 """What servers say of a request, also with status 500, as llama.cpp's does of images for a model of text."""
 
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, OddEventError)
-_NO_MODEL = (ValueError, TypeError, AttributeError, RecursionError)  # an SDK cannot build its model of an event
+_NO_MODEL = (ValueError, TypeError, AttributeError, LookupError, RecursionError)  # an event is not what it should be
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -58,7 +81,28 @@ _STATUS_OF_TYPE = {
     "server_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
+    "INVALID_ARGUMENT": 400,  # from here on Google's
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
 }
+_NO_CREDIT = re.compile(
+    r"insufficient[ _](quota|balance|credit|funds)|(exceeded|used up)[ _](your[ _])?current[ _]quota|credit balance|"
+    r"billing_(error|hard|not)|(out of|no|all available) credits?\b|spending limit|\blimit: 0(?![\d.,]*\d)",
+    re.IGNORECASE,
+)
+_NO_KEY = re.compile(
+    r"api[ _]?key (is )?(not valid|invalid|expired)|API_KEY_INVALID|invalid[ _]api[ _]?key", re.IGNORECASE
+)
+_OF_A_DAY = re.compile(r"quotaId\W+\w*PerDay")
+_TOO_LARGE = re.compile(r"request (is )?too large|tokens must be reduced", re.IGNORECASE)
+_LIMIT = re.compile(r"\blimit(?: is| of)?\s?[:=]?\s?(\d[\d,_]{0,15})", re.IGNORECASE)
+_REQUESTED = re.compile(r"\brequested\s?[:=]?\s?(\d[\d,_]{0,15})", re.IGNORECASE)
 
 
 def is_loading(error: BackendError) -> bool:
@@ -77,10 +121,13 @@ def charge(error: BackendError, usage: Usage) -> None:
     error.usage = usage_of(error) + usage
 
 
-def translate(error: Exception, backend: str, *secrets: str, endpoint: str = "", started: bool = False) -> BackendError:
+def translate(
+    error: Exception, backend: str, *secrets: str, endpoint: str = "", proxy: str = "", started: bool = False
+) -> BackendError:
     """Give our error for what an SDK raised.
 
-    ``endpoint``: host and port that were called, where they are known; ``started``: the stream had begun.
+    ``endpoint``: host and port that were called, where they are known; ``proxy``: the one on the way; ``started``: the
+    stream had begun.
     Raise the result outside of the ``except`` block: the SDK's exception holds the request, and with it
     the key, and must not become its context.
     """
@@ -90,24 +137,42 @@ def translate(error: Exception, backend: str, *secrets: str, endpoint: str = "",
     if isinstance(error, BodyTooLargeError):
         return StreamBrokenError(f"{backend} sent too much: {error}", backend=backend, transient=False)
     if "APIConnectionError" in names or isinstance(error, (*transport_errors(), OSError)):
-        return _unconnected(error, backend, secrets, endpoint, started)
-    body = getattr(error, "body", None)
+        return _unconnected(error, backend, secrets, endpoint=endpoint, proxy=proxy, started=started)
+    body = _body(error)
     status = _status(error, body)
     if status is None:
         if isinstance(error, _UNREADABLE) or (started and isinstance(error, _NO_MODEL)):
             return _unreadable(error, backend, secrets)
-        return BackendError(
-            f"{backend} failed: {type(error).__name__}: {shown(str(error), *secrets)[:300]}", backend=backend
-        )
+        return _by_its_words(error, backend, secrets)
     headers = kept_headers(getattr(getattr(error, "response", None), "headers", None), *secrets)
-    return _answered(status, body, _said(error, body, secrets), headers, backend)
+    words = words_of(body) or _own_words(error, names)
+    return _answered(status, body, words, secrets, backend, headers=headers)
+
+
+def _own_words(error: Exception, names: set[str]) -> str:
+    if "HTTPStatusError" in names:  # httpx says the address, and where HTTP is explained
+        try:
+            return str(error.response.text)  # type: ignore[attr-defined]  # as httpx's errors have it
+        except Exception:  # noqa: BLE001 - it was not read
+            return ""
+    return str(getattr(error, "message", None) or error)
+
+
+def _by_its_words(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
+    said = shown(str(error), *secrets)
+    if _is_overflow(400, said, None):
+        return ContextOverflowError(
+            f"{backend} cannot hold this prompt: {said[:300].rstrip('.')}. Shorten it, or use a larger model.",
+            backend=backend,
+        )
+    return BackendError(f"{backend} failed: {type(error).__name__}: {said[:300]}", backend=backend)
 
 
 def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str, str]) -> BackendError:
     """Give the error for an answer with status 200 that is neither a stream of events nor a whole answer."""
     read = read_json(body)
-    if isinstance(read, Mapping) and (is_error(read) or _detail(read).get("message")):
-        return _answered(_status(None, read) or 500, read, _said(None, read, secrets), dict(headers), backend)
+    if is_error(read) or (isinstance(read, Mapping) and detail_of(read).get("message")):
+        return _answered(_status(None, read) or 500, read, words_of(read), secrets, backend, headers=headers)
     error = StreamBrokenError(
         f"{backend} answered, but not with a stream of events: {_excerpt(body, secrets)}. "
         "Check base_url, and what stands between.",
@@ -118,17 +183,13 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
     return error
 
 
-def read_json(text: bytes) -> Any:
-    """Read JSON; ``None`` if it is invalid."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def is_error(event: Mapping[str, Any]) -> bool:
-    """Whether an object is one of the forms in which servers tell errors."""
-    return bool(event.get("error")) or event.get("type") == "error" or event.get("object") == "error"
+def failed_end(backend: str, word: str) -> BackendError:
+    """Give the error for an answer that its server ended with a word for a failure."""
+    return StreamBrokenError(
+        f"{backend} ended its answer with {word[:_WORD]!r}: it failed on the way, and what came is not the whole "
+        "answer. Ask again.",
+        backend=backend,
+    )
 
 
 def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
@@ -151,13 +212,21 @@ def _excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
 
 
 def _unconnected(
-    error: Exception, backend: str, secrets: tuple[str, ...], endpoint: str, started: bool
+    error: Exception, backend: str, secrets: tuple[str, ...], *, endpoint: str, proxy: str, started: bool
 ) -> BackendError:
     cause = error.__cause__ or error
     why = f"{type(cause).__name__}: {shown(str(cause), *secrets)}".rstrip(": ")
     if started:
         return StreamBrokenError(
             f"{backend} broke off in the middle of the answer ({why}). Ask again.", backend=backend
+        )
+    if proxy:
+        refused = _nobody_listens(error) and is_loopback(urlsplit(proxy).hostname or "")
+        return ConnectionFailedError(
+            f"{backend} cannot be reached through the proxy {proxy} ({why}). Check the proxy, or leave the host out of "
+            "it with NO_PROXY.",
+            backend=backend,
+            transient=not (refused or re.match(r"ProxyError: 4\d\d", why)),
         )
     if is_loopback(endpoint) and _nobody_listens(error):
         return nobody_listens(backend, endpoint)
@@ -192,80 +261,108 @@ def _nobody_listens(error: Exception) -> bool:
     return False
 
 
+def _body(error: Exception) -> Any:
+    """Give the body of an error as JSON: the whole of it, where the SDK kept a part of it only."""
+    body = getattr(error, "body", None)
+    try:
+        whole = read_json(error.response.content)  # type: ignore[attr-defined] # as the SDKs' errors have it
+    except Exception:  # noqa: BLE001 - there is none, or it was not read
+        return body
+    return body if whole is None else whole
+
+
 def _status(error: Exception | None, body: Any) -> int | None:
     """Give the HTTP status, or the one that an error in the middle of a stream stands for."""
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int) and status >= 300:
-        return status
-    detail = _detail(body)
-    for value in (_word(detail, "type"), _word(detail, "code")):
+    response = getattr(error, "response", None)
+    of_aws = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
+    codes = (
+        getattr(error, "status_code", None),
+        getattr(error, "code", None),  # Google's
+        value_of(of_aws, "HTTPStatusCode"),
+        getattr(response, "status_code", None),  # of httpx itself
+    )
+    for code in codes:
+        if isinstance(code, int) and 300 <= code < 600:
+            return code
+    detail = detail_of(body)
+    for value in (word_of_error(detail, name) for name in ("type", "status", "code")):
         if value in _STATUS_OF_TYPE:
             return _STATUS_OF_TYPE[value]
         if re.fullmatch("[345][0-9][0-9]", value):
             return int(value)
-    return 500 if isinstance(body, (Mapping, str)) else None
+    return 500 if isinstance(body, (Mapping, list, str)) else None
 
 
-def _detail(body: Any) -> Mapping[str, Any]:
-    """Give the error object of a body, wherever the API puts it."""
-    if isinstance(body, str):
-        return {"message": body}
-    if not isinstance(body, Mapping):
-        return {}
-    inner = body.get("error") or body
-    return inner if isinstance(inner, Mapping) else {"message": inner}
-
-
-def _word(detail: Mapping[str, Any], name: str) -> str:
-    """Give a field that should be a word; a server may send anything."""
-    value = detail.get(name)
-    return str(value) if isinstance(value, (str, int)) else ""
-
-
-def _said(error: Exception | None, body: Any, secrets: tuple[str, ...]) -> str:
-    detail = _detail(body)
-    said = detail.get("message") or detail.get("detail") or getattr(error, "message", None) or str(error or "")
-    try:
-        return shown(str(said), *secrets)
-    except RecursionError:
-        return ""
-
-
-def _answered(status: int, body: Any, said: str, headers: dict[str, str], backend: str) -> BackendError:
-    """Choose the error for a status, and the sentence that says what to do."""
-    kind, what, remedy, transient = _kind_of(status, _detail(body), said)
+def _answered(
+    status: int, body: Any, words: str, secrets: tuple[str, ...], backend: str, *, headers: Mapping[str, str]
+) -> BackendError:
+    """Choose the error for a status, and the sentence that says what to do; ``words``: those of the body."""
+    said, told_s = shown(words, *secrets), told_wait_s(body, words)
+    kind, what, remedy, transient = _kind_of(status, body, words, told_s)
     asked = headers.get("x-should-retry")
-    if asked is not None and kind is not AuthenticationError:
+    for_good = kind in (AuthenticationError, ContextOverflowError) or (kind is RateLimitedError and not transient)
+    if asked is not None and not for_good:
         transient = asked == "true"
-    error = kind(
+    wait_s = retry_after_s(headers)
+    failure = kind(
         f"{backend} {what} (status {status}): {said}. {remedy}",
         backend=backend,
         status=status,
         transient=transient,
-        retry_after_s=retry_after_s(headers),
+        retry_after_s=told_s if wait_s is None else wait_s,
         headers=headers,
     )
-    error.server_message = said
-    if isinstance(error, RequestRejectedError):
-        error.parameter = rejected_parameter(body, said)
-    return error
+    failure.server_message = said
+    if isinstance(failure, RequestRejectedError):
+        failure.parameter = rejected_parameter(body, words)
+    return failure
 
 
-def _kind_of(status: int, detail: Mapping[str, Any], said: str) -> tuple[type[BackendError], str, str, bool]:
+def _kind_of(status: int, body: Any, said: str, told_s: float | None) -> tuple[type[BackendError], str, str, bool]:
     """Give the error's class, what happened, what to do, and whether it may pass by itself."""
-    code = _word(detail, "code") or _word(detail, "type")
-    if status == 402 or code in {"insufficient_quota", "billing_error"}:
+    detail = detail_of(body)
+    code = word_of_error(detail, "code") or word_of_error(detail, "type")
+    if status == 402 or code in {"insufficient_quota", "billing_error"} or _has_no_credit(status, body, said, told_s):
         return RateLimitedError, "has no credit left", "Check the plan and billing of the account.", False
-    if status == 413 or code == "context_length_exceeded" or (status == 400 and _OVERFLOW.search(said)):
+    if status == 429 and _is_too_large(said):  # no wait makes room for it
+        return RateLimitedError, "takes no request of this size", "Shorten it, or raise the limit.", False
+    if status == 413 or code in _OVERFLOW_CODES or _is_overflow(status, said, told_s):
         return ContextOverflowError, "cannot hold this prompt", "Shorten it, or use a larger model.", False
-    if status == 500 and _OF_THE_REQUEST.search(said):
-        return _REJECTED
     if status < 400:
         return RequestRejectedError, "points elsewhere", "Give the final address as base_url.", False
+    if status == 400 and _NO_KEY.search(said):  # Google's way
+        status = 401
+    if status == 500 and _OF_THE_REQUEST.search(said):
+        status = 400
     if status >= 500:
         passing = status not in {501, 505}
         return ServerFailedError, "failed", "Ask again later, or use another model.", passing
     return _KINDS.get(status, _REJECTED)
+
+
+def _has_no_credit(status: int, body: Any, said: str, told_s: float | None) -> bool:
+    """Whether an account has used up what no short wait gives back: its credit, or its quota of the day."""
+    if status not in {400, 403, 429}:
+        return False
+    if _OF_A_DAY.search(as_text(body)):  # Google tells a wait here too, which gives nothing back
+        return True
+    found = _NO_CREDIT.search(said)
+    return found is not None and (told_s is None or "quota" not in found[0].lower())
+
+
+def _is_overflow(status: int, said: str, told_s: float | None) -> bool:
+    """Whether the prompt is longer than the model reads, whatever the status says."""
+    if status not in _OVERFLOWS or (status == 429 and (told_s is not None or _OF_A_RATE.search(said))):
+        return False
+    return bool(_OVERFLOW.search(said))
+
+
+def _is_too_large(said: str) -> bool:
+    """Whether a request alone is larger than its limit."""
+    limit, requested = _LIMIT.search(said), _REQUESTED.search(said)
+    if limit and requested:
+        return int(re.sub("[,_]", "", requested[1])) > int(re.sub("[,_]", "", limit[1]))
+    return bool(_TOO_LARGE.search(said))
 
 
 _REJECTED = (RequestRejectedError, "refuses the request", "Change what it names.", False)
@@ -278,6 +375,7 @@ _KINDS: Mapping[int, tuple[type[BackendError], str, str, bool]] = {
     408: _NOT_READY,
     409: _NOT_READY,
     425: _NOT_READY,
+    407: (ConnectionFailedError, "is behind a proxy", "Put its user and password into the proxy's address.", False),
     429: (RateLimitedError, "limits the rate", "Wait, send less at once, or raise the limit.", True),
 }
 
@@ -289,7 +387,7 @@ _UNWANTED = re.compile(
 )
 _NAMED = re.compile(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stop_sequences|reasoning_effort|effort|stream_options|"
-    r"prompt_cache_key|top_logprobs|logprobs|guided_json|"
+    r"prompt_cache_key|prediction|top_logprobs|logprobs|guided_json|"
     r"response_format)\b|[`'\"](stop|seed|n)[`'\"]|^(stop|seed|n):|\bparam(?:eter)?: (stop|seed|n)\b"
 )
 _WITH_OTHERS = re.compile(r"\bwith (tools|tool calls|stream)", re.IGNORECASE)  # it is taken, but not beside these
@@ -297,15 +395,11 @@ _WITH_OTHERS = re.compile(r"\bwith (tools|tool calls|stream)", re.IGNORECASE)  #
 
 def rejected_parameter(body: Any, said: str) -> str | None:
     """Name the parameter that a 400 or 422 objects to as such; ``None`` if it objects to a value."""
-    detail = _detail(body)
-    if isinstance(
-        listed := detail.get("detail"), list
-    ):  # FastAPI: [{"loc": ["body", name], "type": "extra_forbidden"}]
-        first = next((item for item in listed if isinstance(item, Mapping)), {})
-        where = first.get("loc")
-        if "extra" in _word(first, "type") and isinstance(where, list) and where:
-            return str(where[-1]) or None
-    unwanted = _word(detail, "code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
+    detail = detail_of(body)
+    where = detail.get("loc")
+    if "extra" in word_of_error(detail, "type") and isinstance(where, list) and where:  # FastAPI: ["body", name]
+        return str(where[-1]) or None
+    unwanted = word_of_error(detail, "code") in {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
     if not unwanted and (not _UNWANTED.search(said) or _WITH_OTHERS.search(said)):
         return None
     if isinstance(detail.get("param"), str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from pydantic import SecretStr
 
-from stretto.answer import Usage
 from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import NO_ROWS, Rows, bounded_output, capabilities_of, estimate_tokens
-from stretto.backends.providers.failures import charge, translate
-from stretto.backends.providers.incoming import IncomingText
+from stretto.backends.providers.bare_thoughts import expected_of
+from stretto.backends.providers.call_pieces import CallPiece
+from stretto.backends.providers.ends import word_of_end
+from stretto.backends.providers.event_values import content_of
+from stretto.backends.providers.failures import charge, failed_end, translate
 from stretto.backends.providers.parameters import ParameterMemory
-from stretto.errors import BackendError, RequestRejectedError, StreamBrokenError
-from stretto.request import GenerationOptions
-from stretto.tool_calls import ToolCallFragment
+from stretto.backends.providers.pieces import AnswerPiece, IncomingAnswer, Thought
+from stretto.backends.tenants import own_usage
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError, RequestRejectedError, StreamBrokenError
+from stretto.values.request import GenerationOptions
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import BaseCallbackManager
@@ -36,17 +40,8 @@ run_of_branch = ContextVar("stretto_run_of_branch", default=None)
 
 _CLOSING_S = 5.0
 _PROVIDERS = {"openai-chat": "openai", "azure-openai-chat": "openai", "anthropic-chat": "anthropic"}
-_FINISH = {
-    "length": "length",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "tool_calls": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "refusal": "refusal",
-    "safety": "refusal",
-}
+_FINISH = ("finish_reason", "stop_reason", "stopReason", "finishReason", "done_reason")
+_ENDED = ("completed", "incomplete", "failed", "cancelled")  # a status of Responses
 
 
 class LangChainBackend:
@@ -63,6 +58,8 @@ class LangChainBackend:
         self._name = f"langchain:{called}"
         self._provider = _PROVIDERS.get(model._llm_type)
         self._model = str(called)
+        self._tagged = self._provider != "anthropic"
+        self._bare = expected_of(self._model) if self._tagged else False
         known = capabilities_of(self._provider or "", self._model, own_rows)
         self._memory = ParameterMemory(self._model, own=own_rows)
         self._stream_usage = True if _takes(model, "stream_usage") else None
@@ -109,36 +106,42 @@ class LangChainBackend:
         """Do nothing: the model belongs to the caller."""
 
     async def _chunks(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[Chunk, None]:
-        pieces, usage = await self._open(prompt, options)
-        text, finish, failure = IncomingText(options.stop), None, None
-        called = False
+        messages, usage = await self._open(prompt, options)
+        answer, failure = IncomingAnswer(options.stop, prompt=prompt if self._tagged else None, bare=self._bare), None
         yield Chunk(warnings=self._memory.warnings(self.name, options))
         try:
-            async for piece in pieces:
-                usage += _usage(piece.usage_metadata)
-                finish = _finish(piece.response_metadata) or finish
-                certain = text.push(_text(piece.content))
-                calls = _calls(piece)
-                called = called or bool(calls)
-                yield Chunk(text=certain, thinking=bool(piece.content) and not certain, tool_calls=calls)
-                if text.ended:
-                    finish = text.ended
+            async for message in messages:
+                usage += own_usage(_usage(message.usage_metadata))
+                if chunk := answer.take(_piece(message)):
+                    yield chunk
+                if answer.text.ended:
                     break
         except Exception as error:  # noqa: BLE001 - whatever the model raises becomes one of ours
             failure = self._failure(error, started=True)
         finally:
-            await pieces.aclose()
-        if withheld := text.flush():
-            yield Chunk(text=withheld)
-        if failure is None and finish is None and self._provider:
-            failure = StreamBrokenError(
-                f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
-                backend=self.name,
-            )
+            await messages.aclose()
+        if failure is None and answer.end is None:
+            if self._provider:
+                failure = StreamBrokenError(
+                    f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
+                    backend=self.name,
+                )
+            else:
+                answer.end = "stop"
+        if rest := answer.rest():
+            yield rest
+        self._bare = self._bare if answer.bare is None else answer.bare
+        if failure is None and answer.end == "failed":
+            failure = failed_end(self.name, answer.word)
         if failure is not None:
             charge(failure, usage)
             raise failure
-        yield Chunk(usage=usage, finish_reason=finish or ("tool_calls" if called else "stop"))  # type: ignore[arg-type]  # the table holds only these
+        yield Chunk(
+            usage=usage,
+            finish_reason=answer.finish,
+            stop_text=answer.stopped_by,
+            warnings=answer.remarks(self.name),
+        )
 
     async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> tuple[_Pieces, Usage]:
         """Begin a stream and read its first piece, without the parameters that the model refuses."""
@@ -220,30 +223,50 @@ def _messages(prompt: ModelRequest) -> list[BaseMessage]:
     return convert_to_messages([message.as_openai() for message in prompt.messages])
 
 
-def _calls(piece: AIMessageChunk) -> tuple[ToolCallFragment, ...]:
-    """Pieces of tool calls; a model that does not stream gives them whole."""
-    if chunks := getattr(piece, "tool_call_chunks", None):
-        return tuple(
-            ToolCallFragment(
-                index=place if chunk.get("index") is None else hash(chunk["index"]),  # some count by texts
-                id=chunk.get("id") or None,
-                name=chunk.get("name") or None,
-                arguments=chunk.get("args") or "",
-            )
-            for place, chunk in enumerate(chunks)
-        )
-    return tuple(
-        ToolCallFragment(place, call.get("id"), call["name"], json.dumps(call["args"]))
-        for place, call in enumerate(piece.tool_calls)
+def _piece(message: AIMessageChunk) -> AnswerPiece:
+    """Read a piece of a message, or a whole one."""
+    content = content_of(message, "content")
+    spoken = message.additional_kwargs.get("reasoning_content")  # of integrations of models that think
+    thoughts = list(_signed(message.content))
+    told = content.thinking if not thoughts else ""
+    if told := told or (spoken if isinstance(spoken, str) else ""):
+        thoughts.append(Thought("reasoning_content", "reasoning_content", told))
+    refusal = message.additional_kwargs.get("refusal")
+    refusal = content.refusal or (refusal if isinstance(refusal, str) else "")
+    return AnswerPiece(
+        text=content.text or refusal,
+        thinking="".join(each.text for each in thoughts),
+        thoughts=tuple(thoughts),
+        refused=bool(refusal),
+        finish=_finish(message.response_metadata),
+        tool_calls=_calls(message),
     )
 
 
-def _text(content: str | list[Any]) -> str:
-    """Give the text of a message, which may be a list of blocks of many kinds."""
-    if isinstance(content, str):
-        return content
-    blocks = (block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in content)
-    return "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+def _signed(content: str | list[Any]) -> Iterator[Thought]:
+    """Thoughts in blocks of Anthropic's, which it wants back with their signature."""
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    for place, block in enumerate(blocks):
+        if block.get("type") == "thinking" and isinstance(block.get("thinking", ""), str):
+            told = block.get("index")
+            index = told if isinstance(told, int) else place
+            for field in ("thinking", "signature"):
+                if text := block.get(field):
+                    yield Thought("thinking", field, str(text), index)
+
+
+def _calls(message: AIMessageChunk) -> tuple[CallPiece, ...]:
+    """Pieces of tool calls; a model that does not stream gives them whole."""
+    if chunks := getattr(message, "tool_call_chunks", None):
+        return tuple(
+            CallPiece(chunk.get("index"), chunk.get("id") or None, chunk.get("name") or None, chunk.get("args") or "")
+            for chunk in chunks
+        )
+    whole = [CallPiece(None, call.get("id"), call["name"], json.dumps(call["args"])) for call in message.tool_calls]
+    unread = [
+        CallPiece(None, call.get("id"), call.get("name"), call.get("args") or "") for call in message.invalid_tool_calls
+    ]
+    return (*whole, *unread)
 
 
 def _usage(counted: Mapping[str, Any] | None) -> Usage:
@@ -259,5 +282,11 @@ def _usage(counted: Mapping[str, Any] | None) -> Usage:
 
 
 def _finish(metadata: Mapping[str, Any]) -> str | None:
-    said = metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("done_reason")
-    return _FINISH.get(str(said).lower(), "stop") if said else None
+    """The word for the end; that of OpenAI's Responses is a status, and what was incomplete of it."""
+    told = (word_of_end(metadata.get(name)) for name in _FINISH)
+    if word := next(filter(None, told), None):
+        return word
+    status = word_of_end(metadata.get("status"))
+    details = metadata.get("incomplete_details")
+    why = word_of_end(details.get("reason")) if isinstance(details, Mapping) else None
+    return why or status if status in _ENDED else None

@@ -5,10 +5,14 @@ A refusal costs a call, and a question to a server a moment. So what one client 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from stretto.backends.providers.server_facts import Engine, ServerFacts
 
@@ -17,7 +21,10 @@ __all__ = ["Learned", "forget", "learned"]
 _LOADING = ("ollama", "lmstudio", "llamacpp")  # they answer before the model is loaded, and tell its window after
 
 MOST_KEPT = 256
-"""Models at servers; the one that was opened longest ago is forgotten first."""
+"""Models at servers; the one that was opened longest ago is forgotten first. Schemas of one, likewise."""
+
+Manner = Literal["loose", "words"]
+"""How a schema is told a server that refused it: without its strict mode, or in the messages only."""
 
 
 @dataclass(slots=True)
@@ -29,6 +36,7 @@ class Learned:
         renamed: parameters that it takes under another name.
         facts: what the server told of itself; ``None`` while it was not asked, or did not answer.
         assumed: the program that the user named, as ``vllm:`` does.
+        bare_thoughts: its answers begin within a thought of which only the end arrives (`BareThoughts`).
         ask_again: when a server that did not tell everything may be asked again, by the clock of `time.monotonic`.
     """
 
@@ -36,7 +44,9 @@ class Learned:
     renamed: dict[str, str] = field(default_factory=dict)
     facts: ServerFacts | None = None
     assumed: Engine | None = None
+    bare_thoughts: bool | None = None
     ask_again: float = -math.inf
+    _manners: OrderedDict[bytes, Manner] = field(default_factory=OrderedDict)
 
     @property
     def engine(self) -> Engine | None:
@@ -49,6 +59,21 @@ class Learned:
         """Whether asking the server again would bring nothing new: its window is known, or it never tells one."""
         facts = self.facts
         return facts is not None and (facts.context_window is not None or facts.engine not in _LOADING)
+
+    def manner_of(self, schema: Mapping[str, Any] | Sequence[Any]) -> Manner | None:
+        """How a schema, or a list of tools with theirs, is told after refusals; ``None``: as it may be."""
+        return self._manners.get(_hash(schema)) if self._manners else None
+
+    def tell(self, schema: Mapping[str, Any] | Sequence[Any], manner: Manner) -> None:
+        """From here on, tell a schema in this manner."""
+        with _turn:
+            self._manners[_hash(schema)] = manner
+            if len(self._manners) > MOST_KEPT:
+                self._manners.popitem(last=False)
+
+
+def _hash(schema: Any) -> bytes:
+    return hashlib.sha256(json.dumps(schema, sort_keys=True, default=str).encode()).digest()
 
 
 _kept: OrderedDict[tuple[str, str, str], Learned] = OrderedDict()

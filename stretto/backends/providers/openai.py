@@ -6,25 +6,28 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import anyio
 
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, ModelRequest
 from stretto.backends.known_models import NO_ROWS, Rows, bounded_output, may_take_schema, worth_caching
-from stretto.backends.openai_tokens import openai_counter
+from stretto.backends.providers.call_pieces import CallPiece
 from stretto.backends.providers.discovery import discover
-from stretto.backends.providers.event_stream import json_events
+from stretto.backends.providers.ends import end_of, word_of_end
 from stretto.backends.providers.event_values import (
     EventError,
     OddEventError,
+    content_of,
     count_of,
     object_of,
     objects_of,
@@ -32,33 +35,34 @@ from stretto.backends.providers.event_values import (
     text_of,
     value_of,
     word_of,
+    words_of,
 )
-from stretto.backends.providers.fetching import fetching
-from stretto.backends.providers.http_clients import async_client
-from stretto.backends.providers.long_bodies import around_the_sdk, post_very_long
 from stretto.backends.providers.parameters import GUIDED_JSON
-from stretto.backends.providers.pieces import Finish, Piece, Thought
+from stretto.backends.providers.pieces import AnswerPiece, Thought
 from stretto.backends.providers.remote import RemoteBackend
-from stretto.backends.providers.server_facts import ServerFacts, able
-from stretto.errors import BackendError, StrettoError
+from stretto.backends.providers.server_facts import Engine, ServerFacts, able
+from stretto.backends.providers.strict_schemas import strict_form
+from stretto.backends.providers.transport.error_bodies import is_error
+from stretto.backends.providers.transport.event_lines import json_events
+from stretto.backends.providers.transport.fetching import fetching
+from stretto.backends.providers.transport.http_clients import async_client, without_query
+from stretto.backends.providers.transport.long_bodies import around_the_sdk, post_very_long
+from stretto.backends.tenants import cache_salt
 from stretto.foundation.surrogates import mend
-from stretto.request import GenerationOptions
-from stretto.token_records import TokenLogprob
-from stretto.tool_calls import ToolCallFragment
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError, StrettoError
+from stretto.values.request import GenerationOptions
+from stretto.values.token_records import TokenLogprob
 
 _log = logging.getLogger(__name__)
 
-_FINISH: dict[str, Finish] = {
-    "length": "length",
-    "content_filter": "content_filter",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-}
 _EXTRA = ("model", "system_fingerprint", "service_tier")
 _THINKING = ("reasoning_content", "reasoning")  # of compatible servers
 _OF_OPEN_MODELS = frozenset({"chat_template_kwargs"})  # fields that OpenAI itself refuses
+_SALTED: tuple[Engine, ...] = ("vllm", "sglang")  # their prefix caches are parted by `cache_salt`
 _GOING_ON = {"add_generation_prompt": False, "continue_final_message": True}
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
+_LONG = 10  # digits of an index
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
 
 
@@ -68,8 +72,6 @@ class OpenAIBackend(RemoteBackend):
     provider = "openai"
     default_url = "https://api.openai.com/v1"
     sdk = "openai.resources.chat.completions.completions"  # the packages around it import nothing by themselves
-    key_variable = "OPENAI_API_KEY"
-    url_variable = "OPENAI_BASE_URL"
 
     def __init__(
         self, model: str, *, base_url: str | None = None, api_key: str | None = None, own_rows: Rows = NO_ROWS
@@ -99,18 +101,21 @@ class OpenAIBackend(RemoteBackend):
         if not self.compatible or known.settled or (known.facts is not None and time.monotonic() < known.ask_again):
             return
         try:
-            await self._import_sdk()
+            await self.load_ahead()
             with anyio.move_on_after(within_s):
                 async with self._asking.setdefault(asyncio.get_running_loop(), anyio.Lock()):
                     if not known.settled and time.monotonic() >= known.ask_again:
                         await self._discover()
+        except StrettoError:  # the call will say so
+            return
         except Exception:  # noqa: BLE001 - whatever it is, the request goes on without
             _log.exception("%s could not be asked what it can do; its answers do not depend on it", self.name)
 
     async def _discover(self) -> None:
         self._learned.ask_again = time.monotonic() + _ASK_AGAIN_S
-        async with fetching(self._key.get_secret_value()) as fetch:
-            self._learned.facts = await discover(fetch, self._url, self.model) or self._learned.facts
+        async with fetching(self._key.get_secret_value(), self._url) as fetch:
+            url, _ = without_query(self._url)
+            self._learned.facts = await discover(fetch, url, self.model) or self._learned.facts
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """Count as OpenAI's own models do, where that can be done on this machine; others are not known."""
@@ -118,17 +123,26 @@ class OpenAIBackend(RemoteBackend):
             return None
         return await anyio.to_thread.run_sync(openai_counter, self.model)
 
+    @property
+    def parts_its_cache(self) -> bool:
+        """Those of vLLM and SGLang do, by `cache_salt`."""
+        return self._learned.engine in _SALTED
+
+    def _salt(self) -> dict[str, str]:
+        salt = cache_salt() if self.parts_its_cache else None
+        return {} if salt is None else {"cache_salt": salt}
+
     @asynccontextmanager
     async def responding(self, body: Mapping[str, Any], api: str = "responses") -> AsyncGenerator[Any]:
         """Send a body to the server's Responses as it is, once; gives the SDK's response, to be read in the context.
 
         ``api`` is "completions" for the API before the chat, or "chat.completions". Raises `BackendError`.
         """
-        await self._import_sdk()
+        await self.load_ahead()
         client = await self._client()
         failure: BackendError | None = None
         known = {name: body[name] for name in ("model", "input", "prompt", "messages", "stream") if name in body}
-        rest = {name: value for name, value in body.items() if name not in known}
+        rest = {name: value for name, value in body.items() if name not in known} | self._salt()
         try:
             sending = attrgetter(api)(client).with_streaming_response
             async with sending.create(**known, extra_body=rest) as response:
@@ -140,15 +154,24 @@ class OpenAIBackend(RemoteBackend):
         if failure is not None:
             raise failure
 
-    def _connect(self, key: str, url: str) -> Any:
+    def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
+        """A client of the SDK."""
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
 
-        return openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0, http_client=async_client(openai))
+        headers = {"api-key": key} if "api-version" in query else {}  # as Azure wants it at such addresses
+        client = async_client(openai, proxy)
+        return openai.AsyncOpenAI(
+            api_key=key, base_url=url, default_query=query, default_headers=headers, max_retries=0, http_client=client
+        )
 
-    def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
+    def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
+        """What is sent, by the names of Chat Completions."""
         # Older compatible servers ignore max_completion_tokens in silence, and would never stop;
         # max_tokens is refused aloud where it is not known, and then learned.
         limit = "max_tokens" if self.compatible else "max_completion_tokens"
+        if prompt.tool_choice == "none" and self._learned.engine is not None:
+            # Engines of open models show tools that may not be called, and small models call them.
+            prompt = replace(prompt, tools=(), tool_choice=None)
         given = {
             limit: bounded_output(self.provider, self.model, options.max_tokens, self._own_rows),
             "temperature": options.temperature,
@@ -160,9 +183,10 @@ class OpenAIBackend(RemoteBackend):
             "logprobs": None if options.logprobs is None else True,
             "top_logprobs": options.logprobs or None,
             "prompt_cache_key": self._cache_key(prompt),
-            "tools": list(prompt.tools) or None,
+            "tools": [_strict_tool(tool) for tool in prompt.tools] or None,
             "tool_choice": prompt.tool_choice,
             "n": prompt.n if prompt.n > 1 else None,
+            "prediction": self._prediction(prompt, options),
         }
         return {
             "model": self.model,
@@ -172,21 +196,30 @@ class OpenAIBackend(RemoteBackend):
             **{name: value for name, value in given.items() if value is not None and name not in prompt.extra},
         }
 
+    def _prediction(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any] | None:
+        """The text that the answer may resemble; OpenAI refuses it beside these options."""
+        beside = prompt.tools or prompt.n > 1 or options.max_tokens is not None or options.logprobs is not None
+        if not (prompt.draft and self.capabilities.predictions) or beside or prompt.response_schema is not None:
+            return None
+        return {"type": "content", "content": prompt.draft}
+
     def _cache_key(self, prompt: ModelRequest) -> str | None:
         # OpenAI caches by itself, on the machine that a call comes to; equal keys bring calls to one machine.
         if self.compatible or not worth_caching(prompt, self.capabilities):
             return None
-        return hashlib.sha256(prompt.prefix.encode()).hexdigest()[:32]
+        return hashlib.sha256(f"{cache_salt() or ''}{prompt.prefix}".encode()).hexdigest()[:32]
 
     def _format(self, prompt: ModelRequest) -> dict[str, Any] | None:
         schema = prompt.response_schema
         if schema is None or not may_take_schema(self.provider, self.model, self._own_rows):
             return None
-        # Strict mode refuses schemas that leave properties open.
-        strict = schema.get("additionalProperties") is False
-        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": strict}}
+        allowed = prompt.strict is not False and self._learned.manner_of(schema) is None
+        form = strict_form(schema) if allowed else None
+        held = {"name": "answer", "schema": dict(schema) if form is None else form, "strict": form is not None}
+        return {"type": "json_schema", "json_schema": held}
 
-    def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
+    def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
+        """The caller's own fields, but those that the API has not."""
         own = frozenset() if self.compatible else _OF_OPEN_MODELS
         facts, last = self._learned.facts, prompt.messages[-1]
         # vLLM begins a new turn otherwise; llama.cpp's server goes on with the last one by itself.
@@ -194,13 +227,16 @@ class OpenAIBackend(RemoteBackend):
         return {
             **(_GOING_ON if going_on else {}),
             **{name: value for name, value in prompt.extra.items() if name not in own},
+            **self._salt(),
         }
 
-    def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
+    def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:
+        """Name the fields of open models that the API has not."""
         given = () if self.compatible else sorted(_OF_OPEN_MODELS & prompt.extra.keys())
         return tuple(f"{name} had no effect: {self.name} has nothing like it." for name in given)
 
-    async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+    async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+        """Begin a stream of the SDK; a very long conversation goes around its models."""
         known = {name: value for name, value in parameters.items() if name != GUIDED_JSON}
         if GUIDED_JSON in parameters:  # the SDK has no such argument
             extra = extra | {GUIDED_JSON: parameters[GUIDED_JSON]}
@@ -214,7 +250,8 @@ class OpenAIBackend(RemoteBackend):
         known, beside = around_the_sdk(known)
         return await client.chat.completions.create(**known, extra_body={**beside, **extra} or None)
 
-    async def _events(self, stream: Any) -> AsyncGenerator[Any]:
+    async def events(self, stream: Any) -> AsyncGenerator[Any]:
+        """The events as plain JSON, but for tools that trace the SDK."""
         import openai  # noqa: PLC0415 - imported long since
 
         # Tools that trace the SDK return a stream of another type, and have to see the SDK's events.
@@ -226,7 +263,8 @@ class OpenAIBackend(RemoteBackend):
             async for event in events:
                 yield event
 
-    def _read(self, event: Any) -> Sequence[Piece]:
+    def read(self, event: Any) -> Sequence[AnswerPiece]:
+        """Read an event of Chat Completions."""
         if event is None:
             return ()
         if isinstance(event, str):
@@ -236,9 +274,10 @@ class OpenAIBackend(RemoteBackend):
         extra = _extra(event)
         pieces = [_piece(choice, object_of(choice, "delta"), extra) for choice in objects_of(event, "choices")]
         usage = _usage(value_of(event, "usage"))
-        return [*pieces, Piece(usage=usage)] if usage else pieces
+        return [*pieces, AnswerPiece(usage=usage)] if usage else pieces
 
-    def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
+    def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:
+        """Read an answer of Chat Completions that came in one piece."""
         try:
             choices = objects_of(body, "choices")
             extra = _extra(body)
@@ -250,7 +289,16 @@ class OpenAIBackend(RemoteBackend):
         ):
             return ()
         usage = _usage(body.get("usage"))
-        return [Piece(usage=usage), *pieces] if usage else pieces
+        return [AnswerPiece(usage=usage), *pieces] if usage else pieces
+
+
+def _strict_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tool whose arguments are to be strict, in the form of strict mode where it has one; a refusal is learned."""
+    function = tool.get("function")
+    if not (isinstance(function, dict) and function.get("strict")):  # a thousand of them take no time
+        return tool
+    form = strict_form(given) if isinstance(given := function.get("parameters"), Mapping) else None
+    return tool if form is None else {**tool, "function": {**function, "parameters": form}}
 
 
 def _extra(response: Any) -> dict[str, str]:
@@ -258,25 +306,32 @@ def _extra(response: Any) -> dict[str, str]:
     return {name: said for name in _EXTRA if isinstance(said := value_of(response, name), str)}
 
 
-def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> Piece:
+def _piece(choice: Any, said: Any, extra: Mapping[str, Any]) -> AnswerPiece:
     """Read a choice; ``said`` is its message, or what is new of it."""
-    finish = word_of(choice, "finish_reason")
+    finish = word_of_end(value_of(choice, "finish_reason"))
+    if finish is not None and end_of(finish) == "failed" and (error := value_of(choice, "error")):
+        raise EventError({"error": plain(error)})
     refusal = text_of(said, "refusal")  # the model's own words; the finish reason says only stop
     sound = value_of(said, "audio")
-    thoughts = [Thought(name, name, text) for name in _THINKING if (text := word_of(said, name))]
-    return Piece(
-        text=refusal or text_of(said, "content") or word_of(sound, "transcript") or "",
+    content = content_of(said, "content")
+    thoughts = [Thought(name, name, text) for name in _THINKING if (text := words_of(value_of(said, name)))][:1]
+    if content.thinking:
+        thoughts.append(Thought("thinking", "thinking", content.thinking, listed=True))
+    warnings = ["The answer was spoken: of its sound, only the words are here."] if value_of(sound, "data") else []
+    warnings += [f"The answer holds a part of type {kind!r}, which was left out." for kind in content.others]
+    return AnswerPiece(
+        text=refusal or content.text or content.refusal or word_of(sound, "transcript") or "",
         thinking="".join(thought.text for thought in thoughts),
-        thoughts=tuple(thoughts[:1]),  # some servers say the same under both names
-        finish=_FINISH.get(finish, "stop") if finish else None,
+        thoughts=tuple(thoughts),  # some servers say the same under both names
+        finish=finish,
         stopped_by=word_of(choice, "stop_reason") or word_of(choice, "matched_stop"),  # of vLLM, of SGLang
-        refused=bool(refusal),
+        refused=bool(refusal or content.refusal),
         logprobs=_logprobs(value_of(choice, "logprobs")),
         tool_calls=_calls(said),
         choice=_index(choice),
         extra=extra,
         annotations=[plain(each) for each in objects_of(said, "annotations")],
-        warnings=("The answer was spoken: of its sound, only the words are here.",) if value_of(sound, "data") else (),
+        warnings=tuple(warnings),
     )
 
 
@@ -285,38 +340,51 @@ def _index(choice: Any) -> int:
     index = value_of(choice, "index")
     if index is None:
         return 0
-    return int(index) if isinstance(index, (int, str)) and str(index).isdecimal() else -1
+    number = _number(index)
+    return number if isinstance(number, int) else -1
 
 
-def _calls(said: Any) -> tuple[ToolCallFragment, ...]:
-    calls = [_call(call, place) for place, call in enumerate(objects_of(said, "tool_calls"))]
+def _calls(said: Any) -> tuple[CallPiece, ...]:
+    calls = [_call(call) for call in objects_of(said, "tool_calls")]
     if (function := object_of(said, "function_call")) is not None:  # of the API before tools
-        calls.append(_delta(function, 0, None, "arguments"))
+        calls.append(_call_piece(function, "arguments", index="function_call"))
     return tuple(calls)
 
 
-def _call(call: Any, place: int) -> ToolCallFragment:
-    index = value_of(call, "index")
+def _call(call: Any) -> CallPiece:
     own = object_of(call, "custom")
-    function = own if own is not None else object_of(call, "function")
-    at = index if isinstance(index, int) else place  # a message that is not streamed numbers nothing
-    delta = _delta(function, at, word_of(call, "id"), "arguments" if own is None else "input")
+    function, field = (object_of(call, "function"), "arguments") if own is None else (own, "input")
     fields = call if isinstance(call, Mapping) else getattr(call, "model_extra", None) or {}
-    if extra := {name: value for name, value in fields.items() if name not in _OF_A_CALL and value is not None}:
-        delta = replace(delta, extra=extra)
-    return delta if own is None else replace(delta, type="custom")
+    extra = {name: value for name, value in fields.items() if name not in _OF_A_CALL and value is not None}
+    return _call_piece(
+        function,
+        field,
+        index=_number(value_of(call, "index")),
+        id=word_of(call, "id"),
+        type="function" if own is None else "custom",
+        extra=extra,
+    )
 
 
-def _delta(function: Any, index: int, call_id: str | None, field: str) -> ToolCallFragment:
+def _call_piece(function: Any, field: str, **known: Any) -> CallPiece:
     given = value_of(function, field)
     if given is not None and not isinstance(given, str):  # some servers send an object where JSON text belongs
         given = json.dumps(plain(given))
-    return ToolCallFragment(index=index, id=call_id, name=word_of(function, "name"), arguments=given or "")
+    return CallPiece(name=word_of(function, "name"), arguments=given or "", **known)
+
+
+def _number(index: Any) -> int | str | None:
+    """The index of a call; ``None`` where none is told."""
+    if isinstance(index, str):
+        return int(index) if index.isdecimal() and len(index) < _LONG else index or None
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
 
 
 def _error_of(event: Any) -> Any:
     """Give an event without choices that says something: an error in a form of the server's."""
     event = plain(event)
+    if is_error(event):
+        return event
     named = isinstance(event, Mapping) and any(event.get(name) for name in ("error", "message", "detail"))
     return event if named else None
 
@@ -354,3 +422,38 @@ def _usage(counted: Any) -> Usage | None:
         cached_tokens=count_of(value_of(counted, "prompt_tokens_details"), "cached_tokens") or 0,
         reasoning_tokens=count_of(value_of(counted, "completion_tokens_details"), "reasoning_tokens") or 0,
     )
+
+
+_FILES = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+_LATEST = "o200k_base"
+_AT_ONCE = 100_000  # characters; what tiktoken's pattern is given together
+
+
+def openai_counter(model: str) -> Callable[[str], int] | None:
+    """A function that counts the tokens of a text; ``None`` where tiktoken would have to fetch something first."""
+    try:
+        import tiktoken  # noqa: PLC0415 - optional: without it tokens are estimated
+    except ImportError:
+        return None
+    try:
+        name = tiktoken.encoding_name_for_model(model)
+    except KeyError:
+        name = _LATEST  # of all models that are newer than this tiktoken
+    if not _on_disk(name):
+        return None
+    encoding = tiktoken.get_encoding(name)
+
+    def count(text: str) -> int:
+        parts = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
+        return sum(len(encoding.encode_ordinary(part)) for part in parts)
+
+    return count
+
+
+def _on_disk(name: str) -> bool:
+    """Whether tiktoken has this encoding in its cache, where it looks before it downloads."""
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    if folder is None:
+        folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
+    key = hashlib.sha1(_FILES.format(name).encode(), usedforsecurity=False).hexdigest()
+    return bool(folder) and Path(folder, key).is_file()

@@ -2,23 +2,26 @@
 
 A parameter that the model refuses is left out and the call repeated, once for each. What was learned is kept until the
 process ends, so each refusal is paid for once. Parameters without which the request would mean something else (the
-messages, the schema of the answer) are never left out: their refusal is raised. A schema may be left out if the
-messages contain it too.
+messages, the tools) are never left out: their refusal is raised. A schema that is refused is sent without strict mode,
+and then told in words, where the caller has words for it; so is a tool's, which keeps its schema.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
+from stretto.backends.base import ModelRequest
 from stretto.backends.known_models import NO_ROWS, Rows, refused_by
 from stretto.backends.providers.failures import charge
 from stretto.backends.providers.learned import Learned
-from stretto.errors import BackendError, RequestRejectedError
-from stretto.request import GenerationOptions
+from stretto.values.answer import Usage
+from stretto.values.answer_warning import AnswerWarning
+from stretto.values.errors import BackendError, RequestRejectedError
+from stretto.values.request import GenerationOptions
 
 _log = logging.getLogger(__name__)
 
@@ -42,14 +45,23 @@ _OPTIONAL = frozenset(
         "stream_options",
         "effort",
         "prompt_cache_key",
+        "prediction",
     }
 )
 _FORMATS = ("response_format", GUIDED_JSON, "format")
 _ABOUT_FORMAT = re.compile(
-    r"response[ _]?format|json[ _]schema|guided[ _]json|output_config|structured output", re.IGNORECASE
+    r"response[ _]?format|guided[ _]json|output_(config|format)|structured output|schema|grammar|\$(ref|defs)|keyword|"
+    r"additionalProperties",
+    re.IGNORECASE,
 )
+_OF_THE_ANSWER = re.compile(r"response[ _]?(format|schema)|guided[ _]json|output_(config|format)", re.IGNORECASE)
+_ABOUT_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b|input_schema|tools[.\[]", re.IGNORECASE)
 _SCHEMA_AT_FAULT = re.compile(
-    r"grammar|contains features|invalid (json )?schema|keyword|fail(ed|ure)? to (parse|convert|compile)", re.IGNORECASE
+    r"grammar|contains features|invalid (json )?schema|keyword|fail(ed|ure)? to (parse|convert|compile)|strict|"
+    r"in context=|additionalProperties|\$(ref|defs)|nesting|recursi|"
+    r"schema\b.{0,60}\b(invalid|not valid|too (large|long|many|complex|deep)|exceed|unsupported|must|required)|"
+    r"for '\w+' type|propert(y|ies)\b.{0,60}(not supported|unsupported|not permitted|not allowed|required|must)",
+    re.IGNORECASE,
 )
 _TWINS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _TOGETHER = {"logprobs": "top_logprobs"}  # without the first, the second is refused too
@@ -78,9 +90,11 @@ class ParameterMemory:
     def fit(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Give the parameters without those that the model refuses."""
         kept = {name: value for name, value in parameters.items() if not self._is_refused(name)}
+        if "tools" in kept and self._learned.manner_of(kept["tools"]):
+            kept["tools"] = [_loose(tool) for tool in kept["tools"]]
         return dict(self._as_taken(name, value) for name, value in kept.items())
 
-    def warnings(self, backend: str, options: GenerationOptions) -> tuple[str, ...]:
+    def warnings(self, backend: str, options: GenerationOptions) -> tuple[AnswerWarning, ...]:
         """Name the options that are set and not sent, for ``Answer.warnings``."""
         asked = {name: getattr(options, name) for name in _REPORTED if self._is_refused(name)}
         left_out = [f"{name}={value}" for name, value in asked.items() if value is not None]
@@ -88,13 +102,20 @@ class ParameterMemory:
         if left_out:
             these = "it" if len(left_out) == 1 else "them"
             said.append(f"{' and '.join(left_out)} had no effect: {backend} does not take {these}.")
-        if isinstance(options.response_format, dict) and self._is_refused("response_format"):
+        if isinstance(options.response_format, dict) and self._refuses_schemas:
             said.append(f"{backend} does not take response_format: it is told the schema in words only.")
-        return tuple(said)
+        return tuple(AnswerWarning(each, "option") for each in said)
 
     def refuses(self, name: str) -> bool:
         """Whether a parameter was refused, or is known to be."""
         return self._is_refused(name)
+
+    def as_taken(self, prompt: ModelRequest) -> ModelRequest:
+        """Give a request with its schema in words only, where the server is known to refuse it."""
+        schema = prompt.response_schema
+        if schema is None:
+            return prompt
+        return prompt.worded if self._refuses_schemas or self._learned.manner_of(schema) == "words" else prompt
 
     def repeat_without(
         self,
@@ -102,23 +123,25 @@ class ParameterMemory:
         sent: dict[str, Any],
         usage: Usage,
         *,
-        wanted: dict[str, Any] | None = None,
-        schema_in_words: bool = False,
+        schema: Mapping[str, Any] | None = None,
+        told: bool = False,
     ) -> None:
-        """Return if the call is to be sent again without a parameter that it was refused for, else raise the failure.
+        """Return if the call is to be sent again without what it was refused for, else raise the failure.
 
-        ``usage``: what the call and those before it took; it is charged to the failure that is raised.
-        ``wanted``: the parameters before `fit`, for what this one call is sent without.
-        ``schema_is_told``: a schema stands in the messages too.
+        ``usage``: what the call and those before it took; it is charged to the failure that is raised. ``schema``: of
+        the answer; ``told``: it can be told in words.
         """
-        schema = wanted if schema_in_words and wanted is not None else None
-        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, schema)
+        learned = isinstance(failure, RequestRejectedError) and self._learn(failure, sent, schema, told=told)
         if not learned or (why := why_not_again()):
             if learned:
                 failure.remark(f"Not sent again without it: {why}.")
             charge(failure, usage)
             raise failure
         count_repetition()
+
+    @property
+    def _refuses_schemas(self) -> bool:
+        return any(self._is_refused(name) for name in _FORMATS if name != GUIDED_JSON)
 
     def _is_refused(self, name: str) -> bool:
         return name in self._never or name in self._learned.refused
@@ -128,11 +151,16 @@ class ParameterMemory:
         taken = self._learned.renamed.get(name, name)
         return (taken, value["json_schema"]["schema"]) if taken == GUIDED_JSON else (taken, value)
 
-    def _learn(self, error: RequestRejectedError, sent: dict[str, Any], wanted: dict[str, Any] | None) -> bool:
+    def _learn(
+        self, error: RequestRejectedError, sent: dict[str, Any], schema: Mapping[str, Any] | None, *, told: bool
+    ) -> bool:
         """Take in a refusal; whether the call is worth repeating without what it names.
 
-        Calls under way at the same time are refused for the same. ``wanted``: where the call can do without its schema.
+        Calls under way at the same time are refused for the same.
         """
+        if _about_tools(error, sent) and any(map(_is_strict, sent["tools"])):
+            self._learned.tell(sent["tools"], "loose")
+            return True
         name = (error.parameter or "").split(".")[-1]
         if name not in sent:
             name = (error.parameter or "").split(".")[0]
@@ -143,26 +171,51 @@ class ParameterMemory:
         renamed = self._learned.renamed
         if name in _TWINS and name not in renamed.values():
             renamed[name] = _TWINS[name]
-        elif (
-            name == "response_format"
-            and self._learned.engine == "vllm"
-            and not _SCHEMA_AT_FAULT.search(error.server_message)
-        ):
-            renamed[name] = GUIDED_JSON
         elif name in _OPTIONAL:
             self._learned.refused.update({name, _TOGETHER.get(name, name)})
-        elif name in _FORMATS and wanted is not None and _SCHEMA_AT_FAULT.search(error.server_message):
-            wanted.pop("response_format", None)  # another schema may do: nothing is learned of the server
-        elif name in _FORMATS and wanted is not None:
+        elif name not in _FORMATS or schema is None or not self._learn_of(error, name, sent, schema, told=told):
+            return False
+        _log.info("%s does not take %s as it was sent; it is left out or changed from now on", error.backend, name)
+        return True
+
+    def _learn_of(
+        self, error: RequestRejectedError, name: str, sent: dict[str, Any], schema: Mapping[str, Any], *, told: bool
+    ) -> bool:
+        """Take in that the schema of an answer was refused, or the parameter that it was sent in."""
+        if _SCHEMA_AT_FAULT.search(error.server_message):  # another schema may do: nothing is learned of the server
+            strict = name == "response_format" and sent[name]["json_schema"]["strict"]
+            if strict or told:
+                self._learned.tell(schema, "loose" if strict else "words")
+            return strict or told
+        if name == "response_format" and self._learned.engine == "vllm":
+            self._learned.renamed[name] = GUIDED_JSON
+        elif told:
             self._learned.refused.add("response_format" if name == GUIDED_JSON else name)
         else:
             return False
-        _log.info("%s does not take %s; it is left out from now on", error.backend, name)
         return True
 
 
 def _format_refused(error: RequestRejectedError, sent: dict[str, Any]) -> str:
     """The name under which a schema was sent, if the refusal is about it."""
-    if not _ABOUT_FORMAT.search(f"{error.parameter} {error.server_message}"):
+    if _about_tools(error, sent) or not _ABOUT_FORMAT.search(f"{error.parameter} {error.server_message}"):
         return ""
     return next((name for name in _FORMATS if name in sent), "")
+
+
+def _about_tools(error: RequestRejectedError, sent: Mapping[str, Any]) -> bool:
+    """Whether a refusal is about the schema of a tool that was sent, and not that of the answer."""
+    if "tools" not in sent:
+        return False
+    said = f"{error.parameter} {error.server_message}"
+    return bool(_ABOUT_FORMAT.search(said) and _ABOUT_TOOLS.search(said)) and not _OF_THE_ANSWER.search(said)
+
+
+def _loose(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tool, in either API's form, that is not strict."""
+    inner = {"function": _loose(tool["function"])} if isinstance(tool.get("function"), Mapping) else {}
+    return {**tool, **inner, **({"strict": False} if "strict" in tool else {})}
+
+
+def _is_strict(tool: Any) -> bool:
+    return isinstance(tool, Mapping) and bool(tool.get("strict") or _is_strict(tool.get("function")))

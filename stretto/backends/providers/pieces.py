@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
-from stretto.answer import Usage
-from stretto.backends.base import Chunk
-from stretto.backends.providers.incoming import IncomingText
-from stretto.content import mended
-from stretto.markup.forms import Form
+from stretto.backends.base import Chunk, ModelRequest
+from stretto.backends.providers.bare_thoughts import BareThoughts
+from stretto.backends.providers.call_pieces import CallPiece, IncomingCalls
+from stretto.backends.providers.ends import End, Finish, end_of
+from stretto.backends.providers.transport.incoming import IncomingText
+from stretto.markup.leaked import Leaked
 from stretto.markup.parts import Parts
-from stretto.markup.reading import reader_of
-from stretto.token_records import TokenLogprob
-from stretto.tool_calls import ToolCallFragment
+from stretto.values.answer import Usage
+from stretto.values.content import mended
+from stretto.values.token_records import TokenLogprob
 
-__all__ = ["Finish", "IncomingAnswer", "Piece", "Thought"]
+__all__ = ["AnswerPiece", "IncomingAnswer", "Thought"]
 
-_TAGGED = Form(("<think>", "</think>"))
-
-Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
+_WHOLE = ("stop", "tool_calls", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
     """New text for one field of a part of a model's reasoning.
 
+    Provisional: it may change in any release.
+
     Attributes:
         kind: type of the part.
         field: of the part.
         text: what is new of it.
         index: which part.
+        listed: its text is a list of parts of text, as Mistral's servers write it and want it back.
     """
 
     kind: str
     field: str
     text: str
     index: int = 0
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AnswerPiece:
     """What one event of a stream contains.
+
+    Provisional: it may change in any release.
 
     Attributes:
         text: of the answer.
         thinking: text that is not shown.
         usage: running totals; APIs report them once or with every event.
-        finish: why the answer has ended.
+        finish: why the answer has ended, in the server's own word.
         stopped_by: the stop text that ended it, where the server tells.
         refused: the text is a refusal in the model's own words.
         logprobs: of the tokens of this text.
@@ -63,11 +70,11 @@ class Piece:
     text: str = ""
     thinking: str = ""
     usage: Usage | None = None
-    finish: Finish | None = None
+    finish: str | None = None
     stopped_by: str | None = None
     refused: bool = False
     logprobs: tuple[TokenLogprob, ...] = ()
-    tool_calls: tuple[ToolCallFragment, ...] = ()
+    tool_calls: tuple[CallPiece, ...] = ()
     thoughts: tuple[Thought, ...] = ()
     choice: int = 0
     warnings: tuple[str, ...] = ()
@@ -82,49 +89,98 @@ class Piece:
 
 
 class IncomingAnswer:
-    """One answer of a call, as it comes.
+    """One answer of a call, as it comes: the one place that says what the pieces of all servers add up to.
 
-    ``tagged``: its server may leave what an open model thinks in the text, between ``<think>`` and ``</think>``.
+    ``prompt``: of an open model, whose server may leave what it thinks in the text, between marks. ``bare``: whether
+    the first of these marks may be missing, `BareThoughts.expected`.
+
+    Attributes:
+        text: as far as it is certain.
+        length: characters given, arguments of tool calls included.
+        end: what the server's word for the end of the answer means; ``None`` while it goes on.
+        stopped_by: the stop text that ended it.
+        word: the server's word.
     """
 
-    def __init__(self, stop: Sequence[str], choice: int, *, tagged: bool = False) -> None:
+    def __init__(
+        self, stop: Sequence[str], choice: int = 0, *, prompt: ModelRequest | None = None, bare: bool | None = False
+    ) -> None:
         self.text = IncomingText(stop)
-        self._reader = reader_of(_TAGGED) if tagged else None
-        self.length = 0  # characters given, arguments of tool calls included
-        self.finish: Finish | None = None
+        self._reader = None if prompt is None else Leaked(prompt.tools, partial(_holds, prompt))
+        self._bare = BareThoughts(bare)
+        self._scores: list[TokenLogprob] = []  # of text that is held back
+        self.length = 0
+        self.end: End | None = None
+        self.word = ""
         self.stopped_by: str | None = None
         self._choice = choice
         self._refused = False
-        self._arguments: dict[int, bool] = {}  # of each tool call begun, whether any have come
-        self._thoughts: dict[int, dict[str, str]] = {}
+        self._calls = IncomingCalls()
+        self._thoughts: dict[tuple[int, str], dict[str, Any]] = {}  # by index and kind
+        self._listed: set[tuple[int, str]] = set()
 
     @property
-    def reason(self) -> Finish | None:
-        """Why it has ended."""
-        return "refusal" if self._refused and self.finish else self.finish
+    def finish(self) -> Finish | None:
+        """Why it has ended, in the library's words; ``None``: it goes on, or it has failed."""
+        match self.end:
+            case None | "failed":
+                return None
+            case "paused":
+                return "length"
+            case "stop" | "unknown" | "tool_calls" if not self.text.ended:
+                # Some servers say "stop" behind calls, and "tool_calls" behind text.
+                return "refusal" if self._refused else "tool_calls" if self._calls else "stop"
+            case "unknown":
+                return "stop"
+        return "refusal" if self._refused else self.end
 
-    def take(self, piece: Piece) -> Chunk | None:
+    @property
+    def bare(self) -> bool | None:
+        """Whether it began within a thought that only its end told of; ``None``: it is not known."""
+        return self._bare.found
+
+    def remarks(self, name: str) -> tuple[str, ...]:
+        """What the caller has to know of its end; ``name``: of the model."""
+        remarks: list[str] = []
+        if self._bare.late:
+            remarks.append(
+                f"{name} wrote its thoughts into the answer, up to </think>. From now on they are taken off; with a "
+                "reasoning parser, its server tells them apart itself."
+            )
+        if self.end == "unknown":
+            remarks.append(
+                f"{name} ended its answer with {self.word[:60]!r}, which is not known: it is taken as complete."
+            )
+        elif self.end == "paused":
+            remarks.append(f"{name} paused its turn ({self.word[:60]!r}): the answer is not complete. Ask it to go on.")
+        return tuple(remarks)
+
+    def take(self, piece: AnswerPiece) -> Chunk | None:
         """Take in a piece; ``None``: it has nothing to pass on."""
-        self.text.count(piece.thinking)
-        text, thinking = piece.text, bool(piece.thinking)
+        self.text.count(piece.thinking + piece.text)
+        text, logprobs = self._told(piece)
+        thinking, held = bool(piece.thinking), bool(piece.text) and self._bare.holds
+        written: tuple[CallPiece, ...] = ()
         if self._reader is not None:
             parts = self._reader.feed(text)
-            text, thinking = parts.text, thinking or parts.thinking
-            self._think(_thought(parts))
+            text, thinking, written = parts.text, thinking or parts.thinking, _written(parts)
+            self._think(_thought(parts.thought))
         self._think(piece.thoughts)
         certain = self.text.push(text)
-        calls = tuple(call for call in piece.tool_calls if self._belongs(call))
+        for call in piece.tool_calls:
+            self.text.count(call.arguments)
+        calls = tuple(self._calls.take((*piece.tool_calls, *written)))
         self.length += len(certain) + sum(len(call.arguments) for call in calls)
         self._refused = self._refused or piece.refused
-        self.finish = self.text.ended or piece.finish
-        self.stopped_by = self.text.stopped_by or piece.stopped_by
-        if not (certain or thinking or piece.logprobs or calls or piece.warnings):
+        self._note_end(piece)
+        if not (certain or thinking or held or logprobs or calls or piece.warnings):
             return None
         thoughts = self._thought() if certain or calls else ()
         return Chunk(
             text=certain,
-            logprobs=piece.logprobs,
+            logprobs=logprobs,
             thinking=thinking,
+            held=held,
             tool_calls=calls,
             thoughts=thoughts,
             refused=self._refused,
@@ -132,41 +188,81 @@ class IncomingAnswer:
             warnings=piece.warnings,
         )
 
+    def _told(self, piece: AnswerPiece) -> tuple[str, tuple[TokenLogprob, ...]]:
+        """The text of a piece without a bare thought, and its log-probabilities, once it is certain that it is text."""
+        told = self._bare.feed(piece.text)
+        text = told.text
+        if self._bare.found is None and (piece.thinking or piece.tool_calls):
+            text += self._bare.none().text
+        self._think(_thought(told.thought))
+        self._scores += piece.logprobs
+        if self._bare.holds:
+            return text, ()
+        scores, self._scores = () if told.thought else tuple(self._scores), []
+        return text, scores
+
+    def _note_end(self, piece: AnswerPiece) -> None:
+        if self.text.ended:
+            self.end, self.word, self.stopped_by = self.text.ended, "", self.text.stopped_by
+        elif piece.finish:
+            self.end, self.word, self.stopped_by = end_of(piece.finish), piece.finish, piece.stopped_by
+
     def rest(self) -> Chunk | None:
-        """Give what was withheld. A tool call without arguments has an empty object of them."""
-        withheld = ""
-        if self._reader is not None and self.text.ended is None:
-            parts = self._reader.finish()
-            self._think(_thought(parts))
-            withheld = self.text.push(parts.text)
+        """Give what was withheld."""
+        withheld, scores = "", self._scores
+        written: tuple[CallPiece, ...] = ()
+        if self.text.ended != "stop":
+            told = self._bare.finish(cut=self.end not in _WHOLE)
+            withheld, scores = told.text, [] if told.thought else scores
+            self._think(_thought(told.thought))
+            if self._reader is not None:
+                fed, last = self._reader.feed(withheld), self._reader.finish()
+                self._think(_thought(fed.thought))
+                self._think(_thought(last.thought))
+                withheld, written = fed.text + last.text, (*_written(fed), *_written(last))
+            withheld = self.text.push(withheld)
+            self._note_end(AnswerPiece())
         withheld += self.text.flush()
         self.length += len(withheld)
-        empty = [index for index, some in self._arguments.items() if not some] if self.finish else []
-        calls = tuple(ToolCallFragment(index, arguments="{}") for index in empty)
+        calls = (*self._calls.take(written), *(self._calls.rest() if self.finish else ()))
         thoughts = self._thought()
         if not (withheld or calls or thoughts):
             return None
-        return Chunk(text=withheld, tool_calls=calls, thoughts=thoughts, refused=self._refused, choice=self._choice)
+        return Chunk(
+            text=withheld,
+            logprobs=tuple(scores),
+            tool_calls=calls,
+            thoughts=thoughts,
+            refused=self._refused,
+            choice=self._choice,
+        )
 
     def _think(self, thoughts: Sequence[Thought]) -> None:
         for thought in thoughts:
-            part = self._thoughts.setdefault(thought.index, {"type": thought.kind})
+            place = thought.index, thought.kind
+            part = self._thoughts.setdefault(place, {"type": thought.kind})
             part[thought.field] = part.get(thought.field, "") + thought.text
+            if thought.listed:
+                self._listed.add(place)
 
     def _thought(self) -> tuple[Mapping[str, Any], ...]:
         """Give what was thought since this was asked last. What follows a thought is the sign that it is whole."""
+        for place in self._listed & self._thoughts.keys():
+            part = self._thoughts[place]
+            part["thinking"] = [{"type": "text", "text": part["thinking"]}]
         thoughts = tuple(map(mended, self._thoughts.values()))
         self._thoughts.clear()
         return thoughts
 
-    def _belongs(self, call: ToolCallFragment) -> bool:
-        """Whether it says something of a call that has begun: others are of tools that the server calls itself."""
-        if call.name is None and call.index not in self._arguments:
-            return False
-        self.text.count(call.arguments)
-        self._arguments[call.index] = self._arguments.get(call.index, call.type == "custom") or bool(call.arguments)
-        return bool(call.id or call.name or call.arguments or call.extra)
+
+def _holds(prompt: ModelRequest, text: str) -> bool:
+    return any(text in message.content for message in prompt.messages)
 
 
-def _thought(parts: Parts) -> tuple[Thought, ...]:
-    return (Thought("reasoning_content", "reasoning_content", parts.thought),) if parts.thought else ()
+def _written(parts: Parts) -> tuple[CallPiece, ...]:
+    """The calls in a text."""
+    return tuple(CallPiece(None, secrets.token_hex(5)[:9], *call) for call in parts.calls)
+
+
+def _thought(text: str) -> tuple[Thought, ...]:
+    return (Thought("reasoning_content", "reasoning_content", text),) if text else ()

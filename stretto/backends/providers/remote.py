@@ -1,15 +1,14 @@
-"""What the backends that talk to an API through an SDK have in common: clients, keys, closing, errors."""
+"""What the backends that talk to an API over HTTP have in common: clients, keys, closing, errors."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -18,23 +17,31 @@ from weakref import WeakKeyDictionary
 import anyio
 from pydantic import SecretStr
 
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import NO_ROWS, Rows, capabilities_of, estimate_tokens
-from stretto.backends.providers.arrivals import Arrival, arriving
+from stretto.backends.provider_table import key_variable_of, url_variable_of
+from stretto.backends.providers.bare_thoughts import expected_of
 from stretto.backends.providers.event_values import EventError
-from stretto.backends.providers.failures import charge, is_error, not_a_stream, read_json, translate
-from stretto.backends.providers.headers import kept_headers
-from stretto.backends.providers.http_clients import host_of, make_ready
+from stretto.backends.providers.failures import charge, failed_end, not_a_stream, translate
 from stretto.backends.providers.learned import learned
 from stretto.backends.providers.parameters import ParameterMemory
-from stretto.backends.providers.pieces import IncomingAnswer, Piece
-from stretto.errors import AuthenticationError, BackendError, StreamBrokenError, missing
+from stretto.backends.providers.pieces import AnswerPiece, IncomingAnswer
+from stretto.backends.providers.transport.error_bodies import is_error, read_json
+from stretto.backends.providers.transport.event_lines import Arrival, arriving, json_events
+from stretto.backends.providers.transport.headers import kept_headers
+from stretto.backends.providers.transport.http_clients import host_of, http_client, make_ready, without_query
+from stretto.backends.providers.transport.long_bodies import post
+from stretto.backends.providers.transport.proxies import Proxy, proxy_to
+from stretto.backends.tenants import own_usage
 from stretto.foundation.bounds import is_long
+from stretto.foundation.threads import in_own_thread
 from stretto.foundation.token_estimates import typical_tokens
-from stretto.request import GenerationOptions
+from stretto.values.answer import Usage
+from stretto.values.errors import AuthenticationError, BackendError, StreamBrokenError, missing
+from stretto.values.request import GenerationOptions
 
 _CLOSING_S = 5.0
+_OF_PROXIES = (403, 407, 502, 503, 504)
 _AFTER_FINISH_S = 1.0  # for the usage, which servers send right after the finish reason
 
 
@@ -51,32 +58,59 @@ class Opened:
 
 
 class RemoteBackend(ABC):
-    """One model behind an API. Sends each call once: retries and limits are for ``resilient``.
+    """One model behind an API over HTTP. Sends each call once: retries and limits are for `resilient`.
+
+    Provisional: it may change in any release.
+
+    A subclass has a ``provider``, a ``default_url``, a ``path`` for its calls, `parameters`, which makes the body of a
+    call, and `read`, which reads one event of the stream that comes back. Where a body may come in one piece, it has
+    `read_whole`, too. Where a package of the provider speaks the API, it names that as ``sdk`` and has `connect`,
+    `send` and `events`. docs/extending.md has an example.
 
     ``base_url`` is the address of a compatible server. The key of the environment goes to the
     provider, or to the address that the environment names, never to a ``base_url`` given here:
     for that one, pass ``api_key``. ``own_rows`` are a caller's of the table of models.
     Raises `MissingDependencyError` where the provider's SDK is not installed.
+
+    Attributes:
+        provider: what stands before the colon of a model's name.
+        default_url: the address of the API.
+        path: of a call, below the address.
+        key_variable: the environment variable of the key; ``PROVIDER_API_KEY`` if a subclass does not say.
+        url_variable: the one that names another address; ``PROVIDER_BASE_URL``.
+        sdk: the module that is imported before the first call; none for plain HTTP.
+        lacks: options of a request that the API has no parameter for; ``Answer.warnings`` names them.
+        model: the name of the model, without the provider.
+        compatible: whether another address was given than the provider's own.
     """
 
     provider: ClassVar[str]
-    sdk: ClassVar[str]  # the module to import before the first call
     default_url: ClassVar[str]
+    path: ClassVar[str] = ""
     key_variable: ClassVar[str]
     url_variable: ClassVar[str]
-    lacks: ClassVar[frozenset[str]] = frozenset()  # options that the API has no parameter for
+    sdk: ClassVar[str] = ""
+    lacks: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        own = vars(cls)
+        if "provider" in own:
+            cls.key_variable = own.get("key_variable", key_variable_of(cls.provider))
+            cls.url_variable = own.get("url_variable", url_variable_of(cls.provider))
 
     def __init__(
         self, model: str, *, base_url: str | None = None, api_key: str | None = None, own_rows: Rows = NO_ROWS
     ) -> None:
         self.model = model
         package = self.sdk.partition(".")[0]
-        if find_spec(package) is None:
+        if package and find_spec(package) is None:
             raise missing(self.name, package, package)
         self.compatible = base_url is not None
         key = api_key or (None if self.compatible else os.environ.get(self.key_variable, "").strip())
         self._key = SecretStr(key or "")
         self._url = base_url or os.environ.get(self.url_variable) or self.default_url
+        self._proxy: Proxy | None = None  # of the last connection
         self._capabilities = capabilities_of(self.provider, model, own_rows)
         self._learned = learned(self.provider, self._url.rstrip("/"), model)
         self._memory = ParameterMemory(model, self.lacks, self._learned, own_rows)
@@ -84,6 +118,7 @@ class RemoteBackend(ABC):
         # Connections belong to the event loop that opened them; the generator closes them with it.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None, None]]]
         self._clients = WeakKeyDictionary()
+        self._loaded = False
         self._closed = False
 
     def __repr__(self) -> str:
@@ -108,6 +143,11 @@ class RemoteBackend(ABC):
     def at_provider(self) -> bool:
         """Whether calls go to the provider itself, whose list prices then hold."""
         return host_of(self._url) == host_of(self.default_url)
+
+    @property
+    def parts_its_cache(self) -> bool:
+        """Whether the server keeps what tenants of ours have asked apart; then its usage tells nothing of others."""
+        return False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -143,42 +183,58 @@ class RemoteBackend(ABC):
             await holding.aclose()
         self._clients.clear()  # a generator that nobody refers to is closed by its own event loop
 
-    @abstractmethod
-    def _connect(self, key: str, url: str) -> Any:
-        """Make an SDK client that does not retry."""
+    def headers(self, key: str) -> dict[str, str]:
+        """Headers of each request: the key, as a bearer token."""
+        return {"authorization": f"Bearer {key}"}
+
+    def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
+        """Make a client that does not retry, with parameters for each request, and a proxy on the way."""
+        return http_client(proxy, base_url=url, params=query, headers=self.headers(key))
 
     @abstractmethod
-    def _parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
-        """Give everything the call should send, by the API's names."""
+    def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, Any]:
+        """Everything that the call should send, by the API's names."""
 
-    @abstractmethod
-    async def _send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
-        """Begin a stream; the result is the SDK's. ``extra`` goes into the body as it is."""
+    async def send(self, client: Any, parameters: dict[str, Any], extra: dict[str, Any]) -> Any:
+        """Begin a call and return the stream that `events` reads; ``extra`` goes into the body as it is.
 
-    def _extra(self, prompt: ModelRequest) -> dict[str, Any]:
-        """Give the fields of the caller's that go into the body as they are."""
+        Whatever it raises becomes a `BackendError`, by its status and its body.
+        """
+        return await post(client, self.path, {**parameters, **extra})
+
+    def extra_fields(self, prompt: ModelRequest) -> dict[str, Any]:
+        """The fields of the caller's that go into the body as they are."""
         return dict(prompt.extra)
 
-    def _left_out(self, prompt: ModelRequest) -> tuple[str, ...]:  # noqa: ARG002 - for a provider that leaves something out
+    def left_out(self, prompt: ModelRequest) -> tuple[str, ...]:  # noqa: ARG002 - for a provider that leaves something out
         """Say what of the prompt is not sent, for ``Answer.warnings``."""
         return ()
 
-    async def _events(self, stream: Any) -> AsyncGenerator[Any]:
-        """Give the events of the SDK's stream, its models or plain JSON."""
-        async for event in stream:
-            yield event
+    async def events(self, stream: Any) -> AsyncGenerator[Any]:
+        """The events of a stream: the data of server-sent events as JSON. With an SDK, what its stream gives."""
+        if self.sdk:
+            async for event in stream:
+                yield event
+            return
+        async with aclosing(json_events(stream.aiter_bytes())) as events:
+            async for event in events:
+                if is_error(event):
+                    raise EventError(event)
+                yield event
 
     @abstractmethod
-    def _read(self, event: Any) -> Sequence[Piece]:
-        """Read one of `_events`, a piece for each choice; none where it says nothing to us."""
+    def read(self, event: Any) -> Sequence[AnswerPiece]:
+        """Read one of `events`, a piece for each answer that was asked for; none where it says nothing of them."""
 
-    @abstractmethod
-    def _read_whole(self, body: Mapping[str, Any]) -> Sequence[Piece]:
+    def read_whole(self, body: Mapping[str, Any]) -> Sequence[AnswerPiece]:  # noqa: ARG002 - for an API that has such
         """Read an answer that is not streamed; none where the body is no answer."""
+        return ()
 
-    async def _import_sdk(self) -> None:
-        if self.sdk not in sys.modules:  # a second of import would hold up everything else in the event loop
-            await anyio.to_thread.run_sync(make_ready, self.sdk)
+    async def load_ahead(self) -> None:
+        """Import the SDK in a thread: the second that it takes would hold up everything else in the event loop."""
+        if not self._loaded:
+            await in_own_thread(partial(make_ready, self.sdk), "stretto imports")
+            self._loaded = True
 
     async def _client(self) -> Any:
         if self._closed:
@@ -198,47 +254,58 @@ class RemoteBackend(ABC):
         if loop not in self._clients:
             for other in [each for each in self._clients if each.is_closed()]:
                 del self._clients[other]
-            client = self._connect(key or "none", self._url)
+            self._proxy = proxy_to(self._url)
+            through = None if self._proxy is None else self._proxy.url
+            client = self.connect(key or "none", *without_query(self._url), through)
             holding = _closed_with_its_loop(client)
             await anext(holding)
             self._clients[loop] = client, holding
         return self._clients[loop][0]
 
     async def _open(self, prompt: ModelRequest, options: GenerationOptions) -> Opened:
-        await self._import_sdk()
+        await self.load_ahead()
         client = await self._client()
         many = is_long(prompt.messages, prompt.tools, options.stop)
-        made = partial(self._parameters, prompt, options)
-        wanted = await anyio.to_thread.run_sync(made) if many else made()
         calls = 0
         while True:
+            taken = self._memory.as_taken(prompt)
+            made = partial(self.parameters, taken, options)
+            wanted = await anyio.to_thread.run_sync(made) if many else made()
             parameters = self._memory.fit(wanted)  # the caller's extra takes precedence
             calls += 1
             try:
                 with arriving() as arrival:
-                    sent = await self._send(client, parameters, self._extra(prompt))
-                    return Opened(sent, arrival, calls, prompt, options, self._left_out(prompt))
+                    sent = await self.send(client, parameters, self.extra_fields(prompt))
+                    return Opened(sent, arrival, calls, prompt, options, self.left_out(prompt))
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
                 failure = self._failure(error, started=False)
-            in_words = not self.capabilities.json_schema or self.capabilities.schema_in_words
+            told = not self.capabilities.json_schema or self.capabilities.schema_in_words
             self._memory.repeat_without(
-                failure, parameters, Usage(calls=calls), wanted=wanted, schema_in_words=in_words
+                failure,
+                parameters,
+                Usage(calls=calls),
+                schema=taken.response_schema,
+                told=told or taken.in_words is not None,
             )
 
     async def _chunks(self, opened: Opened) -> AsyncGenerator[Chunk, None]:
+        stop, tagged = opened.options.stop, self.compatible or not self.at_provider
+        bare = self._bare_thoughts(opened.prompt) if tagged else False
         answers = [
-            IncomingAnswer(opened.options.stop, choice, tagged=self.compatible) for choice in range(opened.prompt.n)
+            IncomingAnswer(stop, choice, prompt=opened.prompt if tagged else None, bare=bare)
+            for choice in range(opened.prompt.n)
         ]
         first = answers[0]
         usage = Usage(calls=opened.calls)
         extra: Mapping[str, Any] = {}
         failure: BackendError | None = None
+        wrote_on = False
         yield Chunk(
             headers=kept_headers(opened.arrival.headers, self._key.get_secret_value()),
             warnings=(*self._memory.warnings(self.name, opened.options), *opened.warnings),
         )
         async with aclosing(self._pieces(opened)) as pieces:
-            while not all(answer.finish for answer in answers):
+            while not all(answer.end for answer in answers):
                 try:
                     piece = await anext(pieces, None)
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
@@ -250,55 +317,79 @@ class RemoteBackend(ABC):
                 extra = piece.added_to(extra)
                 # A choice that was not asked for would be mixed into the others.
                 answer = answers[piece.choice] if 0 <= piece.choice < len(answers) else None
-                if answer is None or answer.finish is not None:
+                if answer is None or answer.end is not None:
                     continue
                 if chunk := answer.take(piece):
                     yield chunk
             for answer in answers:
                 if chunk := answer.rest():
                     yield chunk
+            self._note_bare_thoughts(first)
             # A server that takes no n answers once: the other answers are missing, not broken off.
             if failure is None and first.finish is None:
-                failure = self._broken_off(opened.arrival)
+                failure = self._broken_off(first, opened.arrival)
             if failure is not None:
-                charge(failure, usage)
+                charge(failure, (await _after_finish(pieces, usage))[0] if first.end else usage)
                 raise failure
             for choice, answer in enumerate(answers[1:], start=1):
                 if answer.finish:
-                    yield Chunk(finish_reason=answer.reason, choice=choice)
+                    yield Chunk(finish_reason=answer.finish, choice=choice, warnings=answer.remarks(self.name))
             # At once: what the connection does from here on, silence included, takes nothing from the answer.
-            yield Chunk(finish_reason=first.reason, stop_text=first.stopped_by, extra=extra)
+            yield Chunk(
+                finish_reason=first.finish,
+                stop_text=first.stopped_by,
+                extra=extra,
+                warnings=first.remarks(self.name),
+            )
             if not all(answer.text.ended for answer in answers):
-                usage = await _usage_after(pieces, usage)
-        whole, warnings = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
-        yield Chunk(usage=whole, warnings=warnings)
+                usage, wrote_on = await _after_finish(pieces, usage)
+        whole, estimated = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
+        late = (f"{self.name} wrote on after it had said that its answer ends: that was left out.",) if wrote_on else ()
+        yield Chunk(usage=whole, warnings=(*estimated, *late))
 
-    async def _pieces(self, opened: Opened) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, opened: Opened) -> AsyncGenerator[AnswerPiece, None]:
         begun = False
-        async with aclosing(self._events(opened.stream)) as events:
+        async with aclosing(self.events(opened.stream)) as events:
             async for event in events:
                 begun = True
-                for piece in self._read(event):
-                    yield piece
+                for piece in self.read(event):
+                    yield self._told(piece)
         lines = opened.arrival.lines
         if not begun and lines.other.strip() and not lines.last_data:
             for piece in self._unstreamed(opened.arrival):
-                yield piece
+                yield self._told(piece)
 
-    def _unstreamed(self, arrival: Arrival) -> Sequence[Piece]:
+    def _told(self, piece: AnswerPiece) -> AnswerPiece:
+        return replace(piece, usage=own_usage(piece.usage)) if piece.usage and not self.parts_its_cache else piece
+
+    def _unstreamed(self, arrival: Arrival) -> Sequence[AnswerPiece]:
         """Read a body that is no stream of events: a whole answer, or a failure."""
         body = bytes(arrival.lines.other)
         read = read_json(body)
-        pieces = self._read_whole(read) if isinstance(read, Mapping) and not is_error(read) else ()
+        pieces = self.read_whole(read) if isinstance(read, Mapping) and not is_error(read) else ()
         if not pieces:
             key = self._key.get_secret_value()
             raise not_a_stream(body, self.name, key, headers=kept_headers(arrival.headers, key))
         return pieces
 
-    def _broken_off(self, arrival: Arrival) -> BackendError:
-        """Give the error for a stream that ended without a finish reason."""
+    def _bare_thoughts(self, prompt: ModelRequest) -> bool | None:
+        """What `IncomingAnswer` is told of the model's answers."""
+        known, facts = self._learned.bare_thoughts, self._learned.facts
+        if known is not None:  # arguments of the template may turn thoughts off
+            return None if known and "chat_template_kwargs" in prompt.extra else known
+        told = None if facts is None else facts.bare_thoughts
+        return expected_of(self.model, self.endpoint) if told is None else told and None
+
+    def _note_bare_thoughts(self, answer: IncomingAnswer) -> None:
+        if answer.bare is not None:
+            self._learned.bare_thoughts = answer.bare
+
+    def _broken_off(self, answer: IncomingAnswer, arrival: Arrival) -> BackendError:
+        """Give the error for a stream that ended without a finish reason, or with one that tells of a failure."""
+        if answer.end == "failed":
+            return failed_end(self.name, answer.word)
         last = read_json(arrival.lines.last_data)
-        if isinstance(last, Mapping) and is_error(last):  # told in a form that the SDK does not know
+        if is_error(last):  # told in a form that the SDK does not know
             return self._failure(EventError(last), started=True)
         return StreamBrokenError(
             f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
@@ -321,23 +412,33 @@ class RemoteBackend(ABC):
     def _failure(self, error: Exception, *, started: bool) -> BackendError:
         if self._closed:
             return BackendError(f"{self.name} was closed while it was answering.", backend=self.name)
-        return translate(error, self.name, self._key.get_secret_value(), endpoint=self.endpoint, started=started)
+        proxy = "" if self._proxy is None else self._proxy.name
+        key = self._key.get_secret_value()
+        failure = translate(error, self.name, key, endpoint=self.endpoint, proxy=proxy, started=started)
+        if proxy and failure.status in _OF_PROXIES and self._url.startswith("http:"):
+            failure.remark(f"It was sent through the proxy {proxy}, which may have answered itself.")
+        return failure
 
 
-async def _usage_after(pieces: AsyncIterator[Piece], usage: Usage) -> Usage:
-    """Read what follows the finish reason, for a moment: the usage. A fault there cannot spoil a whole answer."""
+async def _after_finish(pieces: AsyncIterator[AnswerPiece], usage: Usage) -> tuple[Usage, bool]:
+    """Read what follows the finish reason, for a moment: the usage, and whether there is more of the answer.
+
+    A fault there cannot spoil a whole answer.
+    """
+    wrote_on = False
     with anyio.move_on_after(_AFTER_FINISH_S):
         try:
             async for piece in pieces:
                 usage = _latest(usage, piece.usage) if piece.usage else usage
+                wrote_on = wrote_on or (piece.choice == 0 and bool(piece.text.strip() or piece.tool_calls))
         except Exception:  # noqa: BLE001, S110 - as above
             pass
-    return usage
+    return usage, wrote_on
 
 
 async def _close(stream: Any) -> None:
-    """Close the SDK's stream. Tools that trace the SDK may return one of another type."""
-    closing = stream.close()
+    """Close a client or a stream, of httpx or of an SDK. Tools that trace an SDK may return one of another type."""
+    closing = stream.aclose() if hasattr(stream, "aclose") else stream.close()
     if inspect.isawaitable(closing):
         await closing
 
@@ -348,7 +449,7 @@ async def _closed_with_its_loop(client: Any) -> AsyncGenerator[None, None]:
         yield
     finally:
         with anyio.move_on_after(_CLOSING_S, shield=True):
-            await client.close()
+            await _close(client)
 
 
 def _latest(old: Usage, new: Usage) -> Usage:

@@ -41,6 +41,8 @@ _CACHE = re.compile(r"^vllm:cache_config_info\{([^\n]*)\}", re.MULTILINE)
 _LABEL = re.compile(r'(?<!\w)(\w++)="([^"\\\n]*)"')
 _DRAFTS = re.compile(r"^vllm:spec_decode_\w", re.MULTILINE)
 _MODALITIES = {"vision": "image_url", "audio": "input_audio", "video": "video_url"}
+_LAST = 8  # tokens at the end of a prompt
+_SPACE = "\n Ċ▁Ġ"  # as it is, and as tokens write it
 _MOST = 10**9
 _LARGEST = 10**14  # parameters
 _MOST_MODELS = 1_000
@@ -61,6 +63,7 @@ class ServerFacts:
         prefix_caching: it keeps what it has read, and reads a prompt that begins alike from there on.
         refused_media: types of parts of messages that the model does not take, by OpenAI's names.
         quantisation: of the model's weights, "Q4_K_M" for instance.
+        bare_thoughts: its prompts end within a thought, and nothing is known to tell it apart (`BareThoughts`).
     """
 
     engine: Engine | None = None
@@ -73,6 +76,7 @@ class ServerFacts:
     refused_media: tuple[str, ...] = ()
     parameters: int | None = None
     quantisation: str | None = None
+    bare_thoughts: bool | None = None
 
 
 def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
@@ -96,7 +100,6 @@ def able(known: Capabilities, facts: ServerFacts) -> Capabilities:
         schema_in_words=True,  # and none of them shows the schema to the model
         choices=continuous,
         logprobs=known.logprobs or continuous or facts.engine == "llamacpp",
-        penalty={"llamacpp": "repeat_penalty"}.get(facts.engine, "repetition_penalty" if continuous else ""),
         continues=facts.engine in ("vllm", "llamacpp"),
     )
 
@@ -130,8 +133,8 @@ def listed(models: Any, model: str) -> ServerFacts:
     )
 
 
-def of_vllm(facts: ServerFacts, metrics: str, info: Any) -> ServerFacts:
-    """Add vLLM's ``/metrics``, and ``/server_info``, which only a server in development mode has."""
+def of_vllm(facts: ServerFacts, metrics: str, info: Any, tokens: Any) -> ServerFacts:
+    """Add vLLM's ``/metrics``, ``/server_info``, which only a server in development mode has, and ``/tokenize``."""
     cache = dict(_LABEL.findall(found[1])) if (found := _CACHE.search(metrics)) else {}
     config = _at(info, "vllm_config")
     return replace(
@@ -140,6 +143,7 @@ def of_vllm(facts: ServerFacts, metrics: str, info: Any) -> ServerFacts:
         concurrent_calls=_count(_at(config, "scheduler_config", "max_num_seqs")),
         speculation=bool(_DRAFTS.search(metrics)) if found else None,
         prefix_caching={"true": True, "false": False}.get(cache.get("enable_prefix_caching", "").lower()),
+        bare_thoughts=_ends_within_a_thought(_at(tokens, "token_strs")),
     )
 
 
@@ -157,11 +161,15 @@ def of_sglang(facts: ServerFacts, info: Any) -> ServerFacts:
         concurrent_calls=each * replicas if each else _count(_at(info, "max_running_requests")),
         speculation=bool(_at(info, "speculative_algorithm")) if reported else None,
         prefix_caching=not off if isinstance(off, bool) else None,
+        bare_thoughts=False if _at(info, "reasoning_parser") else None,
     )
 
 
-def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
-    """Add llama.cpp's ``/props``: the window is that of one slot, not the one that the model was trained with."""
+def of_llamacpp(facts: ServerFacts, props: Any, applied: Any) -> ServerFacts:
+    """Add llama.cpp's ``/props`` and ``/apply-template``.
+
+    The window is that of one slot, not the one that the model was trained with.
+    """
     usual = _at(props, "default_generation_settings")
     drafts = _at(usual, "speculative")
     return replace(
@@ -172,7 +180,15 @@ def of_llamacpp(facts: ServerFacts, props: Any) -> ServerFacts:
         speculation=drafts if isinstance(drafts, bool) else None,
         refused_media=tuple(part for name, part in _MODALITIES.items() if _at(props, "modalities", name) is False),
         quantisation=_form(_at(props, "model_ftype")),
+        bare_thoughts=_ends_within_a_thought([_at(applied, "prompt")]),
     )
+
+
+def _ends_within_a_thought(prompt: Any) -> bool | None:
+    """Whether a prompt, in pieces, ends with the opening mark of a thought; ``None`` where it was not told."""
+    if not isinstance(prompt, list) or not prompt or not all(isinstance(each, str) for each in prompt):
+        return None
+    return "".join(prompt[-_LAST:]).rstrip(_SPACE).endswith("<think>")
 
 
 def _form(name: Any) -> str | None:
@@ -190,6 +206,7 @@ def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> Serve
     set_to = re.search(r"^num_ctx\s+(\d{1,9})\s*$", str(_at(shown, "parameters") or ""), re.MULTILINE)
     window = _count(loaded.get("context_length")) or (_count(int(set_to[1])) if set_to else None)
     abilities = _at(shown, "capabilities")
+    thinks = isinstance(abilities, list) and "thinking" in abilities  # which it tells apart itself
     blind = isinstance(abilities, list) and "completion" in abilities and "vision" not in abilities
     return replace(
         facts,
@@ -198,6 +215,7 @@ def of_ollama(facts: ServerFacts, running: Any, shown: Any, model: str) -> Serve
         refused_media=(_MODALITIES["vision"],) if blind else (),
         parameters=parameters_in(str(_at(shown, "details", "parameter_size") or "")),
         quantisation=_form(_at(shown, "details", "quantization_level")),
+        bare_thoughts=None if "<think>" in str(_at(shown, "template")) and not thinks else False,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -12,15 +11,15 @@ import anyio
 from stretto.backends.base import ModelRequest
 from stretto.backends.known_models import NO_ROWS, Rows
 from stretto.backends.providers.failures import nobody_listens
-from stretto.backends.providers.http_clients import is_loopback
 from stretto.backends.providers.openai import OpenAIBackend
-from stretto.backends.providers.redaction import shown
 from stretto.backends.providers.remote import Opened
 from stretto.backends.providers.server_facts import Engine
-from stretto.errors import BackendError, ConnectionFailedError, ModelNotFoundError
-from stretto.request import GenerationOptions
+from stretto.backends.providers.transport.http_clients import is_loopback
+from stretto.foundation.redaction import shown
+from stretto.values.errors import BackendError, ConnectionFailedError, ModelNotFoundError
+from stretto.values.request import GenerationOptions
 
-__all__ = ["SERVERS", "VLLM", "AtAddress", "LMStudio", "LlamaCpp", "Ollama", "SGLang"]
+__all__ = ["VLLM", "AtAddress", "LMStudio", "LlamaCpp", "Ollama", "SGLang"]
 
 _FINDING_S = 10.0
 _LISTENING_S = 1.0
@@ -83,7 +82,7 @@ class AtAddress(OpenAIBackend):
     def __init__(self, url: str, *, api_key: str | None = None) -> None:
         parts = urlsplit(url)
         path = parts.path.rstrip("/") or "/v1"
-        super().__init__("", base_url=urlunsplit((parts.scheme, parts.netloc, path, "", "")), api_key=api_key)
+        super().__init__("", base_url=urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), api_key=api_key)
 
     @property
     def name(self) -> str:
@@ -97,14 +96,17 @@ class AtAddress(OpenAIBackend):
 
     async def _find_model(self) -> None:
         if self._learned.facts is None:
+            await self.load_ahead()
+            await self._client()  # raises where there is no way to the server
             self._learned.ask_again = -math.inf  # without the name there can be no call
             await self.ask_server(_FINDING_S)
         if (facts := self._learned.facts) is None:
             if is_loopback(self.endpoint) and not await _listens(self._url):
                 raise nobody_listens(self.name, self.endpoint)
+            through = f" through the proxy {self._proxy.name}" if self._proxy else ""
             raise ConnectionFailedError(
-                f"{self.name} was asked which model it serves, and did not tell. Check the address, the key, the "
-                "network and whether the server runs.",
+                f"{self.name} was asked{through} which model it serves, and did not tell. Check the address, the "
+                "key, the network and whether the server runs.",
                 backend=self.name,
             )
         if not facts.model:
@@ -130,8 +132,3 @@ async def _listens(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-SERVERS: Mapping[str, type[_OnThisMachine]] = {
-    server.provider: server for server in (Ollama, VLLM, SGLang, LlamaCpp, LMStudio)
-}

@@ -16,7 +16,7 @@ from stretto.backends.resilience.shared import SharedHealth
 from stretto.backends.resilience.suspects import MOST_TRIALS, Suspects, fingerprint, may_follow_the_request
 from stretto.backends.resilience.waiting import Trial
 from stretto.backends.resilience.wrapper import Wrapper, tapped
-from stretto.errors import (
+from stretto.values.errors import (
     BackendError,
     BreakerOpenError,
     ConnectionFailedError,
@@ -24,7 +24,7 @@ from stretto.errors import (
     StalledError,
     StreamBrokenError,
 )
-from stretto.request import GenerationOptions
+from stretto.values.request import GenerationOptions
 
 _MOST_BLAMED = 50
 _LOOK_AGAIN_S = 0.25  # at a trial of another replica

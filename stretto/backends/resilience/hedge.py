@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskGroup
 
-from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge, usage_of
 from stretto.backends.resilience.pump import Pump, pumping
 from stretto.backends.resilience.wrapper import Replay, Wrapper, reported
-from stretto.errors import BackendError
-from stretto.request import GenerationOptions
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError
+from stretto.values.request import GenerationOptions
 
 _SAMPLES = 200
 _ENOUGH = 20

@@ -19,8 +19,8 @@ from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_w
 from stretto.backends.resilience.shared import News, Room, SharedLimits
 from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
 from stretto.backends.resilience.wrapper import Wrapper, tapped
-from stretto.errors import BackendError, RateLimitedError
-from stretto.request import GenerationOptions
+from stretto.values.errors import BackendError, RateLimitedError
+from stretto.values.request import GenerationOptions
 
 
 class Pace(Wrapper):

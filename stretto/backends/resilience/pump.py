@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.foundation.queue import Queue
-from stretto.request import GenerationOptions
+from stretto.values.request import GenerationOptions
 
 AHEAD = 64  # chunks that may lie unread before the call waits for its reader
 

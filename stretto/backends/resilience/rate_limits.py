@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import anyio
 
 from stretto.backends.base import Chunk
-from stretto.backends.providers.headers import LONGEST_S, number, seconds_until
+from stretto.backends.providers.transport.headers import LONGEST_S, number, seconds_until
 from stretto.backends.resilience.waiting import Trial
-from stretto.errors import BackendError, ConnectionFailedError, RateLimitedError
+from stretto.values.errors import BackendError, ConnectionFailedError, RateLimitedError
 
 BELIEVED_S = 120.0
 """For how long a report can hold calls back; then one call finds out whether it still holds."""
 
 _HEADER = re.compile(
-    r"x-ratelimit-(?P<field>limit|remaining|reset)-(?P<kind>requests|tokens)$|"
-    r"anthropic-ratelimit-(?P<kind2>requests|tokens|input-tokens|output-tokens)-(?P<field2>limit|remaining|reset)$"
+    r"[a-z0-9]{1,20}-ratelimit-(?:(?P<field>limit|remaining|reset)-(?P<kind>requests|tokens)|"  # as OpenAI writes it
+    r"(?P<kind2>requests|tokens|input-tokens|output-tokens)-(?P<field2>limit|remaining|reset))$"  # as Anthropic does
 )
 _LONGEST_GAP_S = 0.25
 _LONGEST_SPACING_S = 30.0

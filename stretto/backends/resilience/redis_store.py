@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from stretto.backends.providers.headers import LONGEST_S
+from stretto.backends.providers.transport.headers import LONGEST_S
 from stretto.backends.resilience.rate_limits import BELIEVED_S
 from stretto.backends.resilience.shared import News, Room, SharedHealth, SharedLimits, Standing
 from stretto.backends.resilience.suspects import MOST_TRIALS
-from stretto.errors import SettingsError, missing
+from stretto.values.errors import SettingsError, missing
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Protocol, runtime_checkable
 
 from stretto.backends.base import Backend
-from stretto.backends.providers.http_clients import MAX_CONNECTIONS
+from stretto.backends.providers.transport.http_clients import MAX_CONNECTIONS
 from stretto.backends.resilience.breaker import Breaker, Circuit
 from stretto.backends.resilience.hedge import Hedge
 from stretto.backends.resilience.pace import Pace
@@ -15,8 +15,8 @@ from stretto.backends.resilience.rate_limits import RateLimits
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.shared import SharedHealth, SharedLimits, Store
 from stretto.backends.resilience.stall import StallGuard
-from stretto.errors import SettingsError
 from stretto.foundation.arguments import shown
+from stretto.values.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

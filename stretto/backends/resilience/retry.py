@@ -9,15 +9,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 
-from stretto.answer import Usage
 from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge, is_loading, usage_of
 from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
 from stretto.backends.resilience.wrapper import Replay, Wrapper, open_to_first_text
-from stretto.errors import BackendError, BreakerOpenError, RateLimitedError
-from stretto.hooks import RetryPlanned, watchers
-from stretto.request import GenerationOptions
+from stretto.observe.hooks import RetryPlanned, watchers
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError, BreakerOpenError, RateLimitedError
+from stretto.values.request import GenerationOptions
 
 _log = logging.getLogger(__name__)
 _LOADING_S = 1.0  # until a server that loads its model is asked again
@@ -114,8 +114,6 @@ class Retry(Wrapper):
 
     def _must_stop(self, error: BackendError, attempt: int, wait_s: float) -> bool:
         if attempt >= self._attempts:
-            if attempt > 1:
-                error.remark(f"Tried {attempt} times.")
             return True
         asked_s = error.retry_after_s or 0.0
         if why := why_not_again() or why_not_wait(wait_s, self._longest_pause_s) or why_not_wait_for_limits(asked_s):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
 
-from stretto.answer import Usage
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.ending import Ends
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge
-from stretto.backends.resilience.first_text import FirstTexts
 from stretto.backends.resilience.pump import Pump, pumping
 from stretto.backends.resilience.wrapper import Wrapper
-from stretto.errors import StalledError
-from stretto.request import GenerationOptions
+from stretto.values.answer import Usage
+from stretto.values.errors import StalledError
+from stretto.values.request import GenerationOptions
 
 _AFTER_FINISH_S = 2.0
 ON_TIME_S = 0.02
@@ -94,7 +94,7 @@ class _Watched(AsyncIterator[Chunk]):
         if self._silent and chunk.is_progress:
             self._silent = False
             self._guard.first_texts.note(self._tokens, self._began_s, anyio.current_time() - self._began_s)
-        if chunk.is_answer:
+        if chunk.is_answer or chunk.held:
             self._mute = False
             self._limit_s = self._guard.stall_s
         self._ends.note(chunk)
@@ -121,3 +121,42 @@ class _Watched(AsyncIterator[Chunk]):
             "Settings(stall_s=...).",
             backend=name,
         )
+
+
+SHORT = 1_000
+"""Tokens of a prompt that take no time worth counting to read."""
+
+_READ_PER_S = 50.0  # tokens: a large model on a processor
+_READ_PER_S_BY_PROVIDERS = 1_000.0
+_SLACK = 4.0  # times what was measured: a server may be busier now
+_SAMPLES = 50
+
+
+class FirstTexts:
+    """The times to first text of one backend.
+
+    Args:
+        usual_s: the limit for short prompts.
+        at_provider: the calls go to a provider, whose machines read prompts fast.
+    """
+
+    def __init__(self, usual_s: float, *, at_provider: bool = False) -> None:
+        self.usual_s = usual_s
+        self._assumed = 1 / (_READ_PER_S_BY_PROVIDERS if at_provider else _READ_PER_S)
+        self._measured: deque[float] = deque(maxlen=_SAMPLES)  # seconds per token
+        self._last_answered_s = float("-inf")
+
+    def limit_s(self, tokens: int) -> float:
+        """Seconds that the first text of a prompt of so many tokens may take."""
+        per_token = _SLACK * max(self._measured) if self._measured else self._assumed
+        return self.usual_s + max(0, tokens - SHORT) * per_token
+
+    def note(self, tokens: int, began_s: float, seconds: float) -> None:
+        """Take in a first text: of which prompt, when its call began, and how long it took."""
+        self._last_answered_s = max(self._last_answered_s, began_s)
+        if tokens > SHORT:
+            self._measured.append(seconds / tokens)
+
+    def overtook(self, began_s: float) -> bool:
+        """Whether a call that began later has its first text already: then an earlier one hangs, and is not slow."""
+        return self._last_answered_s > began_s

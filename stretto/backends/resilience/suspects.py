@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stretto.backends.allowance import calling
 from stretto.backends.base import ModelRequest
-from stretto.errors import BackendError, ServerFailedError
+from stretto.values.errors import BackendError, ServerFailedError
 
 __all__ = ["MOST_TRIALS", "Suspects", "fingerprint", "may_follow_the_request"]
 

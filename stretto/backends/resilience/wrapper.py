@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from stretto.answer import Usage
 from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge
-from stretto.errors import BackendError
-from stretto.request import GenerationOptions
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError
+from stretto.values.request import GenerationOptions
 
 
 class Wrapper:

@@ -1,0 +1,228 @@
+"""Settings: from arguments, else the environment (``STRETTO_*``), else the file, else what is usual."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from platformdirs import user_config_path
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
+
+from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS, reason, shown
+from stretto.foundation.validation import CheckedModel
+from stretto.values.errors import SettingsError
+from stretto.values.request import OnMissing, Preference
+
+PREFIX = "STRETTO_"
+_LOCAL = (
+    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters", "drafts_from"),
+    *("tensor_parallel", "pipeline_parallel", "progress"),
+)
+_NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY", "CPU_BFLOAT16")
+"""Variables that other modules read, without the prefix."""
+
+_PLACES = (
+    "STRETTO_SETTINGS",
+    *(("LOCALAPPDATA", "USERPROFILE") if sys.platform == "win32" else ("XDG_CONFIG_HOME", "HOME")),
+)
+_NEAR = 0.88  # all names begin with the prefix, so that most are alike
+_SLIP = 2  # characters by which a misspelt name may be longer or shorter; a longer one is somebody's own variable
+_log = logging.getLogger(__name__)
+
+
+class Settings(CheckedModel):
+    """What applies to all requests of a client.
+
+    Attributes:
+        model: the model name; without one, the keys in the environment decide.
+        base_url: address of a compatible server for ``openai:`` models.
+        api_key: the key for that server, and for those that a name such as ``vllm:`` or an address stands for; the keys
+            of providers are read from their own variables.
+        fallback: models that go on where the model fails, in this order; in a variable, with commas between them.
+        preference: what matters more, speed or care.
+        deadline_s: seconds a whole answer may take.
+        on_missing: what becomes of a part that could not be written: a note, nothing, or an error.
+        chat_template_kwargs: arguments for the chat templates of open models; in a variable, as JSON.
+        concurrent_calls: calls to one backend at a time.
+        attempts: calls for one generation at most, the first included; after a failure that may pass.
+        stall_s: seconds without text, after the first one, after which a stream counts as broken.
+        first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
+        hedge: ask a second time when the first token is late.
+        second_opinion: ask the ``small`` backend where the router is unsure.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next twelve.
+        quantize: weights of local models in few bits: ``int8``, ``int4``, ``none``.
+        device: where local models run, as ``cpu``.
+        decoding: how local models find their tokens.
+        threads: for one forward of a local model at most.
+        compiled: whether local models run in code compiled for this processor.
+        long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``refuse``.
+        tensor_parallel: processes that share every layer of a local model; see docs/several-devices.md.
+        pipeline_parallel: processes that each hold some layers of a local model.
+        adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
+        drafts_from: files and folders that local models draft from; in a variable, with commas between.
+        progress: say on a terminal that a local model is being loaded, if that takes more than five seconds.
+        prompt_family: family of prompts that the models get, instead of the one that suits their size.
+        templates: a folder whose templates replace those of the package.
+        log_text: put questions and answers into log records.
+        reading_s: seconds that reading one document may take.
+        reading_memory_mb: megabytes of memory that parsing one PDF, DOCX or HTML file may take; Windows has no bound.
+        follow_links: read what links in a folder of documents lead to outside of it, and linked folders.
+        prices: a file with prices of models, which come before the list prices; see docs/cost.md.
+        known_models: a file with what models can do, which comes before what is listed; see docs/backends.md.
+        shared: address of a Redis server where replicas share rate limits and breakers; see docs/deploying.md.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = None
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    fallback: tuple[str, ...] = ()
+    preference: Preference = "balanced"
+    deadline_s: float | None = Field(default=None, gt=0)
+    on_missing: OnMissing = "note"
+    chat_template_kwargs: dict[str, Any] | None = None
+    concurrent_calls: int = Field(default=16, ge=1, le=500)
+    attempts: int = Field(default=4, ge=1, le=11)
+    stall_s: float = Field(default=30.0, gt=0)
+    first_text_s: float = Field(default=120.0, gt=0)
+    hedge: bool = False
+    second_opinion: bool = False
+    dtype: str | None = None
+    quantize: str | None = None
+    device: str | None = None
+    decoding: str | None = None
+    threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
+    compiled: bool | None = None
+    long_context: str | None = None
+    tensor_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
+    pipeline_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
+    adapters: dict[str, Path] | None = None
+    drafts_from: tuple[Path, ...] | None = None
+    progress: bool | None = None
+    prompt_family: str | None = None
+    templates: Path | None = None
+    log_text: bool = False
+    reading_s: float = Field(default=120.0, gt=0, le=86_400)
+    reading_memory_mb: int = Field(default=2048, ge=256)
+    follow_links: bool = False
+    prices: Path | None = None
+    known_models: Path | None = None
+    shared: SecretStr | None = None
+
+    _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there
+
+    @field_validator("fallback", "drafts_from", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+    @field_validator("chat_template_kwargs", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+    @field_validator("adapters", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = [each.partition("=") for each in value.split(",") if each.strip()]
+        if not all(name.strip() and between and folder.strip() for name, between, folder in pairs):
+            raise ValueError("each adapter is name=folder, with commas between them")
+        return {name.strip(): folder.strip() for name, _, folder in pairs}
+
+    @property
+    def local(self) -> dict[str, Any]:
+        """Those that are set of what is for local models only, by the arguments of `LocalBackend`."""
+        given = {name: getattr(self, name) for name in _LOCAL}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def load(cls, **arguments: Any) -> Settings:
+        """Read all sources; arguments that are ``None`` count as not given. Raises `SettingsError`."""
+        file = settings_file()
+        named = bool(os.environ.get("STRETTO_SETTINGS"))
+        if named and (file.is_dir() or not file.exists()):
+            raise SettingsError(f"STRETTO_SETTINGS names {file}, which is not a file. Write it, or unset the variable.")
+        try:
+            written = tomllib.loads(file.read_text(encoding="utf-8")) if named or file.is_file() else {}
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"The settings file {file} cannot be read: {error}. Mend or remove it.") from None
+        exported = {name: value for name in cls.model_fields if (value := os.environ.get(_variable(name), "").strip())}
+        _tell_misspelt(tuple(sorted(name for name in os.environ if name.startswith(PREFIX))))
+        given = {name: value for name, value in arguments.items() if value is not None}
+        sources = dict.fromkeys(written, file) | {name: _variable(name) for name in exported}
+        sources = {name: source for name, source in sources.items() if name not in given}
+        try:
+            settings = cls.model_validate(written | exported | given)
+        except ValidationError as error:
+            raise cls._refused(error, sources) from None
+        settings._sources = sources
+        return settings
+
+    @classmethod
+    def _refused(
+        cls, error: ValidationError, sources: Mapping[str, str | Path] = MappingProxyType({})
+    ) -> SettingsError:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        value = "..." if "key" in name else shown(first.get("input"))
+        source = sources.get(name)
+        if first["type"] == "extra_forbidden":
+            where = f" It stands in {source}." if isinstance(source, Path) else ""
+            return SettingsError(f"There is no setting {name}, given as {value}.{_hint(name, cls.model_fields)}{where}")
+        said = f"cannot be used: {reason(first)}."
+        if isinstance(source, str):
+            return SettingsError(f"{source}={value} {said}")
+        where = "" if source is None else f" The value comes from {source}."
+        return SettingsError(f"The setting {name}={value} {said}{where}")
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+@cache
+def _tell_misspelt(variables: tuple[str, ...]) -> None:
+    """Log a warning for each variable whose name is nearly that of one that is read; once in a process."""
+    known = [*map(_variable, Settings.model_fields), *(PREFIX + name for name in _NOT_SETTINGS)]
+    for variable in variables:
+        near = [] if variable in known else difflib.get_close_matches(variable, known, n=1, cutoff=_NEAR)
+        if near and abs(len(near[0]) - len(variable)) <= _SLIP:
+            _log.warning("The environment variable %s has no effect. Did you mean %s?", variable, near[0])
+
+
+def with_source(error: SettingsError, settings: Settings, names: Collection[str]) -> SettingsError:
+    """Name the variable or the file in an error that begins with one of these names, if its value comes from there."""
+    name, rest = re.findall(r"(?s)^(\w*)(.*)", str(error))[0]
+    source = settings._sources.get(name) if name in names else None
+    if isinstance(source, Path):
+        return SettingsError(f"{error} The value comes from {source}.")
+    return error if source is None else SettingsError(f"{source}{rest}")
+
+
+def settings_file() -> Path:
+    """Where the settings file is looked for: ``$STRETTO_SETTINGS``, else the user's configuration folder."""
+    return _settings_file(*map(os.environ.get, _PLACES))
+
+
+@cache
+def _settings_file(named: str | None, *_: str | None) -> Path:
+    """The same, by what it depends on: every route asks for it, and to find the folder takes long."""
+    return Path(named).expanduser() if named else user_config_path("stretto") / "settings.toml"

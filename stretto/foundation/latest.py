@@ -1,0 +1,36 @@
+"""Values by key, of which those are kept that were asked for last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+__all__ = ["Latest"]
+
+Value = TypeVar("Value")
+
+
+class Latest(Generic[Value]):
+    """One value for each key. Safe between threads.
+
+    Args:
+        new: makes the value of a key that is not known.
+        most: keys that are kept.
+    """
+
+    def __init__(self, new: Callable[[], Value], most: int = 32) -> None:
+        self._new = new
+        self._most = most
+        self._kept: OrderedDict[Hashable, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, key: Hashable) -> Value:
+        """The value of a key; a new one if it was not asked for lately."""
+        with self._lock:
+            value = self._kept[key] if key in self._kept else self._kept.setdefault(key, self._new())
+            self._kept.move_to_end(key)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+            return value

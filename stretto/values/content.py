@@ -1,0 +1,164 @@
+"""The content of messages as clients write it, in the forms of OpenAI and Anthropic, read into OpenAI's.
+
+Blocks that only Anthropic has and that OpenAI has no form for, such as thinking and citations, stay as they are: who
+wrote them talks to Anthropic, and gets them back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stretto.foundation.arguments import shown
+from stretto.foundation.surrogates import mend
+from stretto.values.errors import InvalidRequestError
+
+__all__ = [
+    "is_plain",
+    "mended",
+    "name_of_tool",
+    "read_tool",
+    "read_tool_choice",
+    "split_results",
+    "text_of",
+    "without_calls",
+]
+
+Block = Mapping[str, Any]
+
+
+def mended(value: Any) -> Any:
+    """A JSON value whose texts have no surrogates; objects and lists are copied."""
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, Mapping):
+        return {mend(name) if isinstance(name, str) else name: mended(each) for name, each in value.items()}
+    return [mended(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def text_of(parts: Sequence[Block]) -> str:
+    """The texts among parts, joined by newlines."""
+    return "\n".join(part["text"] for part in parts if part["type"] == "text")
+
+
+def is_plain(part: Block) -> bool:
+    """Whether a part is a text and nothing else."""
+    return part.keys() == {"type", "text"} and part["type"] == "text"
+
+
+def split_results(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Anthropic's tool results, which are blocks of a user's turn, as separate messages before the rest of it."""
+    content = message.get("content")
+    if not isinstance(content, list | tuple) or not any(_kind(block) == "tool_result" for block in content):
+        return [message]
+    results = [
+        {
+            "role": "tool",
+            "tool_call_id": block.get("tool_use_id"),
+            "content": block.get("content") or "",
+            **{name: value for name, value in block.items() if name in ("is_error", "cache_control")},
+        }
+        for block in content
+        if _kind(block) == "tool_result"
+    ]
+    rest = [block for block in content if _kind(block) != "tool_result"]
+    return [*results, {**message, "content": rest}] if rest else [*results]
+
+
+def without_calls(content: Sequence[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The parts of a message in OpenAI's form, and the tool calls among Anthropic's blocks.
+
+    Raises `InvalidRequestError` for what is no part.
+    """
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for block in content:
+        match _kind(block):
+            case "tool_use":
+                function = {"name": block.get("name"), "arguments": json.dumps(block.get("input") or {})}
+                calls.append({"id": block.get("id"), "type": "function", "function": function})
+            case "image":
+                parts.append(_image(block))
+            case "document":
+                parts.append(_document(block))
+            case _:
+                parts.append({"type": "text", "text": block} if isinstance(block, str) else _part(block))
+    return parts, calls
+
+
+def read_tool(tool: Any) -> dict[str, Any]:
+    """A tool in OpenAI's form; one of Anthropic's own, such as its web search, stays as it is."""
+    if not isinstance(tool, Mapping):
+        raise InvalidRequestError(
+            f"tools= holds {shown(tool)}, which is not a tool: a Python function, or a mapping with type and "
+            "function, in OpenAI's form."
+        )
+    read: dict[str, Any] = mended(tool)
+    if "input_schema" not in read or "function" in read:
+        return read
+    outer = {name: value for name, value in read.items() if name == "cache_control"}
+    inner = {name: value for name, value in read.items() if name in ("name", "description", "strict")}
+    return {"type": "function", "function": {**inner, "parameters": read["input_schema"]}, **outer}
+
+
+def name_of_tool(tool: Mapping[str, Any]) -> str | None:
+    """By which a model asks for a tool in OpenAI's form; ``None`` for one of a server's own, which has no name."""
+    described = tool.get("function") or tool.get("custom") or tool
+    name = described.get("name") if isinstance(described, (dict, Mapping)) else None
+    return name if isinstance(name, str) else None
+
+
+def read_tool_choice(choice: Any) -> tuple[Any, dict[str, Any]]:
+    """A tool choice in OpenAI's form, and what other fields of a body Anthropic's form stands for."""
+    choice = mended(choice)
+    if not isinstance(choice, Mapping):
+        return choice, {}
+    said = {"auto": "auto", "any": "required", "none": "none"}.get(str(choice.get("type")))
+    if said is None and (choice.get("type") != "tool" or "name" not in choice):
+        return choice, {}
+    beside = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") else {}
+    return said or {"type": "function", "function": {"name": choice["name"]}}, beside
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, Mapping) else None
+
+
+def _part(block: Any) -> dict[str, Any]:
+    kind = _kind(block)
+    if not isinstance(kind, str) or (kind == "text" and not isinstance(block.get("text"), str)):
+        raise InvalidRequestError(
+            f"A message has a part {shown(block)}, which cannot be read. A part is a string, or a mapping with a type: "
+            '{"type": "text", "text": "..."}, {"type": "image_url", ...}.'
+        )
+    return dict(block)
+
+
+def _image(block: Block) -> dict[str, Any]:
+    source = block.get("source") or {}
+    if source.get("type") == "base64":
+        url = f"data:{source.get('media_type', 'image/png')};base64,{source.get('data', '')}"
+    elif source.get("type") == "url":
+        url = source.get("url", "")
+    else:
+        return dict(block)
+    return {"type": "image_url", "image_url": {"url": url}, **_beside(block)}
+
+
+def _document(block: Block) -> dict[str, Any]:
+    source = block.get("source") or {}
+    if source.get("type") == "base64":
+        data = source.get("data", "")
+    elif source.get("type") == "text":
+        data = base64.b64encode(str(source.get("data", "")).encode()).decode()
+    else:
+        return dict(block)
+    file = {"filename": block.get("title") or "document", "file_data": f"data:{source.get('media_type')};base64,{data}"}
+    return {"type": "file", "file": file, **_beside(block)}
+
+
+def _beside(block: Block) -> dict[str, Any]:
+    """What a translated block keeps."""
+    return {name: value for name, value in block.items() if name in ("cache_control", "citations", "context")}

@@ -1,0 +1,84 @@
+"""A text to read for an answer, and where in it something stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from stretto.foundation.surrogates import mend
+from stretto.foundation.validation import CheckedModel
+
+__all__ = ["Document", "Heading"]
+
+
+class Heading(CheckedModel):
+    """A heading of a document.
+
+    Attributes:
+        offset: of its first character in the text.
+        level: 1 for a chapter, 2 for a section of it, and so on.
+        text: of the heading, without marks.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offset: int
+    level: int
+    text: str
+
+
+class Document(CheckedModel):
+    """A text to read for the answer.
+
+    `Document.read` makes one from a file. Without a title, a document is called by its number.
+
+    >>> Document(text="The saddle is called Bob.", title="names.txt").title
+    'names.txt'
+
+    Attributes:
+        text: the whole text. All offsets count its characters.
+        title: what citations call it.
+        source: the file or address it comes from.
+        pages: offset of the first character of each page; empty where the format has no pages.
+        headings: in the order of the text.
+        unread_pages: numbers of the pages without any text that could be read.
+        markup: the file as it was read, where its text is only a part of it, as of HTML.
+        warnings: what was left out or guessed when it was read; the answer's warnings repeat it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: Annotated[str, AfterValidator(mend)]
+    title: Annotated[str, AfterValidator(mend)] = ""
+    source: Annotated[str, AfterValidator(mend)] = ""
+    pages: tuple[int, ...] = ()
+    headings: tuple[Heading, ...] = ()
+    unread_pages: tuple[int, ...] = ()
+    markup: Annotated[str, AfterValidator(mend)] = Field(default="", repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path | str) -> Document:
+        """Read a file: text, Markdown, HTML, PDF, DOCX or source code. Raises `DocumentError`."""
+        from stretto.documents import read_document  # noqa: PLC0415 - it makes documents, so it imports this module
+
+        return read_document(path)
+
+    def page(self, offset: int) -> int | None:
+        """The number of the page at ``offset``, counted from 1; ``None`` without pages."""
+        return bisect_right(self.pages, offset) or None
+
+    def heading(self, offset: int) -> Heading | None:
+        """The nearest heading at or above ``offset``."""
+        index = bisect_right(self.headings, offset, key=lambda heading: heading.offset)
+        return self.headings[index - 1] if index else None
+
+    def place(self, start: int, end: int) -> str:
+        """Where a passage stands, for a citation: ``p. 12``, ``pp. 12-13`` or ``chars 100-250``."""
+        first, last = self.page(start), self.page(max(start, end - 1))
+        if first is None:
+            return f"chars {start}-{end}"
+        return f"p. {first}" if first == last else f"pp. {first}-{last}"

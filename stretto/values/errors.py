@@ -1,0 +1,195 @@
+"""Every error a caller can meet: each names the thing, its value and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class StrettoError(Exception):
+    """The parent of all errors raised by Stretto."""
+
+
+class InvalidRequestError(StrettoError, ValueError):
+    """The request itself is wrong (empty prompt, unknown role, impossible option)."""
+
+
+class UnknownModelError(StrettoError, ValueError):
+    """A model name that no backend serves."""
+
+
+class UnknownStrategyError(StrettoError, ValueError):
+    """A strategy name that does not exist."""
+
+
+class UnknownPromptError(StrettoError, ValueError):
+    """A prompt template that the catalogue does not hold, or one that cannot be filled."""
+
+
+class DocumentError(InvalidRequestError):
+    """A document that cannot be read."""
+
+
+class SettingsError(StrettoError, ValueError):
+    """A setting from the arguments, the environment or the file that cannot be used."""
+
+
+class MissingDependencyError(StrettoError, ImportError):
+    """A package of an optional extra is not installed; ``name`` is that package."""
+
+
+def missing(what: str, package: str, extra: str, more: str = "") -> MissingDependencyError:
+    """Give the error for a package that is not installed: what needs it, the package, and the extra that brings it."""
+    return MissingDependencyError(
+        f"{what} needs {package}, which is not installed. Run: pip install 'stretto[{extra}]'{more}",
+        name=package,
+    )
+
+
+class DeadlineExceededError(StrettoError, TimeoutError):
+    """The deadline passed before a single word of the answer was there."""
+
+
+class BudgetExceededError(StrettoError):
+    """The budget does not allow a call that the answer needs, or is less than what any way is forecast to cost."""
+
+
+class IncompleteAnswerError(StrettoError):
+    """Parts of the answer are missing, and the request has ``on_missing="raise"``.
+
+    Attributes:
+        answer: what came about (`stretto.Answer`), with a warning for each missing part.
+    """
+
+    def __init__(self, message: str, *, answer: Any = None) -> None:
+        super().__init__(message)
+        self.answer = answer  # an Answer; this module knows no other
+
+
+class BackendError(StrettoError):
+    """A backend could not generate.
+
+    Attributes:
+        backend: the model name, ``provider:model``.
+        status: the HTTP status, where there was one.
+        transient: whether the same call may succeed later; only such errors are retried.
+        retry_after_s: how long the server asked to wait, in seconds.
+        headers: response headers (rate limits, request id); never the request's.
+        server_message: what the server said, without keys and bounded; empty where it said nothing.
+        usage: what the failed call had cost, retries included (`stretto.Usage`); ``None`` if unknown.
+        attempts: how often the call was sent; 0 where the backend cannot send any in this process.
+        remarks: sentences that follow the message and the number of attempts, such as why it was not tried again.
+    """
+
+    transient = False
+    server_message = ""
+    attempts = 1
+    remarks: tuple[str, ...] = ()
+    usage: Any = None  # a Usage; this module knows no other
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        backend: str = "",
+        status: int | None = None,
+        transient: bool | None = None,
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.backend = backend
+        self.status = status
+        if transient is not None:
+            self.transient = transient
+        self.retry_after_s = retry_after_s
+        self.headers: Mapping[str, str] = headers or {}
+
+    def __str__(self) -> str:
+        tried = (f"Tried {self.attempts} times.",) if self.attempts > 1 else ()
+        return " ".join((super().__str__(), *tried, *self.remarks))
+
+    def remark(self, sentence: str) -> None:
+        """Add a sentence to what the error says."""
+        self.remarks = (*self.remarks, sentence)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args[0], self.__dict__)
+
+
+def _rebuild(kind: type[BackendError], message: str, state: dict[str, Any]) -> BackendError:
+    error = kind(message)
+    error.__dict__.update(state)
+    return error
+
+
+class AuthenticationError(BackendError):
+    """The key is missing, wrong or not allowed to use this model (401, 403)."""
+
+
+class ModelNotFoundError(BackendError):
+    """The endpoint does not serve this model (404)."""
+
+
+class RequestRejectedError(BackendError):
+    """The endpoint refuses the call as it stands (400, 422).
+
+    Attributes:
+        parameter: the option the endpoint does not accept, where it said so.
+    """
+
+    parameter: str | None = None
+
+
+class ContextOverflowError(RequestRejectedError):
+    """The prompt does not fit into the model's context window."""
+
+
+class RateLimitedError(BackendError):
+    """Too many requests or tokens (429)."""
+
+    transient = True
+
+
+class ServerFailedError(BackendError):
+    """The endpoint failed or is overloaded (5xx, 529)."""
+
+    transient = True
+
+
+class ConnectionFailedError(BackendError):
+    """The endpoint could not be reached, or closed the connection before it answered.
+
+    Not ``transient`` where nothing listens at a port of this machine.
+    """
+
+    transient = True
+
+
+class StreamBrokenError(BackendError):
+    """The stream ended or became unreadable before its end."""
+
+    transient = True
+
+
+class StalledError(BackendError):
+    """Nothing arrived for longer than ``first_text_s`` (before the first text) or ``stall_s`` allow.
+
+    A first text that is late is not ``transient``: a slow server would have to begin anew.
+    """
+
+    transient = True
+
+
+class BreakerOpenError(BackendError):
+    """The endpoint failed too often in a row; calls are refused at once until it has rested."""
+
+
+class AllModelsFailedError(BackendError):
+    """The model and every fallback failed. The message names each with its error.
+
+    Attributes:
+        errors: the error of each model that was asked, in their order.
+    """
+
+    errors: tuple[BackendError, ...] = ()

@@ -1,0 +1,116 @@
+"""How a model samples and when it stops, whatever is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import PydanticCustomError
+
+from stretto.foundation.json_schema import read_format, strict_of
+from stretto.foundation.surrogates import mend
+from stretto.foundation.validation import CheckedModel
+
+__all__ = ["GenerationOptions", "not_bool"]
+
+
+def not_bool(value: Any) -> Any:
+    """The same value: True and False are numbers in Python, and never meant as one here."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "Input should be a number")
+    return value
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a schema was given as. All are equal: the schema is what counts."""
+
+    model: type[BaseModel] | None = field(default=None, compare=False)
+    strict: bool | None = field(default=None, compare=False)
+
+
+class GenerationOptions(CheckedModel):
+    """How to sample and when to stop. ``None`` leaves the choice to the backend.
+
+    Attributes:
+        max_tokens: the most tokens to generate.
+        temperature: from 0, always the most probable token, to 2.
+        top_p: sample from the most probable tokens that have this probability together.
+        stop: texts that end the answer; they are not part of it.
+        seed: sample the same way again, where the backend can.
+        decoding: a decoding method of a local backend; without one, the router chooses. Remote backends take none.
+        adapter: the name of an adapter that a local backend holds beside its model; without one, the model as it is.
+        response_format: a JSON schema (a dict, also in OpenAI's forms around one), a pydantic model class, of which all
+            fields are written, or on a local model a regular expression (a string). The answer comes in one piece and
+            is checked. One that does not fit is asked for once more. ``Answer.parsed`` holds its value.
+        logprobs: report the log-probability of each token, and of so many of the most probable tokens beside it. Local
+            models have them, and those behind OpenAI's API that do not reason.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    decoding: str | None = None
+    adapter: str | None = None
+    response_format: dict[str, Any] | str | None = None
+    logprobs: int | None = Field(default=None, ge=0, le=20)
+    _given: _Given = PrivateAttr(default=_Given())
+
+    @property
+    def response_model(self) -> type[BaseModel] | None:
+        """The pydantic model that was given as ``response_format``; ``None`` for another format, and after JSON."""
+        return self._given.model
+
+    @property
+    def response_strict(self) -> bool | None:
+        """What OpenAI's form of ``response_format`` says of strict mode; ``None``: nothing, also after JSON."""
+        return self._given.strict
+
+    @property
+    def given_format(self) -> Any:
+        """The ``response_format`` as it can be given again, with all that is known of it."""
+        if self._given.model is not None:
+            return self._given.model
+        if self._given.strict is None:
+            return self.response_format
+        return {"type": "json_schema", "json_schema": {"schema": self.response_format, "strict": self._given.strict}}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keeps_the_model(cls, values: Any, handler: ModelWrapValidatorHandler[GenerationOptions]) -> GenerationOptions:
+        options = handler(values)
+        given = values.get("response_format") if isinstance(values, dict) else None
+        if isinstance(given, type) and issubclass(given, BaseModel):
+            options._given = _Given(given)
+        elif isinstance(given, Mapping):
+            options._given = _Given(strict=strict_of(given))
+        return options
+
+    @field_validator("response_format", mode="before")
+    @classmethod
+    def _checked_format(cls, value: Any) -> Any:
+        return read_format(value)
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("stop")
+    @classmethod
+    def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
+        return tuple(map(mend, value))
+
+    @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
+    @classmethod
+    def _a_number(cls, value: Any) -> Any:
+        return not_bool(value)
