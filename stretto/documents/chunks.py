@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import cast
 
-from stretto.document import Document
 from stretto.documents.plain import fences
-from stretto.errors import MissingDependencyError
+from stretto.language.sentences import sentence_spans
+from stretto.values.document import Document
 
 __all__ = ["Chunk", "cut"]
 
 _BEGUN = re.compile(r"\S")
 _REST = re.compile(r"[^\n]*(?:\n[^\S\n]*+\S[^\n]*)*")  # of a paragraph, from a character that is no white space
-_LONGEST_PIECE = 100_000  # characters of a paragraph that are looked at together
+_CLAUSE_END = re.compile(r"[,;:](?=\s)|[，；：、،؛]")
+_WORD_END = re.compile(r"\S(?=\s)")
+_LONGEST_COUNTED = 100_000  # characters of a paragraph that are counted at once
+_MOST_ACCENTS = 8  # of a letter that is not cut from them
+_CHARACTERS = 8  # of a token, to begin with
 _HALF = 0.5  # a chunk that is so full ends before a heading
 
 
@@ -50,7 +54,8 @@ def cut(
     """Cut a document into chunks of at most ``size`` tokens, in order, with only white space between them.
 
     Chunks end between paragraphs where that is possible: not within a code block, a table row or a sentence, and not
-    behind a heading. Only a paragraph that is longer than a chunk is cut, by semchunk.
+    behind a heading. A paragraph that is longer than a chunk is cut between its sentences or lines. Only a sentence
+    that is longer than a chunk is cut, behind a comma or between words if it has any.
 
     Args:
         document: its text and headings.
@@ -80,7 +85,7 @@ class _Packer:
         self._limit = size
 
     def add(self, start: int, end: int, limit: int, *, heading: bool) -> None:
-        if end - start > _LONGEST_PIECE:
+        if end - start > _LONGEST_COUNTED:
             self._add_long(start, end, limit)
             return
         tokens = self._count(self._text[start:end]) + (1 if self._parts else 0)  # one for the gap before it
@@ -113,23 +118,70 @@ class _Packer:
             self.flush()
 
     def _add_long(self, start: int, end: int, limit: int) -> None:
-        """A paragraph that does not fit into one chunk is cut at lines, sentences, words, characters, in that order."""
-        try:
-            from semchunk.semchunk import chunk  # noqa: PLC0415 - most documents have no such paragraph
-        except ImportError as error:
-            raise MissingDependencyError(
-                "A paragraph is longer than a passage may be, and semchunk, which cuts it, is not installed. "
-                "Run: pip install 'stretto[documents]'"
-            ) from error
+        """A paragraph that does not fit into one chunk: as many of its sentences together as fit, in each chunk."""
         while self._parts and self._parts[-1][4]:  # a heading goes with what stands below it
             start = self._parts.pop()[0]
         self.flush()
-        for first, last in _pieces(self._text, start, end):
-            found = chunk(self._text[first:last], limit, self._count, memoize=False, offsets=True)
-            spans = cast("list[tuple[int, int]]", found[1])  # with offsets=True
-            for a, b in spans:
-                tokens = self._count(self._text[first + a : first + b])
-                self.chunks.append((first + a, first + b, tokens))
+        text, begin, packed, filled = self._text, start, start, 0
+        lasts = [start + last for _, last in sentence_spans(text[start:end])]
+        for last in [*lasts[:-1], end]:
+            tokens = self._count(text[begin:last]) + 1  # for the gap before it
+            if filled and filled + tokens > limit:
+                self._pack(packed, begin)
+                packed, filled = begin, 0
+            if tokens - 1 > limit:
+                for piece in self._cut(begin, last, limit):
+                    self._pack(*piece)
+                packed = last
+            else:
+                filled += tokens - (not filled)
+            begin = last
+        self._pack(packed, end)
+
+    def _pack(self, start: int, end: int) -> None:
+        piece = self._text[start:end]
+        if stripped := piece.strip():
+            start += len(piece) - len(piece.lstrip())
+            self.chunks.append((start, start + len(stripped), self._count(stripped)))
+
+    def _cut(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+        """A sentence in pieces that fit."""
+        while start < end:
+            border = start + self._fitting(start, end, limit)
+            if border < end:
+                border = _border(self._text, start, border)
+            yield start, border
+            start = border
+
+    def _fitting(self, start: int, end: int, limit: int) -> int:
+        """The characters from here on that fit into a chunk, at least one."""
+        text, most = self._text, min(end - start, _CHARACTERS * limit)
+        while most < end - start and self._count(text[start : start + most]) <= limit:
+            most = min(end - start, 2 * most)
+        if self._count(text[start : start + most]) <= limit:
+            return most
+        least = 1
+        while most - least > 1:
+            middle = (least + most) // 2
+            if self._count(text[start : start + middle]) <= limit:
+                least = middle
+            else:
+                most = middle
+        return least
+
+
+def _border(text: str, start: int, end: int) -> int:
+    """Where a piece of a sentence ends best, at most here: behind a comma in its second half, a word, a letter."""
+    for pattern in (_CLAUSE_END, _WORD_END):
+        found = [match.end() for match in pattern.finditer(text, start + (end - start) // 2, end + 1)]
+        if fitting := [border for border in found if start < border <= end]:
+            return fitting[-1]
+    word = [match.end() for match in _WORD_END.finditer(text, start, end + 1) if start < match.end() <= end]
+    border = word[-1] if word else end
+    least = max(start + 1, border - _MOST_ACCENTS)
+    while least < border < len(text) and unicodedata.combining(text[border]):
+        border -= 1
+    return border
 
 
 def _paragraphs(document: Document) -> Iterator[tuple[int, int]]:
@@ -158,18 +210,3 @@ def _paragraphs(document: Document) -> Iterator[tuple[int, int]]:
         end = start + len(text[start:end].rstrip())
         if end > start:
             yield start, end
-
-
-def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Lines of a paragraph together, up to a bound; a longer line is cut at white space, or anywhere."""
-    first = start
-    while first < end:
-        last = min(first + _LONGEST_PIECE, end)
-        if last < end:
-            near = max(text.rfind("\n", first, last), 0) or max(text.rfind(" ", first, last), 0)
-            last = near if near > first else last
-        piece = text[first:last]
-        left = len(piece) - len(piece.lstrip())
-        if stripped := piece.strip():
-            yield first + left, first + left + len(stripped)
-        first = last if last > first else end

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stretto.documents.finding import kind_of
 from stretto.documents.limits import Allowance
-from stretto.errors import DocumentError, StrettoError
+from stretto.values.errors import DocumentError, StrettoError
 
 __all__ = ["MOST_BYTES", "contents"]
 

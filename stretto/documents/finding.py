@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stretto.documents.formats import is_document
 from stretto.documents.limits import Allowance
-from stretto.errors import DocumentError
+from stretto.values.errors import DocumentError
 
 __all__ = ["found", "kind_of", "located"]
 

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Literal
 
-__all__ = ["Format", "format_of", "is_document"]
+__all__ = ["Format", "format_of", "is_document", "seen_in"]
 
-Format = Literal["pdf", "docx", "html", "markdown", "text"]
+Format = Literal["pdf", "docx", "html", "markdown", "notebook", "text"]
 
 _PARSED: Mapping[str, Format] = {
     ".pdf": "pdf",
-    ".docx": "docx",
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "docx"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".md", ".markdown", ".mdown"), "markdown"),
+    ".ipynb": "notebook",
 }
 _TEXT = frozenset(
     """
-    .txt .text .log .rst .adoc .tex .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .conf .xml .svg .srt .vtt
-    .py .pyi .ipynb .js .mjs .cjs .jsx .ts .tsx .java .kt .kts .scala .groovy .c .h .cc .cpp .cxx .hpp .cs .go
+    .txt .text .log .rst .adoc .tex .csv .tsv .json .jsonl .yaml .yml .toml .ini .cfg .conf .xml .svg .srt .vtt .po .pot
+    .py .pyi .js .mjs .cjs .jsx .ts .tsx .java .kt .kts .scala .groovy .c .h .cc .cpp .cxx .hpp .cs .go
     .rs .swift .rb .php .pl .pm .lua .r .jl .hs .ml .mli .clj .ex .exs .erl .dart .sh .bash .zsh .fish .ps1 .bat
     .sql .graphql .proto .css .scss .less .vue .svelte .cmake .make .mk .gradle .dockerfile .tf .nix .asm .s
     .f90 .m .mm .v .vhd
@@ -31,6 +32,15 @@ _NAMES = frozenset(
 _WITHOUT_READER = frozenset(
     {".doc", ".odt", ".rtf", ".pages", ".epub", ".ppt", ".pptx", ".odp", ".xls", ".xlsx", ".ods", ".eml", ".msg"}
 )
+
+
+def seen_in(data: bytes) -> Format | None:
+    """The format that a file begins with, whatever it is called: of PDF and Word files; ``None`` for others."""
+    if data[:1024].lstrip(b"\xef\xbb\xbf\0\t\r\n ").startswith(b"%PDF-"):
+        return "pdf"
+    if data.startswith(b"PK\x03\x04") and b"word/document" in data:
+        return "docx"
+    return None
 
 
 def is_document(name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from stretto.errors import DeadlineExceededError, DocumentError, StrettoError
+from stretto.values.errors import DeadlineExceededError, DocumentError, StrettoError
 
 __all__ = ["Allowance", "ReadingLimits"]
 

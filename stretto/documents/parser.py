@@ -1,7 +1,7 @@
 """Parses files in a separate process: parsers of other people's files may need any time and any memory.
 
-A thread inside pypdf cannot be ended, and neither can its memory be bounded; a process can. It is started for the first
-file that needs it, reads one file after the other, and ends with the reading.
+A thread inside a parser cannot be ended, and neither can its memory be bounded; a process can. It is started for the
+first file that needs it, reads one file after the other, and ends with the reading.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from importlib.util import find_spec
 from multiprocessing.spawn import get_executable
 from typing import IO, Any, Self, cast
 
-from stretto.document import Document
 from stretto.documents.formats import Format
 from stretto.documents.limits import Allowance
-from stretto.errors import DocumentError
+from stretto.values.document import Document
+from stretto.values.errors import DocumentError
 
 __all__ = ["Parser"]
 
 _PACKAGES = {
-    "pdf": "pypdf",
-    "docx": "docx",
-    "html": "bs4",
-    "markdown": "charset_normalizer",
-    "text": "charset_normalizer",
+    "pdf": "pypdfium2",
+    "docx": "lxml",
+    "html": "selectolax",
+    "markdown": "chardet",
+    "text": "chardet",
 }
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from stretto.documents.worker import work; work()"
 
@@ -48,8 +48,8 @@ class Parser:
 
     def start(self, form: Format) -> None:
         """Be ready for files of a format. Raises `DocumentError`, `ImportError`, or what `Allowance.check` raises."""
-        package = _PACKAGES[form]
-        if find_spec(package) is None:
+        package = _PACKAGES.get(form)
+        if package is not None and find_spec(package) is None:
             raise ImportError(name=package)
         self._allowance.check()
         if form not in self._ready:

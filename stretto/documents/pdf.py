@@ -1,92 +1,338 @@
-"""PDF files, by pypdf: the text of each page, and the outline as headings."""
+"""PDF files, by PDFium: the text of each page, what was filled into its forms, its notes; the outline as headings."""
 
 from __future__ import annotations
 
-import io
-import logging
-from collections.abc import Iterator
+import ctypes
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from pypdf import PdfReader
+import pypdfium2
+import pypdfium2.raw as pdfium
 
-from stretto.document import Document, Heading
-from stretto.errors import DocumentError
+from stretto.documents.columns import in_columns
+from stretto.documents.layout import MOST_CHARACTERS
+from stretto.values.document import Document, Heading
+from stretto.values.errors import DocumentError
 
 __all__ = ["MOST_PAGES", "read_pdf"]
 
 MOST_PAGES = 20_000
-_MOST_CHARACTERS = 200_000_000
+_MOST_NAMED = 20  # pages in a warning
+_MOST_ENTRIES = 50_000  # of an outline
+_MOST_MARKS = 10_000  # fields and notes of a page
 _DEEPEST = 8  # levels of an outline
-
-logging.getLogger("pypdf").setLevel(logging.ERROR)  # it tells of every oddity that it mends
+_FEW = 200  # characters on a page that is a picture otherwise: a stamp, a number
+_MOST_OF_IT = 0.5  # of the area of a page
+_HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
+_PASSWORD = 1 << 13  # a flag of a field of text
+_TICKED = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
+_CHOSEN = (pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX)
+_NEAR = 3.0  # points by which a label may reach into its field
+_FAR = 250.0  # points beyond which a text is no label
+_SMALLER, _RAISED = 0.85, 0.1  # heights of a raised number and of its foot, as shares of the height of the type
+_NUMBERS = re.compile(r"\d[\d,.]{0,20}[-\u2212\u2013+]?\d{1,20}")
+_BROKEN = re.compile(r"[\x02\ufffe]\s*(\S?)")  # PDFium writes such a sign for a hyphen at the end of a line
 
 
 def read_pdf(data: bytes, title: str) -> Document:
-    """The text of a PDF, page by page; a page that cannot be read is left out, and its number is told.
+    """The text of a PDF, page by page. Values of fields stand beside their labels, notes below their page.
 
-    Raises `DocumentError` for a file that is locked, broken or without text.
+    Words that were broken at the end of a line are whole, and columns stand one below the other. Pages without a text,
+    or with a stamp on a scan, are named in a warning. Raises `DocumentError` for a file that is locked, broken or
+    without text.
     """
+    opened = _opened(data)
     try:
-        reader = _opened(data)
-        named = str(reader.metadata.title or "").strip() if reader.metadata else ""
-        text, pages, unread = _pages(reader)
-        headings = tuple(_headings(reader, pages, len(text)))
-    except DocumentError:
-        raise
-    except Exception as error:  # a parser of other people's files may raise anything
-        raise DocumentError(f"it cannot be read as a PDF: {str(error)[:200] or type(error).__name__}") from error
-    if not text.strip() and unread:
-        raise DocumentError(f"none of its {len(unread)} pages with text can be read; repair or convert it")
-    if not text.strip():
-        raise DocumentError("it holds no text, only pictures perhaps; run text recognition on it first")
-    return Document(text=text, title=named or title, pages=pages, headings=headings, unread_pages=unread)
-
-
-def _opened(data: bytes) -> PdfReader:
-    reader = PdfReader(io.BytesIO(data))
-    if reader.is_encrypted and not reader.decrypt(""):
-        raise DocumentError("it is locked with a password; save it without one")
-    if len(reader.pages) > MOST_PAGES:
-        raise DocumentError(f"it has {len(reader.pages):,} pages, and {MOST_PAGES:,} are the most; split it")
-    return reader
-
-
-def _pages(reader: PdfReader) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """The text, where each page begins, and the numbers of those that could not be read."""
-    parts: list[str] = []
-    starts: list[int] = []
-    unread: list[int] = []
-    length = 0
-    for number in range(len(reader.pages)):
-        starts.append(length)
-        try:
-            part = reader.pages[number].extract_text().replace("\0", "").rstrip() + "\n\n"
-        except MemoryError:
-            raise
-        except Exception:  # noqa: BLE001 - a parser of other people's files may raise anything
-            unread.append(number + 1)
-            continue
-        length += len(part)
-        if length > _MOST_CHARACTERS:
-            raise DocumentError(f"its text is longer than {_MOST_CHARACTERS:,} characters; split it")
-        parts.append(part)
-    return "".join(parts), tuple(starts), tuple(unread)
-
-
-def _headings(reader: PdfReader, pages: tuple[int, ...], length: int) -> Iterator[Heading]:
-    """The outline; an entry stands at the beginning of its page."""
-
-    def walk(entries: list[Any], level: int) -> Iterator[tuple[int, int, str]]:
-        for entry in entries:
-            if isinstance(entry, list):
-                if level < _DEEPEST:
-                    yield from walk(entry, level + 1)
+        if opened.get_formtype() != pdfium.FORMTYPE_NONE:
+            opened.init_forms()
+        parts: list[str] = []
+        starts: list[int] = []
+        unread: list[int] = []
+        pictures: list[int] = []
+        length = 0
+        for number in range(len(opened)):
+            starts.append(length)
+            part = _page(opened, number)
+            if not part:
+                unread.append(number + 1)
                 continue
-            number = reader.get_destination_page_number(entry)
-            if number is not None and 0 <= number < len(pages):
-                yield pages[number], level, " ".join(str(entry.title).split())
+            if len(part) < _FEW and _is_picture(opened, number):
+                pictures.append(number + 1)
+            parts.append(f"{part}\n\n")
+            length += len(parts[-1])
+            if length > MOST_CHARACTERS:
+                raise DocumentError(f"its text is longer than {MOST_CHARACTERS:,} characters; split it")
+        if not parts:
+            raise DocumentError(
+                "it holds no text that can be read, only pictures perhaps; run text recognition on it first"
+            )
+        named = " ".join(opened.get_metadata_value("Title").split())
+        named = "" if named.lower() == "untitled" else named
+        headings = tuple(_headings(opened, starts, length))
+        said = _warnings(unread, pictures, opened.get_formtype())
+    finally:
+        opened.close()
+    text = "".join(parts)
+    return Document(
+        text=text,
+        title=named or title,
+        pages=tuple(starts),
+        headings=headings,
+        unread_pages=tuple(unread),
+        warnings=said,
+    )
 
-    found = sorted(walk(reader.outline, 1), key=lambda each: each[0])
-    for offset, level, text in found:
+
+def _opened(data: bytes) -> pypdfium2.PdfDocument:
+    try:
+        opened = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if pdfium.FPDF_GetLastError() == pdfium.FPDF_ERR_PASSWORD or "password" in str(error).lower():
+            raise DocumentError("it is locked, and needs a password; save it without one") from error
+        raise DocumentError("it cannot be read as a PDF: it is broken, or none") from error
+    if len(opened) > MOST_PAGES:
+        raise DocumentError(f"it has {len(opened):,} pages, and {MOST_PAGES:,} are the most; split it")
+    return opened
+
+
+def _warnings(unread: list[int], pictures: list[int], form: int) -> tuple[str, ...]:
+    said: list[str] = []
+    if unread:
+        were = "were" if len(unread) > 1 else "was"
+        said.append(f"{_named(unread)} {were} left out: no text could be read there.")
+    if pictures:
+        are = "are pictures" if len(pictures) > 1 else "is a picture"
+        said.append(f"{_named(pictures)} {are} with few words on it: what the picture holds could not be read.")
+    if form in {pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND}:
+        said.append("the form is made with XFA: what was filled in may be missing. Print it to a PDF to read it.")
+    return tuple(said)
+
+
+def _named(pages: list[int]) -> str:
+    named = ", ".join(map(str, pages[:_MOST_NAMED])) + (" and more" if len(pages) > _MOST_NAMED else "")
+    return f"pages {named}" if len(pages) > 1 else f"page {named}"
+
+
+def _is_picture(opened: pypdfium2.PdfDocument, number: int) -> bool:
+    """Whether one picture covers most of a page, as the scan of a page does."""
+    page = opened[number]
+    try:
+        for at in range(min(pdfium.FPDFPage_CountObjects(page.raw), _MOST_MARKS)):
+            thing = pdfium.FPDFPage_GetObject(page.raw, at)
+            left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+            if pdfium.FPDFPageObj_GetType(thing) != pdfium.FPDF_PAGEOBJ_IMAGE:
+                continue
+            if not pdfium.FPDFPageObj_GetBounds(thing, left, bottom, right, top):
+                continue
+            if (right.value - left.value) * (top.value - bottom.value) > _MOST_OF_IT * math.prod(page.get_size()):
+                return True
+        return False
+    finally:
+        page.close()
+
+
+def _page(opened: pypdfium2.PdfDocument, number: int) -> str:
+    """The text of a page; an empty one where none can be read."""
+    try:
+        page = opened[number]
+    except pypdfium2.PdfiumError:
+        return ""
+    try:
+        written = page.get_textpage()
+    except pypdfium2.PdfiumError:
+        page.close()
+        return ""
+    try:
+        fields, notes = _marks(opened, page)
+        letters = _letters(written)
+        text = _with_fields(written.raw, letters, fields) if fields else in_columns(letters, partial(_box, written))
+        text = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+        text = _BROKEN.sub(lambda found: ("" if found[1].islower() else "-") + found[1], text)
+        return "\n\n".join(part for part in (text.strip(), *notes) if part)
+    finally:
+        written.close()
+        page.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A filled field of a form, and where it stands on the page."""
+
+    said: str
+    name: str
+    ticked: bool
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+
+def _marks(opened: pypdfium2.PdfDocument, page: pypdfium2.PdfPage) -> tuple[list[_Field], list[str]]:
+    """The fields of a page with their values, and the texts of its notes."""
+    fields: list[_Field] = []
+    notes: list[str] = []
+    for index in range(min(pdfium.FPDFPage_GetAnnotCount(page.raw), _MOST_MARKS)):
+        if not (mark := pdfium.FPDFPage_GetAnnot(page.raw, index)):
+            continue
+        kind = pdfium.FPDFAnnot_GetSubtype(mark)
+        if pdfium.FPDFAnnot_GetFlags(mark) & _HIDDEN:
+            pass
+        elif kind == pdfium.FPDF_ANNOT_WIDGET:
+            if opened.formenv is not None and (field := _field(opened.formenv.raw, mark)) is not None:
+                fields.append(field)
+        elif kind not in {pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP} and (
+            said := _string(lambda *room: pdfium.FPDFAnnot_GetStringValue(mark, b"Contents", *room)).strip()
+        ):
+            notes.append(said if kind == pdfium.FPDF_ANNOT_FREETEXT else f"[Note: {said}]")
+        pdfium.FPDFPage_CloseAnnot(mark)
+    return fields, notes
+
+
+def _field(form: Any, mark: Any) -> _Field | None:
+    kind = pdfium.FPDFAnnot_GetFormFieldType(form, mark)
+    ticked = kind in _TICKED
+    if ticked:
+        said = "[x]" if pdfium.FPDFAnnot_IsChecked(form, mark) else "[ ]"
+    elif kind == pdfium.FPDF_FORMFIELD_TEXTFIELD:
+        if pdfium.FPDFAnnot_GetFormFieldFlags(form, mark) & _PASSWORD:
+            return None
+        said = _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldValue(form, mark, *room))
+    elif kind in _CHOSEN:
+        chosen = [
+            _string(lambda *room, at=at: pdfium.FPDFAnnot_GetOptionLabel(form, mark, at, *room))
+            for at in range(min(pdfium.FPDFAnnot_GetOptionCount(form, mark), _MOST_MARKS))
+            if pdfium.FPDFAnnot_IsOptionSelected(form, mark, at)
+        ]
+        said = ", ".join(chosen) or _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldValue(form, mark, *room))
+    else:
+        return None
+    place = pdfium.FS_RECTF()
+    if not said.strip() or not pdfium.FPDFAnnot_GetRect(mark, place):
+        return None
+    name = _string(lambda *room: pdfium.FPDFAnnot_GetFormFieldAlternateName(form, mark, *room)) or _string(
+        lambda *room: pdfium.FPDFAnnot_GetFormFieldName(form, mark, *room)
+    )
+    said = " ".join(said.split())
+    return _Field(said, name.strip(), ticked, place.left, place.right, place.bottom, place.top)
+
+
+def _string(get: Callable[..., int]) -> str:
+    """A text that PDFium writes in UTF-16 into the room that it is given, after telling how much it needs."""
+    size = get(None, 0)
+    if size <= 2:  # of the end alone
+        return ""
+    room = (ctypes.c_ushort * (size // 2 + 1))()
+    get(room, size)
+    return bytes(room)[: size - 2].decode("utf-16-le", errors="replace").replace("\0", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    index: int
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+
+def _letters(written: pypdfium2.PdfTextPage) -> list[str]:
+    """The characters of a page, with ``^`` before a raised number that would be taken for more of the one before it."""
+    letters = list(written.get_text_range())
+    if len(letters) != (count := pdfium.FPDFText_CountChars(written.raw)):
+        letters = [chr(pdfium.FPDFText_GetUnicode(written.raw, at)) for at in range(count)]
+    for found in _NUMBERS.finditer("".join(letters)):
+        base, end = found.start(), found.end()
+        if (number := _box(written, base)) is None or not _is_raised(_box(written, end - 1), number):
+            continue
+        at = next(at for at in range(base, end) if _is_raised(_box(written, at), number))
+        letters[at] = f"^{letters[at]}"
+        behind = end
+        while letters[behind : behind + 1] and letters[behind] in "\r\n":
+            behind += 1
+        following = _box(written, behind) if end < behind < len(letters) else None
+        if following is not None and abs(following.bottom - number.bottom) < _RAISED * (number.top - number.bottom):
+            letters[end:behind] = [""] * (behind - end)  # PDFium takes what follows for another line
+    return letters
+
+
+def _box(written: pypdfium2.PdfTextPage, at: int) -> Any:
+    """Where a character stands, from the descent of its font to the ascent."""
+    box = pdfium.FS_RECTF()
+    return box if pdfium.FPDFText_GetLooseCharBox(written.raw, at, box) else None
+
+
+def _is_raised(box: Any, base: Any) -> bool:
+    """Whether a character stands higher than another one, in smaller type."""
+    height = base.top - base.bottom
+    return box is not None and box.top - box.bottom < _SMALLER * height and box.bottom > base.bottom + _RAISED * height
+
+
+def _with_fields(written: Any, letters: list[str], fields: list[_Field]) -> str:
+    """The text of a page with the value of each field beside its label, or below the text under the field's name."""
+    signs = []
+    for index, letter in enumerate(letters):
+        left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+        if letter.strip() and pdfium.FPDFText_GetCharBox(written, index, left, right, bottom, top):
+            signs.append(_Sign(index, left.value, right.value, bottom.value, top.value))
+    behind: dict[int, list[str]] = {}
+    before: dict[int, list[str]] = {}
+    below: list[str] = []
+    for field in sorted(fields, key=lambda each: (-each.top, each.left)):
+        place, is_behind = _beside(field, signs)
+        if place is None:
+            below.append(f"{field.name}: {field.said}" if field.name else field.said)
+        elif is_behind:
+            while letters[place + 1 : place + 2] and letters[place + 1].strip():
+                place += 1  # to the end of the word
+            behind.setdefault(place, []).append(f" {field.said}")
+        else:
+            while place > 0 and letters[place - 1].strip():
+                place -= 1
+            before.setdefault(place, []).append(f"{field.said} ")
+    pieces = ("".join((*before.get(at, ()), letter, *behind.get(at, ()))) for at, letter in enumerate(letters))
+    return "\n".join(("".join(pieces).rstrip(), *below))
+
+
+def _beside(field: _Field, signs: list[_Sign]) -> tuple[int | None, bool]:
+    """The sign of the text that a field stands next to, and whether it stands behind it.
+
+    A label is left of its field on the same line; of a box to tick, left or right, whichever is nearer; else above.
+    """
+    middle = (field.bottom + field.top) / 2
+    beside = [sign for sign in signs if sign.bottom <= middle + _NEAR and sign.top >= middle - _NEAR]
+    left = max((sign for sign in beside if sign.right <= field.left + _NEAR), key=lambda sign: sign.right, default=None)
+    right = min((sign for sign in beside if sign.left >= field.right - _NEAR), key=lambda sign: sign.left, default=None)
+    to_left = _FAR if left is None else field.left - left.right
+    to_right = _FAR if right is None or not field.ticked else right.left - field.right
+    if right is not None and to_right < min(to_left, _FAR):
+        return right.index, False
+    if left is not None and to_left < _FAR:
+        return left.index, True
+    above = [
+        sign for sign in signs if sign.bottom >= field.top - _NEAR and field.left - _NEAR <= sign.left <= field.right
+    ]
+    if not above:
+        return None, True
+    lowest = min(sign.bottom for sign in above)
+    if lowest - field.top > field.top - field.bottom + 2 * _NEAR:
+        return None, True
+    return max((sign for sign in above if sign.bottom <= lowest + 2 * _NEAR), key=lambda sign: sign.right).index, True
+
+
+def _headings(opened: pypdfium2.PdfDocument, pages: list[int], length: int) -> Iterator[Heading]:
+    """The outline; an entry stands at the beginning of its page."""
+    found: list[tuple[int, int, str]] = []
+    for entry in opened.get_toc(max_depth=_DEEPEST):
+        destination = entry.get_dest()
+        number = None if destination is None else destination.get_index()
+        if number is not None and 0 <= number < len(pages):
+            found.append((pages[number], entry.level + 1, " ".join(entry.get_title().split())))
+        if len(found) >= _MOST_ENTRIES:
+            break
+    for offset, level, text in sorted(found, key=lambda each: each[0]):
         if text and offset < length:
             yield Heading(offset=offset, level=level, text=text)

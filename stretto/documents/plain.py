@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from stretto.document import Document, Heading
-from stretto.errors import DocumentError
+from stretto.documents.encoding import decoded
+from stretto.values.document import Document, Heading
 
-__all__ = ["decoded", "fences", "read_markdown", "read_text"]
+__all__ = ["fences", "markdown", "read_markdown", "read_text"]
 
-_SNIFFED = 262_144  # bytes from which an encoding is told
+_PICTURE = re.compile(r"(data:image/[\w.+-]{1,40};base64,)[\w+/=%]{64,}")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _HASHED = re.compile(r"^ {0,3}(#{1,6})[ \t]++([^\n]*)", re.MULTILINE)
 _UNDERLINED = re.compile(r"^ {0,3}(?![-=#>\s])([^\n]{1,300})\n {0,3}(=+|-{2,})[ \t]*$", re.MULTILINE)
@@ -17,38 +17,23 @@ _UNDERLINED = re.compile(r"^ {0,3}(?![-=#>\s])([^\n]{1,300})\n {0,3}(=+|-{2,})[ 
 
 def read_text(data: bytes, title: str) -> Document:
     """A text as it stands, in whatever encoding. Raises `DocumentError` for binary data."""
-    return Document(text=decoded(data), title=title)
+    text, said = decoded(data)
+    return Document(text=text, title=title, warnings=said)
 
 
 def read_markdown(data: bytes, title: str) -> Document:
-    """A text with Markdown's headings; the first of level 1 is its title."""
-    text = decoded(data)
+    """A text with Markdown's headings; the first of level 1 is its title. Pictures that stand in it are left out."""
+    return markdown(*decoded(data), title)
+
+
+def markdown(text: str, said: tuple[str, ...], title: str, pictures: int = 0) -> Document:
+    """A document of Markdown; ``said`` are its warnings, and ``pictures`` were left out already."""
+    text, found = _PICTURE.subn(r"\1...", text)
+    if pictures := found + pictures:
+        said += (f"{pictures:,} pictures were left out." if pictures > 1 else "a picture was left out.",)
     headings = tuple(_headings(text))
     first = next((heading.text for heading in headings if heading.level == 1), "")
-    return Document(text=text, title=first or title, headings=headings)
-
-
-def decoded(data: bytes) -> str:
-    r"""The text of these bytes: UTF-8 if they are valid UTF-8, else what charset-normalizer finds most likely.
-
-    Line ends become ``\n``. Raises `DocumentError` for what is not text.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = _detected(data)
-    if "\0" in text:
-        raise DocumentError("it is binary data, not text")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _detected(data: bytes) -> str:
-    from charset_normalizer import from_bytes  # noqa: PLC0415 - most texts are UTF-8
-
-    found = from_bytes(data[:_SNIFFED]).best()
-    if found is None:
-        raise DocumentError("its encoding cannot be told; save it as UTF-8")
-    return data.decode(found.encoding, errors="replace")
+    return Document(text=text, title=first or title, headings=headings, warnings=said)
 
 
 def _headings(text: str) -> list[Heading]:

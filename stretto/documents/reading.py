@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Self
 
-from stretto.document import Document
 from stretto.documents.contents import contents
 from stretto.documents.finding import found, located
-from stretto.documents.formats import Format, format_of
+from stretto.documents.formats import Format, format_of, seen_in
 from stretto.documents.limits import Allowance
 from stretto.documents.parser import Parser
 from stretto.documents.plain import read_markdown, read_text
-from stretto.errors import DocumentError, MissingDependencyError
 from stretto.foundation.surrogates import mend
+from stretto.values.document import Document
+from stretto.values.errors import DocumentError, MissingDependencyError
 
 __all__ = ["MOST_CHARACTERS", "MOST_FILES", "LeftOut", "Reading", "read_bytes", "read_document", "read_documents"]
 
@@ -153,7 +153,7 @@ class _Reader:
     def _made(self, data: bytes, path: str) -> Document:
         name = PurePath(path).name
         try:
-            document = self._document(data, mend(name), format_of(name))
+            document = self._document(data, mend(name), seen_in(data) or format_of(name))
         except ImportError as error:
             raise MissingDependencyError(
                 f"{path!r} was not read: the package {error.name} is not installed. "
@@ -164,7 +164,7 @@ class _Reader:
         return document
 
     def _document(self, data: bytes, title: str, form: Format | None) -> Document:
-        if form in {"pdf", "docx", "html"}:
+        if form in {"pdf", "docx", "html", "notebook"}:
             return self._parsed(data, title, form)
         try:
             data.decode("utf-8-sig")

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
-from stretto.document import Document
-from stretto.errors import DocumentError
+from stretto.values.document import Document
+from stretto.values.errors import DocumentError
 
 __all__ = ["work"]
+
+_KINDS = {"pdf": "a PDF", "docx": "a Word file", "html": "a page of HTML"}
 
 
 def work() -> None:
@@ -32,10 +34,14 @@ def work() -> None:
         try:
             document = read(data, given["title"])
             _answer(documents, "document", document.model_dump_json().encode())
-        except (DocumentError, MemoryError) as error:
-            if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
-                os._exit(1)  # there may be too little memory to say so
+        except DocumentError as error:
             _answer(documents, "refused", str(error).encode(errors="replace"))
+        except MemoryError:
+            os._exit(1)  # there may be too little memory to say so
+        except Exception as error:  # noqa: BLE001 - a parser of other people's files may raise anything
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            said = f"it cannot be read as {_KINDS.get(given['form'], 'a text')}: {why}"
+            _answer(documents, "refused", said.encode(errors="replace"))
 
 
 def _reader(form: str) -> Callable[[bytes, str], Document]:
@@ -46,6 +52,8 @@ def _reader(form: str) -> Callable[[bytes, str], Document]:
             from stretto.documents.docx import read_docx as read  # noqa: PLC0415
         case "html":
             from stretto.documents.html import read_html as read  # noqa: PLC0415
+        case "notebook":
+            from stretto.documents.notebook import read_notebook as read  # noqa: PLC0415
         case "markdown":
             from stretto.documents.plain import read_markdown as read  # noqa: PLC0415
         case _:

@@ -37,6 +37,19 @@ def pdf(*pages: str, title: str = "", outline: dict[str, int] | None = None, loc
     return out.getvalue()
 
 
+def drawn(*lines: tuple[float, float, str]) -> bytes:
+    """A PDF with a page on which these texts are drawn, each at its place, in this order."""
+    writer = PdfWriter(clone_from=io.BytesIO(pdf("x")))
+    texts = (f"BT /F1 10 Tf {x} {y} Td ({text}) Tj ET" for x, y, text in lines)
+    stream = DecodedStreamObject()
+    stream.set_data("\n".join(texts).encode())
+    writer.pages[0].mediabox.upper_right = (600, 800)
+    writer.pages[0][NameObject("/Contents")] = writer._add_object(stream)
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
 def broken_page(data: bytes, page: int) -> bytes:
     """The same PDF with a page whose text cannot be unpacked."""
     writer = PdfWriter(clone_from=io.BytesIO(data))

@@ -15,6 +15,24 @@ WORDS = "river stone garden winter market letter travel engine window silver mor
 WINDOW = 2_000
 FACTS = {f"name{number}": 1000 + 7 * number for number in range(12)}
 
+# What no document here speaks of, in each language.
+QUESTIONS = {
+    "en": "How do I look after a bicycle?",
+    "de": "Wie pflege ich mein Fahrrad?",
+    "fr": "Comment entretenir mon vélo ?",
+    "es": "¿Cómo cuido mi bicicleta?",
+    "it": "Come mi prendo cura della mia bicicletta?",
+    "nl": "Hoe onderhoud ik mijn fiets?",
+    "pt": "Como devo cuidar da minha bicicleta?",
+    "zh": "如何保养自行车？",
+    "ja": "自転車の手入れはどうすればよいですか？",
+    "ar": "كيف أعتني بدراجتي؟",
+    "hi": "मैं अपनी साइकिल की देखभाल कैसे करूँ?",
+    "ru": "Как ухаживать за велосипедом?",
+    "tr": "Bisikletime nasıl bakarım?",
+    "ko": "자전거는 어떻게 관리하나요?",
+}
+
 
 def haystack(windows, facts, seed=1, sentence=" "):
     """Paragraphs without a meaning that fill so many windows, facts spread evenly from the beginning to the end."""

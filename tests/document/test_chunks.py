@@ -1,12 +1,13 @@
+import textwrap
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.document import Document
 from stretto.documents import cut
 from stretto.documents.plain import read_markdown
+from stretto.values.document import Document
 
 PIECES = [
     "\n",
@@ -86,3 +87,32 @@ def test_a_line_of_two_million_characters_is_cut():
     document = Document(text="x" * 2_000_000)
     chunks = cut(document, 50_000, len)
     assert sum(chunk.end - chunk.start for chunk in chunks) == 2_000_000
+
+
+@pytest.mark.parametrize("size", [20, 60, 200])
+@pytest.mark.parametrize(
+    ("sentence", "end"),
+    [
+        ("第{}条规定押金为三千元整，租金为每月1.250元，由乙方于每月五日前支付。", "。"),
+        ("第{}条によると敷金は三千円、家賃は月1.250ユーロです。", "。"),
+        ("Clause {} was signed by Dr. Ada Lind and says that the rent is 1.250 euros, e.g. in May. ", "."),
+    ],
+)
+@pytest.mark.parametrize("width", [None, 72])
+def test_a_long_paragraph_is_cut_between_its_sentences(sentence, end, size, width):
+    text = "".join(sentence.format(number) for number in range(60)).strip()
+    text = text if width is None or end == "。" else textwrap.fill(text, width)
+    document = Document(text=text)
+    chunks = [chunk.text(document) for chunk in cut(document, size, lambda each: (len(each) + 1) // 2)]
+    assert len(chunks) > 4
+    if size > len(sentence):
+        assert all(chunk.endswith(end) and chunk.count("1.250") == chunk.count(sentence[0]) for chunk in chunks)
+    else:  # a sentence is longer than a chunk
+        assert "".join("".join(chunks).split()) == "".join(text.split())
+
+
+def test_a_sentence_longer_than_a_chunk_is_cut_behind_a_comma_or_a_word():
+    document = Document(text="word " * 30 + "last, " + "word " * 12 + "end.")
+    chunks = [chunk.text(document) for chunk in cut(document, 40, lambda each: len(each.split()))]
+    assert chunks[0].endswith("last,")
+    assert all(piece in ("word", "last,", "end.") for chunk in chunks for piece in chunk.split())

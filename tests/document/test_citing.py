@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from reader import FACTS, answer, ask, haystack, scripted, text_of
 
 from stretto import Document
-from stretto.citation import Citation
-from stretto.strategies.document.citing import CitationFilter, mark_for
+from stretto.strategies.document.citations.citing import CitationFilter, mark_for, without_marks
+from stretto.values.citation import Citation
 
 PAGES = 12
 UNTOUCHED = [
@@ -180,3 +180,16 @@ async def test_the_answer_tells_what_each_number_stood_for():
     for citation in found.citations:
         assert f"{citation.quote.removesuffix('.')} [cite:{citation.number}]." in said
         assert f"{citation.quote.removesuffix('.')} {citation.label}." in found.text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("It is so [cite:3], and so [Cite: 4, 7-9].", "It is so, and so."),
+        ("It is so [quoted:3][proof:4].", "It is so."),
+        *((f"It is so{begun}", "It is so") for begun in (" [", " [ci", " [cite:", " [cite:1", " [cite:1, ")),
+        *((kept, kept) for kept in ("See [the page](x) and arr[10] too.", "[2019] UKSC 41", "[note] it")),
+    ],
+)
+def test_a_part_is_shown_without_its_marks_before_they_become_places(text, shown):
+    assert without_marks(text) == shown

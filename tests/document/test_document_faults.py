@@ -11,8 +11,8 @@ from reader import FACTS, answer_to, haystack
 from stretto import AsyncStretto, Document
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import IncompleteAnswerError
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.errors import IncompleteAnswerError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 QUICK = Resilience(attempts=2, first_wait_s=0.001, longest_wait_s=0.001, first_text_s=20, stall_s=20)
@@ -80,6 +80,7 @@ async def test_a_passage_whose_server_always_fails_is_named_and_the_rest_is_ther
         }
 
 
+@pytest.mark.thorough
 async def test_passages_side_by_side_that_cannot_be_read_are_named_as_one_range():
     def muddled(received):
         passage = re.search(r"passage (\d+) of", received.prompt)
@@ -189,4 +190,4 @@ async def test_a_piece_of_a_translation_that_breaks_off_is_gone_on_with():
             answer = await stretto.ask("Translate the document into German.", strategy="document", documents=[document])
         await backend.aclose()
     assert (answer.text.strip(), answer.warnings) == ("Alles ist kurz und gut.", ())
-    assert answer.branches[-1].kind == "piece"
+    assert answer.branches[-1].kind == "direct"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 from reader import FACTS, answer, ask, haystack, scripted, text_of
 
-from stretto.errors import InvalidRequestError
+from stretto.values.errors import InvalidRequestError
 
 pytestmark = pytest.mark.anyio
 QUESTION = "What is the code of name3?"

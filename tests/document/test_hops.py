@@ -65,7 +65,6 @@ def test_questions_that_one_passage_can_answer_are_not_taken_for_them(question):
         ("Fasse den Bericht zusammen.", "summarise"),
         ("List all the dates.", "extract"),
         ("How many people are mentioned?", "extract"),
-        ("Translate this into German.", "rewrite"),
         ("Compare the two offers.", "compare"),
         ("What is the rent?", "answer"),
         ("What does the summary of section 3 say about rent?", "answer"),

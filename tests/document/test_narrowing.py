@@ -8,7 +8,7 @@ import pytest
 from reader import ask, scripted, text_of
 
 from stretto import Budget, Document
-from stretto.document import Heading
+from stretto.values.document import Heading
 
 pytestmark = pytest.mark.anyio
 

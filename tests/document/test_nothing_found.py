@@ -6,33 +6,17 @@ from typing import ClassVar
 
 import pytest
 from pydantic import BaseModel
-from reader import FACTS, answer, ask, haystack, record, scripted, text_of
+from reader import FACTS, QUESTIONS, answer, ask, haystack, record, scripted, text_of
 
 from stretto import AsyncStretto, Document
-from stretto.errors import BackendError, DeadlineExceededError, IncompleteAnswerError, ServerFailedError
 from stretto.language.telling import languages
 from stretto.testing import Reply
+from stretto.values.errors import BackendError, DeadlineExceededError, IncompleteAnswerError, ServerFailedError
 
 pytestmark = pytest.mark.anyio
 QUESTION = "What is the code of Berta?"
 INVENTED = "The code of Berta is 777 [1]."
 NOTHING = record({"no_information": True})
-QUESTIONS = {
-    "en": "How do I look after a bicycle?",
-    "de": "Wie pflege ich mein Fahrrad?",
-    "fr": "Comment entretenir mon vélo ?",
-    "es": "¿Cómo cuido mi bicicleta?",
-    "it": "Come mi prendo cura della mia bicicletta?",
-    "nl": "Hoe onderhoud ik mijn fiets?",
-    "pt": "Como devo cuidar da minha bicicleta?",
-    "zh": "如何保养自行车？",
-    "ja": "自転車の手入れはどうすればよいですか？",
-    "ar": "كيف أعتني بدراجتي؟",
-    "hi": "मैं अपनी साइकिल की देखभाल कैसे करूँ?",
-    "ru": "Как ухаживать за велосипедом?",
-    "tr": "Bisikletime nasıl bakarım?",
-    "ko": "자전거는 어떻게 관리하나요?",
-}
 
 
 def reader(said=NOTHING):

@@ -1,8 +1,10 @@
 import pytest
-from reader import FACTS, haystack, scripted
+from reader import FACTS, haystack, scripted, text_of
 
-from stretto import AsyncStretto, Budget, Document
+from stretto import AsyncStretto, Budget, Document, Settings
+from stretto.backends.base import Capabilities
 from stretto.extending import Offer
+from stretto.testing import ScriptedBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +21,6 @@ async def route(question, *documents, window=2_000, beyond_window=False, passage
         ("What is the code of name3?", "passages are read in parallel, and the answer is put together"),
         ("Summarize the report.", "passages are summarised in parallel"),
         ("List all the codes.", "every passage is searched in parallel"),
-        ("Translate the report into German.", "it is done piece by piece in parallel"),
         ("What is the code of the person who is captain of the Aurora?", "so they are read in order"),
     ],
 )
@@ -70,7 +71,7 @@ async def test_all_of_a_kind_is_searched_for_in_every_passage_even_of_a_document
     ("question", "options", "says"),
     [
         ("Write a Python unit test for the function add.", {}, "mainly code, and citations would stand in it"),
-        ("Turn this into a Markdown table.", {}, "mostly text from the prompt, and citations would stand in it"),
+        ("Turn this into a Markdown table.", {}, "they are to be rewritten"),
         ("Translate this into German.", {}, "they are to be rewritten"),
         ("Who signed? Answer as JSON.", {}, 'a format is asked for ("as json"), which citations would spoil'),
         ("Who signed?", {"system": "Respond only with valid JSON."}, "which citations would spoil"),
@@ -121,7 +122,7 @@ async def test_a_prompt_longer_than_the_window_is_answered_straight_and_the_rout
 async def test_a_response_format_is_kept_rather_than_a_document_rewritten_piece_by_piece():
     chosen = await route("Translate it into German.", haystack(10, FACTS), response_format={"type": "object"})
     assert chosen.strategy == "direct"
-    assert "response_format holds an answer as a whole" in chosen.reason
+    assert "response_format holds the answer as a whole" in chosen.reason
 
 
 @pytest.mark.parametrize(("able", "strategy"), [({}, "direct"), ({"passage_tokens": 256}, "document")])
@@ -151,3 +152,45 @@ async def test_a_strategy_of_the_callers_own_is_asked_before_documents_that_fit_
         long = await stretto.route("Who signed?", documents=[haystack(200, FACTS)])
     assert (chosen.strategy, chosen.reason) == ("own", "It is mine.")
     assert long.strategy == "document"
+
+
+FAMILIES = {
+    "small": "passages with a sentence that has the question's words are read side by side, and the answer quotes them",
+    "general": "they are sent whole, and the answer cites them",
+}
+
+
+@pytest.mark.parametrize(("family", "says"), FAMILIES.items())
+@pytest.mark.parametrize("own", ["small", "general"])
+@pytest.mark.parametrize("windows", [1, 4])
+async def test_reason_and_forecast_follow_the_family_of_prompts_that_is_used(family, says, own, windows):
+    backend = scripted(lambda prompt: text_of(prompt)[-40:], context_window=32_000, prompt_family=own)
+    async with AsyncStretto(backend, settings=Settings.load(prompt_family=family)) as stretto:
+        question, document = "What is the code of name3?", haystack(windows, FACTS)
+        chosen = await stretto.route(question, documents=[document])
+        assert says in chosen.reason
+        forecast = chosen.forecast["document"]
+        found = await stretto.ask(question, documents=[document])
+    assert {branch.kind for branch in found.branches} == ({"passage"} if family == "small" else {"direct"})
+    assert (forecast.calls == 1) == (family == "general" or windows == 1)
+
+
+async def test_that_a_local_model_reads_for_long_is_told_before(caplog):
+    long = Document(text="The rent of the flat is high. " * 1_200, title="lease")
+    backend = ScriptedBackend({"": "Yes."}, name="local:any", capabilities=Capabilities(context_window=32_000))
+    async with AsyncStretto(backend, settings=Settings.load(prompt_family="general")) as stretto:
+        chosen = await stretto.route("What is the rent?", documents=[long])
+        await stretto.ask("What is the rent?", documents=[long])
+    assert "tokens first, which takes about" in chosen.reason
+    assert "local:any reads the documents whole before its first word" in caplog.text
+    assert chosen.forecast["document"].seconds > 30
+    async with AsyncStretto(
+        scripted(context_window=32_000), settings=Settings.load(prompt_family="general")
+    ) as stretto:
+        chosen = await stretto.route("What is the rent?", documents=[long])
+    assert "tokens first" not in chosen.reason
+
+
+async def test_documents_that_nearly_fill_the_window_are_said_to():
+    chosen = await route("Who signed?", Document(text="The rent of the flat is high. " * 230), window=2_200)
+    assert "nearly fill the context window of 2,200 tokens: they are sent whole if they fit" in chosen.reason

@@ -7,17 +7,16 @@ from reader import FACTS, answer, answer_to, ask, haystack, scripted, text_of
 
 from stretto import AsyncStretto, Document
 from stretto.backends.base import Capabilities, Measured
-from stretto.backends.openai_tokens import openai_counter
+from stretto.backends.providers.openai import openai_counter
 from stretto.backends.registry import open_backend
-from stretto.document import Heading
-from stretto.request import Request
-from stretto.strategies.document.counting import estimate, total_tokens
-from stretto.strategies.document.density import share_of
 from stretto.strategies.document.document_cache import DocumentCache
+from stretto.strategies.document.document_reading import estimate, share_of, total_tokens
 from stretto.strategies.document.sizes import sizes_of, useful_slots
 from stretto.strategies.document.task import Task
 from stretto.testing import Reply
 from stretto.testing.server import HttpReply, ScriptedServer
+from stretto.values.document import Heading
+from stretto.values.request import Request
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stretto.backends.base import ModelRequest
-from stretto.strategies.branch import RunningBranch
+from stretto.strategies.document.document_reading import Reading
 from stretto.strategies.document.findings import Finding, Findings
-from stretto.strategies.document.records import COLLAPSE_SCHEMA, json_object, numbers
-from stretto.strategies.document.run import Reading
+from stretto.strategies.document.reading.records import COLLAPSE_SCHEMA, json_object, numbers
+from stretto.strategies.runtime.branch import RunningBranch
 
 __all__ = ["collapsed"]
 
@@ -45,7 +45,8 @@ async def collapsed(reading: Reading, findings: Findings) -> list[Finding]:
     if out + dropped:
         reading.runner.warn(
             f"{out + dropped} findings did not fit into the last prompt and were left out, the least sure first; "
-            "Answer.passages holds them."
+            "Answer.passages holds them.",
+            "part_missing",
         )
     return kept
 
@@ -56,7 +57,7 @@ def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name:
 
     def prompt() -> ModelRequest:
         messages = reading.messages("document_collapse", records=said, words=str(min(words, 200)))
-        return ModelRequest(messages, response_schema=reading.schema(COLLAPSE_SCHEMA), reads=True)
+        return ModelRequest(messages, response_schema=reading.schema(COLLAPSE_SCHEMA), in_words=(), reads=True)
 
     return reading.start(name, "collapse", prompt, room=reading.sizes.record)
 

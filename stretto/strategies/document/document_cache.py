@@ -1,6 +1,7 @@
 """Caches how documents were cut, so that the next question about them starts at once. Bounded; safe between threads.
 
-It belongs to one client and goes with it. It holds offsets and counts under a hash of each text, and no text.
+It belongs to one client and goes with it. It holds offsets and counts under a hash of each text, and no text. What one
+tenant's documents left in it speeds up no other tenant's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from hashlib import blake2b
 from threading import Lock
 from typing import TypeVar, cast
 
-from stretto.document import Document
+from stretto.backends.tenants import asking
+from stretto.values.document import Document
 
 __all__ = ["DocumentCache"]
 
@@ -34,7 +36,7 @@ class DocumentCache:
 
     def keep(self, document: Document, purpose: Hashable, make: Callable[[], T]) -> T:
         """The value that was kept for this document and purpose, else a new one."""
-        key = (_digest(document), purpose)
+        key = (asking(), _digest(document), purpose)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from stretto.answer import Branch
 from stretto.backends.base import ModelRequest
-from stretto.citation import Citation
-from stretto.request import Message
-from stretto.strategies.branch_spec import BranchSpec
-from stretto.strategies.document.citing import CitationFilter, labelled
+from stretto.strategies.document.citations.citing import CitationFilter, labelled
+from stretto.strategies.document.document_reading import Reading
 from stretto.strategies.document.findings import Finding, Findings
-from stretto.strategies.document.run import Reading
-from stretto.strategies.in_form import held_to_format, write_in_form
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.structured.in_form import held_to_format, write_in_form
+from stretto.values.answer import Branch
+from stretto.values.citation import Citation
+from stretto.values.request import Message
 
-__all__ = ["NO_FINDINGS", "answer_from", "answer_in_form", "answer_whole", "as_found", "whole"]
+__all__ = [
+    "CITING",
+    "NO_FINDINGS",
+    "answer_from",
+    "answer_in_form",
+    "answer_whole",
+    "as_found",
+    "listed",
+    "whole",
+]
 
 _PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
-_CITING = "Behind each statement put what it rests on in square brackets, like {one}, or {one}{two} for two of them."
+CITING = "Behind each statement put what it rests on in square brackets, like {one}, or {one}{two} for two of them."
 _IN_FORM = "Write the answer in the form that is asked for and nothing else; put no numbers of quotations into it."
 NO_FINDINGS = "Nothing in the passages bears on the question."
 
 
-def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -> CitationFilter:
+def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding], begun: str = "") -> CitationFilter:
     """Stream the answer from these findings. If the call fails, the findings themselves are the answer.
 
-    The citations are complete when the merge is.
+    The citations are complete when the merge is. ``begun`` is what the reader has of it already.
     """
 
     def resolve(number: int) -> Citation | None:
@@ -34,16 +44,21 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
     def instead(branch: Branch) -> str:
         if branch.text.strip() or not kept:
             return ""
-        reading.runner.wrote = True
-        reading.runner.warn("The answer could not be put together; the findings of the passages stand in its place.")
-        return citing.feed(_listed(findings, kept, reading.mark)) + citing.finish()
+        findings.stand_alone = True
+        reading.runner.warn(
+            "The answer could not be put together; the findings of the passages stand in its place.", "part_missing"
+        )
+        return citing.feed(listed(findings, kept, reading.mark)) + citing.finish()
 
-    citing = _start(reading, "document_answer", findings.all_shown(kept), resolve, instead)
+    citing = _start(reading, "document_answer", findings.all_shown(kept), resolve, instead=instead, begun=begun)
     return citing
 
 
-async def answer_in_form(reading: Reading, template: str, said: str) -> None:
-    """Write the answer in the request's ``response_format``. A number in square brackets is part of it, no citation."""
+async def answer_in_form(reading: Reading, template: str, said: str) -> Any:
+    """Write the answer in the request's ``response_format``; return its value.
+
+    A number in square brackets is part of it, no citation.
+    """
     prompt = held_to_format(
         ModelRequest(reading.messages(template, records=said, form=_IN_FORM), reads=True),
         reading.request,
@@ -55,7 +70,8 @@ async def answer_in_form(reading: Reading, template: str, said: str) -> None:
         return reading.messages("again_in_form", question=question, received=received, wrong=wrong, documents="")
 
     spec = _spec(reading, prompt, lambda received: None if received.strip() else prompt)
-    await write_in_form(reading.request, reading.runner, reading.runner.start(spec), again)
+    _, parsed = await write_in_form(reading.request, reading.runner, reading.runner.start(spec), again)
+    return parsed
 
 
 def whole(reading: Reading) -> tuple[Reading, str] | None:
@@ -74,8 +90,8 @@ def whole(reading: Reading) -> tuple[Reading, str] | None:
     return (reading, said) if reading.count(said) <= reading.sizes.whole else None
 
 
-def answer_whole(reading: Reading, said: str) -> CitationFilter:
-    """Stream the answer to documents that are sent as they are."""
+def answer_whole(reading: Reading, said: str, begun: str = "") -> CitationFilter:
+    """Stream the answer to documents that are sent as they are, or the rest of one that has begun."""
     library = reading.library
 
     def resolve(number: int) -> Citation | None:
@@ -84,7 +100,7 @@ def answer_whole(reading: Reading, said: str) -> CitationFilter:
         place = library.places[number - 1]
         return library.citation(number, place.document, place.chunk.start, place.chunk.end)
 
-    return _start(reading, "document_whole", said, resolve)
+    return _start(reading, "document_whole", said, resolve, begun=begun)
 
 
 def _start(
@@ -92,22 +108,22 @@ def _start(
     template: str,
     said: str,
     resolve: Callable[[int], Citation | None],
+    *,
     instead: Callable[[Branch], str] = lambda _: "",
+    begun: str = "",
 ) -> CitationFilter:
     runner = reading.runner
-    form = _CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
+    form = CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
     if reading.task.json:
         form += " Write the answer as JSON."
-    prompt = ModelRequest(reading.messages(template, records=said, form=form), reads=True)
+    messages = reading.messages(template, records=said, form=form)
 
-    def fallback_prompt(received: str) -> ModelRequest | None:
-        if not received.strip():
-            return prompt
-        question = prompt.messages[-1].content
-        return ModelRequest(reading.messages("continue", question=question, received=received, documents=""))
+    def asked(received: str = "") -> ModelRequest:
+        before = f"{begun}\n\n{received}" if begun else received
+        return reading.rest_of(messages, before) if before.strip() else ModelRequest(messages, reads=True)
 
-    answering = runner.start(_spec(reading, prompt, fallback_prompt))
-    prompted = "\n".join(message.content for message in prompt.messages)
+    answering = runner.start(_spec(reading, asked(), asked))
+    prompted = "\n".join(message.content for message in messages)
     citing = CitationFilter(resolve, mark=reading.mark, prompt=prompted)
     runner.merge.add_branch(answering, filter_=citing, ending=instead)
     return citing
@@ -136,11 +152,11 @@ def as_found(findings: Findings) -> tuple[str, tuple[Citation, ...]]:
     return "\n".join(lines), tuple(cited.values())
 
 
-def _listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
-    """The findings as a list, where no answer could be written from them."""
+def listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
+    """The findings as a list with their marks, where nothing could be written from them."""
     return "\n".join(
         f"- {' '.join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote} "
-        f"{''.join(labelled(mark, number) for number in finding.evidence[:3])}".rstrip()
+        f"{''.join(labelled(mark, number) for number in finding.evidence)}".rstrip()
         for finding in kept
         if finding.answer or finding.evidence
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stretto.citation import Citation, Evidence, PassageRecord
-from stretto.strategies.document.citing import labelled
-from stretto.strategies.document.run import Reading
-from stretto.strategies.fencing import unfenced
+from stretto.strategies.document.citations.citing import labelled
+from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.runtime.fencing import unfenced
+from stretto.values.citation import Citation, Evidence, PassageRecord
 
 __all__ = ["Finding", "Findings"]
 
@@ -40,6 +40,7 @@ class Findings:
         self._mark = reading.mark
         self.quotes: dict[int, Evidence] = {}
         self.found: list[Finding] = []
+        self.stand_alone = False  # they are the answer, since none could be put together from them
         known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote what stands across their border
         for record in records:
             numbers = []

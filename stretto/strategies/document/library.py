@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from stretto.citation import Citation
-from stretto.document import Document
 from stretto.documents import Chunk
-from stretto.strategies.document.quoting import Passage
+from stretto.documents.tables import Table, table_at, tables_of
+from stretto.language.sentences import sentence_spans
+from stretto.strategies.document.citations.quoting import Passage
 from stretto.strategies.document.sizes import EDGE, OUTLINE
-from stretto.strategies.fencing import fence_for, one_line, titles_of
+from stretto.strategies.runtime.fencing import fence_for, one_line, titles_of
+from stretto.values.citation import Citation
+from stretto.values.document import Document
 
 __all__ = ["Library", "Place"]
 
 _MOST_HEADINGS = 40  # of a document in the outline
 _BEGINNING = 300  # characters of a document without headings in the outline
-_BORDER = re.compile(r"(?<=[.!?])[\"')\]”’]*\s+|(?<=[。！？])\s*|\n\s*\n\s*")  # between two sentences
+_SENTENCE = 1_000  # characters in which the sentence at an edge is looked for
 
 
 @dataclass(frozen=True)
@@ -66,16 +69,37 @@ class Library:
         start, end = max(0, place.chunk.start - EDGE), place.chunk.end + EDGE
         return Passage(self.documents[place.document].text[start:end], start, (place.chunk.start, place.chunk.end))
 
+    @cached_property
+    def tables(self) -> tuple[list[Table], ...]:
+        """The tables of each document."""
+        return tuple(tables_of(document.text) for document in self.documents)
+
+    def header(self, document: int, offset: int) -> str:
+        """The row that names the columns of the table in whose body this offset stands; empty where there is none."""
+        table = table_at(self.tables[document], offset)
+        return table.header if table else ""
+
+    def has_table(self, place: Place) -> bool:
+        """Whether rows of a table stand in a passage."""
+        tables = self.tables[place.document]
+        return any(table.start < place.chunk.end and table.end > place.chunk.start for table in tables)
+
+    @property
+    def longest_header(self) -> str:
+        """Of all tables."""
+        return max((table.header for tables in self.tables for table in tables), key=len, default="")
+
     def shown(self, place: Place) -> dict[str, str]:
         """The values that templates show of a passage: its text, the edges of its neighbours, and the fence.
 
-        ``leading`` is the sentence before it and ``following`` the rest of its last one, fenced, or nothing.
+        ``leading`` is the sentence before it and ``following`` the rest of its last one, fenced, or nothing. Before
+        them stands the first row of a table that begins in an earlier passage.
         """
         document, chunk = self.documents[place.document], place.chunk
         return {
             "fence": self.fence,
             "passage": self.text(place),
-            "leading": self._fenced("before", _sentence_before(document.text, chunk.start)),
+            "leading": self._columns(place) + self._fenced("before", _sentence_before(document.text, chunk.start)),
             "following": self._fenced("after", _rest_of_sentence(document.text, chunk.end)),
             "before": document.text[max(0, chunk.start - EDGE) : chunk.start].lstrip(),
             "after": document.text[chunk.end : chunk.end + EDGE].rstrip(),
@@ -83,6 +107,10 @@ class Library:
             "total": str(len(self.places)),
             "title": f'"{self.titles[place.document]}", {self.where(place.document, chunk.start, chunk.end)}',
         }
+
+    def _columns(self, place: Place) -> str:
+        header = self.header(place.document, place.chunk.start)
+        return f"{self.fence} first row of the table in which the passage begins\n{header}\n" if header else ""
 
     def _fenced(self, side: str, edge: str) -> str:
         return f"{self.fence} {side} the passage\n{edge}\n" if edge else ""
@@ -131,18 +159,22 @@ class Library:
 
 
 def _sentence_before(text: str, start: int) -> str:
-    """The sentence before a passage, which may name what its first one speaks of, or the beginning of that one."""
-    before = text[max(0, start - EDGE) : start].rstrip()
-    borders = [found.end() for found in _BORDER.finditer(before[:-1])]
-    if not borders and start > EDGE:  # a longer sentence, from its first whole word
-        borders = [found.end() for found in re.finditer(r"^\S*\s+", before)]
-    return before[borders[-1] if borders else 0 :]
+    """The sentence before a passage, which may name what its first one speaks of, or the end of a longer one."""
+    near = max(0, start - _SENTENCE)
+    spans = list(sentence_spans(text[near:start]))
+    if not spans:
+        return ""
+    first, last = near + spans[-1][0], near + spans[-1][1]
+    if last - first <= EDGE and (first > near or not near):
+        return text[first:last]
+    cut = text[max(first, last - EDGE) : last]
+    return cut[re.search(r"^\S*\s+|$", cut).end() :] or cut  # type: ignore[union-attr]  # it matches the end
 
 
 def _rest_of_sentence(text: str, end: int) -> str:
     """What follows a passage that ends within a sentence, up to its end; empty for one that ends with a sentence."""
-    after = text[end : end + EDGE]
-    if _BORDER.match(text[end - 1 : end] + after, 1):
-        return ""
-    found = _BORDER.search(after)
-    return after[: found.start() if found else len(after)].strip()
+    near = max(0, end - _SENTENCE)
+    for first, last in sentence_spans(text[near : end + _SENTENCE]):
+        if near + first < end < near + last:
+            return text[end : min(near + last, end + EDGE)].strip()
+    return ""

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from stretto.answer import FinishReason
-from stretto.citation import PassageRecord
-from stretto.errors import BackendError, BudgetExceededError, DeadlineExceededError, StrettoError
 from stretto.language.telling import language_of, languages
-from stretto.request import Request
-from stretto.strategies.document.run import Reading
+from stretto.strategies.document.document_reading import Reading
+from stretto.values.answer import FinishReason
+from stretto.values.citation import PassageRecord
+from stretto.values.errors import BackendError, BudgetExceededError, DeadlineExceededError, StrettoError
+from stretto.values.request import Request
 
-__all__ = ["all_failed", "ends_as", "in_words", "unable", "warning_of"]
+__all__ = ["all_failed", "ends_as", "in_words", "kinds_of", "unable", "warning_of"]
 
 _MOSTLY = 0.5  # of the characters: from here on the documents count as unread
 _HELD = 0.1  # of its records that a model must write in a form that can be read
 
 
-def in_words(request: Request, *kinds: Literal["nothing", "unread", "unable"]) -> str:
+Kind = Literal["nothing", "unmatched", "partly", "unread", "unable"]
+
+
+def in_words(request: Request, *kinds: Kind) -> str:
     """These sentences in the language of the question, or of the turns before it where the question is too short."""
     before = "\n".join(turn.content for turn in request.history if turn.role == "user")
     language = language_of(request.question, otherwise=language_of(before))
     return " ".join(languages().documents[language][kind] for kind in kinds)
+
+
+def kinds_of(reading: Reading, records: Sequence[PassageRecord], skipped: int) -> tuple[Kind, ...]:
+    """What is to be said. The documents tell nothing only if a model read all of them."""
+    if unable(reading, records):
+        return ("unable",)
+    failed = any(record.status == "failed" for record in records)
+    said: Kind = "nothing" if not skipped else "partly" if records else "unmatched"
+    return (said, "unread") if failed else (said,)
 
 
 def warning_of(reading: Reading, records: Sequence[PassageRecord]) -> str:
@@ -34,7 +46,10 @@ def warning_of(reading: Reading, records: Sequence[PassageRecord]) -> str:
             f"{len(records)} passages. Use a model that keeps to a form."
         )
     if not read and reading.plain:
-        return "Nothing was found: no sentence of the documents holds the words of the question."
+        return (
+            "Nothing was found, and nothing was read: no sentence of the documents holds the words of the question. "
+            "Ask in the words of the documents, or with a larger model, which reads all of them."
+        )
     return f"Nothing was found: none of the {read} passages that were read holds anything on the question."
 
 

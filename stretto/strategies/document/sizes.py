@@ -7,24 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stretto.backends.base import Capabilities, Measured
-from stretto.errors import ContextOverflowError
+from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.prompts import SMALL
-from stretto.request import Request
+from stretto.router.forecast import SHORT_PROMPT
 from stretto.strategies.document.task import Task
-from stretto.strategies.limits import THINKING
+from stretto.strategies.runtime.limits import THINKING
+from stretto.values.errors import ContextOverflowError
+from stretto.values.request import Request
 
 __all__ = [
     "EDGE",
     "LARGEST_CHUNK",
     "OUTLINE",
+    "SMALL_PASSAGE",
     "UNKNOWN_WINDOW",
     "Sizes",
     "read_well",
+    "reading_s",
     "sizes_of",
     "useful_slots",
 ]
 
-_SMALL_PASSAGE = 256  # tokens of a passage in which such a model finds a sentence
+_READ_LOCALLY = 150.0  # prompt tokens a second, while not measured; a model of 1.5B on two cores has 164
+SMALL_PASSAGE = 256  # tokens of a passage in which such a model finds a sentence
 _SMALL_RECORD = 96
 UNKNOWN_WINDOW = 32_000  # tokens; of an unknown model
 MAP_TOKENS = 700  # a record may have
@@ -126,7 +131,15 @@ def sizes_of(
 
 def read_well(able: Capabilities) -> int | None:
     """Tokens of a passage that the model reads well, if they are fewer than its window."""
-    return able.passage_tokens or (_SMALL_PASSAGE if able.prompt_family == SMALL else None)
+    return able.passage_tokens or (SMALL_PASSAGE if able.prompt_family == SMALL else None)
+
+
+def reading_s(model: str, measured: Measured | None, tokens: int) -> float:
+    """Seconds in which a model in this process reads so many tokens; 0 for a server, which takes none that count."""
+    if not model.startswith("local:"):
+        return 0.0
+    times = (measured or Measured()).step_ms
+    return tokens * StepCost(times)(SHORT_PROMPT) / SHORT_PROMPT / 1000 if times else tokens / _READ_LOCALLY
 
 
 def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:

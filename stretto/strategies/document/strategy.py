@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stretto.backends.base import ModelRequest
-from stretto.citation import PassageRecord
-from stretto.errors import InvalidRequestError
-from stretto.request import Request
-from stretto.route import Route
 from stretto.router.case import Case
+from stretto.router.given import Given
 from stretto.router.offer import Offer
+from stretto.router.parse import parse_of
 from stretto.router.standing import Kind
+from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct
-from stretto.strategies.document.chain import MOST_IN_ORDER, follow_passages, read_in_rounds
-from stretto.strategies.document.citing import CitationFilter
+from stretto.strategies.document.citations.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
 from stretto.strategies.document.document_cache import DocumentCache
-from stretto.strategies.document.extract import extracted
-from stretto.strategies.document.final import NO_FINDINGS, answer_from, answer_in_form, answer_whole, as_found, whole
+from stretto.strategies.document.document_offer import offer_document
+from stretto.strategies.document.document_options import DocumentOptions
+from stretto.strategies.document.document_reading import Reading, reading_of
+from stretto.strategies.document.final import NO_FINDINGS, answer_in_form, as_found, whole
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.mapping import read_passages
-from stretto.strategies.document.narrowing import narrowed
-from stretto.strategies.document.nothing import all_failed, ends_as, in_words, unable, warning_of
-from stretto.strategies.document.offer import offer_document
-from stretto.strategies.document.options import DocumentOptions
-from stretto.strategies.document.passage_filter import relevant
-from stretto.strategies.document.pieces import write_pieces
-from stretto.strategies.document.plainly import quoted_answer, read_plainly
-from stretto.strategies.document.run import Reading, reading_of
-from stretto.strategies.in_form import held_to_format
-from stretto.strategies.runner import Runner
+from stretto.strategies.document.nothing import all_failed, ends_as, in_words, kinds_of, unable, warning_of
+from stretto.strategies.document.reading.chain import MOST_IN_ORDER, follow_passages, read_in_rounds
+from stretto.strategies.document.reading.mapping import read_passages
+from stretto.strategies.document.reading.narrowing import narrowed
+from stretto.strategies.document.reading.plainly import quoted_answer, read_plainly
+from stretto.strategies.document.report import PLAN_ROOM, Material, Report, of_documents, of_findings
+from stretto.strategies.document.sizes import UNKNOWN_WINDOW, reading_s
+from stretto.strategies.runtime.limits import THINKING
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.structured.in_form import held_to_format
+from stretto.values.citation import Citation, Evidence, PassageRecord
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Request
+from stretto.values.route import Route
 
-__all__ = ["LongDocument"]
+__all__ = ["Extract", "LongDocument", "extracted", "relevant"]
 
+
+_log = logging.getLogger(__name__)
+_LONG_READING_S = 30.0  # of a whole prompt
+_NO_READING = (
+    "strategy_options= holds stop_after='reading', which cannot be used: {}, and the reading alone gives none. "
+    "Leave out one of the two."
+)
 _MOST_NAMED = 20  # places in a warning; Answer.passages has all
 
 
@@ -53,50 +66,70 @@ class LongDocument:
         """Offer to read documents that do not fit into the context window."""
         return offer_document(case)
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
         """Read the documents, combine what was found, and answer. Without documents, answer directly."""
         if not request.documents:
-            runner.warn("Answered in one piece: the request has no documents.")
-            await Direct().run(request, route, runner)
-            return
-        await _Run(await reading_of(request, runner, self._cache)).run()
+            runner.warn("Answered in one piece: the request has no documents.", "strategy")
+            return await Direct().run(request, route, runner)
+        if isinstance(parse_of(request, route).given, Given):
+            return await _rewrite(request, route, runner)
+        run = _Run(await reading_of(request, runner, self._cache), route)
+        await run.run()
+        return run.result
+
+
+async def _rewrite(request: Request, route: Route, runner: Runner) -> StrategyResult | None:
+    """Leave documents that are to be changed to the strategy for that. Raises `InvalidRequestError`."""
+    from stretto.strategies import STRATEGIES  # noqa: PLC0415 - it imports this module
+
+    if request.strategy_options.get("stop_after") == "reading":
+        raise InvalidRequestError(_NO_READING.format("a document is rewritten piece by piece"))
+    if request.options.response_format is not None:
+        raise InvalidRequestError(
+            "response_format holds an answer as a whole, and a document is rewritten piece "
+            "by piece. Leave it out, or use strategy='direct'."
+        )
+    plain = request.model_copy(update={"strategy_options": {}})  # what is there are options of reading
+    return await STRATEGIES["rewrite"].run(plain, route, runner)
 
 
 class _Run:
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    def __init__(self, reading: Reading, route: Route) -> None:
+        self.reading, self.route = reading, route
         self.runner = reading.runner
+        self.result = StrategyResult()
         self.in_form = reading.request.options.response_format is not None
         self.stops = reading.options.stop_after == "reading"
 
     async def run(self) -> None:
         reading = self.reading
-        if self.stops and (self.in_form or reading.task.kind == "rewrite"):
-            what = "response_format holds an answer" if self.in_form else "a document is rewritten piece by piece"
-            raise InvalidRequestError(
-                f"strategy_options= holds stop_after='reading', which cannot be used: {what}, and the reading alone "
-                "gives none. Leave out one of the two."
-            )
+        if self.stops and self.in_form:
+            raise InvalidRequestError(_NO_READING.format("response_format holds an answer"))
         if self.in_form:
             held_to_format(ModelRequest(()), reading.request, self.runner)  # before a call is made in vain
-        if reading.task.kind == "rewrite":
-            if self.in_form:
-                raise InvalidRequestError(
-                    "response_format holds an answer as a whole, and a document is rewritten piece "
-                    "by piece. Leave it out, or use strategy='direct'."
-                )
-            await write_pieces(reading)
-            await self.runner.merge.finish()
-            return
         in_passages = reading.task.kind == "extract" or reading.plain or self.stops
         fitting = None if in_passages else await reading.in_thread(whole)
+        if fitting is not None:
+            self._tell_long_reading(reading.count(fitting[1]))
         if fitting is not None and self.in_form:
-            await answer_in_form(replace(fitting[0], count=reading.count), "document_whole", fitting[1])
+            parsed = await answer_in_form(replace(fitting[0], count=reading.count), "document_whole", fitting[1])
+            self.result = replace(self.result, parsed=parsed)
             await self.runner.merge.finish()
         elif fitting is not None:
-            await self._end(answer_whole(replace(fitting[0], count=reading.count), fitting[1]))
+            cut, said = replace(fitting[0], count=reading.count), fitting[1]
+            await self._answer(of_documents(cut, said), reading.count(said))
         else:
             await self._read()
+
+    def _tell_long_reading(self, tokens: int) -> None:
+        """Log, before anything else is seen, that a model in this process is about to read for long."""
+        runner = self.runner
+        if (read_s := reading_s(runner.model, runner.known.measured, tokens)) >= _LONG_READING_S:
+            _log.warning(
+                "%s reads the documents whole before its first word: %d tokens, about %.0f s. A model with the prompts "
+                "of the family small reads only what a search finds.",
+                *(runner.model, tokens, read_s),
+            )
 
     async def _read(self) -> None:
         reading = self.reading
@@ -105,40 +138,41 @@ class _Run:
         skipped += [record for record in records if record.status == "skipped"]
         records = [record for record in records if record.status != "skipped"]
         self._report(records, skipped)
-        self.runner.passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
+        passages = tuple(sorted([*records, *skipped], key=lambda each: (each.document, each.start)))
         if records and all(record.status == "failed" for record in records):
             raise all_failed(reading, records)
-        self.runner.ends_as = ends_as(reading, records)
+        self.result = replace(self.result, passages=passages, ends_as=ends_as(reading, records))
         if any(record.status == "read" for record in records) or None in reading.failures:
             self.runner.known.note_standing(Kind.RECORDS, reading.request, held=not unable(reading, records))
         if not any(record.informative for record in records):
-            await self._say_nothing(records)
+            await self._say_nothing(records, len(skipped))
             return
         if reading.task.kind == "extract" and not self.in_form and (extract := extracted(reading, records)):
-            await self._write(extract.text)
-            self.runner.citations = extract.citations
+            await self._write(extract.text, extract.citations)
             return
         findings = Findings(reading, records)
         if reading.plain and not self.in_form:
             await self._quote(findings)
             return
         if self.stops:
-            text, self.runner.citations = as_found(findings)
-            await self._write(text)
+            await self._write(*as_found(findings))
             return
         kept = await collapsed(reading, findings)
         if not self.in_form:
-            await self._end(answer_from(reading, findings, kept))
-            if not self.runner.citations and reading.task.kind != "summarise":
+            await self._answer(of_findings(reading, findings, kept), findings.tokens(*kept))
+            self.result = replace(self.result, by_itself=findings.stand_alone)
+            if not self.result.citations and reading.task.kind != "summarise":
                 self.runner.warn(
                     f"The answer names none of the {len(findings.quotes)} quotations that it was given. They are in "
-                    "Answer.passages."
+                    "Answer.passages.",
+                    "quotation",
                 )
             return
-        await answer_in_form(reading, "document_answer", findings.all_shown(kept))
+        parsed = await answer_in_form(reading, "document_answer", findings.all_shown(kept))
         await self.runner.merge.finish()
         numbers = sorted({number for finding in kept for number in finding.evidence})
-        self.runner.citations = tuple(findings.citation(number) for number in numbers)
+        citations = tuple(findings.citation(number) for number in numbers)
+        self.result = replace(self.result, parsed=parsed, citations=citations)
 
     async def _records(self, places: Sequence[Place]) -> list[PassageRecord]:
         if self.reading.plain:
@@ -149,26 +183,25 @@ class _Run:
             return await follow_passages(self.reading, places)
         return await read_in_rounds(self.reading, places)
 
-    async def _say_nothing(self, records: Sequence[PassageRecord]) -> None:
+    async def _say_nothing(self, records: Sequence[PassageRecord], skipped: int) -> None:
         """Say that nothing was found, or that the model could not search, in the form that was asked for."""
         reading, request = self.reading, self.reading.request
-        cannot = unable(reading, records)
-        unread = any(record.status == "failed" for record in records)
-        self.runner.warn(warning_of(reading, records))
-        self.runner.ends_as = self.runner.ends_as or ("incomplete" if cannot else "nothing_found")
+        kinds = kinds_of(reading, records, skipped)
+        cannot = "unable" in kinds
+        self.runner.warn(warning_of(reading, records), "unread")
+        ends = self.result.ends_as or ("incomplete" if cannot else "nothing_found")
+        self.result = replace(self.result, ends_as=ends)
         if self.in_form:
-            await answer_in_form(reading, "document_answer", NO_FINDINGS)
-            self.runner.warn("No part of the documents supports what the answer says in its form.")
+            parsed = await answer_in_form(reading, "document_answer", NO_FINDINGS)
+            self.result = replace(self.result, parsed=parsed)
+            self.runner.warn("No part of the documents supports what the answer says in its form.", "quotation")
             await self.runner.merge.finish()
             return
-        if cannot:
-            said = in_words(request, "unable")
-        else:
-            said = in_words(request, "nothing", "unread") if unread else in_words(request, "nothing")
+        said = in_words(request, *kinds)
         task = reading.task
         if task.kind == "extract" and not cannot and (task.json or task.counts):
             empty = "[]" if task.json else "0"
-            said = f"{empty}\n\n{said}" if task.counts and unread else empty
+            said = f"{empty}\n\n{said}" if task.counts and kinds != ("nothing",) else empty
         await self._write(said)
 
     async def _quote(self, findings: Findings) -> None:
@@ -176,30 +209,49 @@ class _Run:
         quoted = quoted_answer(self.reading, findings)
         citations = tuple(findings.citation(number) for _, number in quoted)
         await self._write(
-            "\n\n".join(f"{text} {each.label}" for (text, _), each in zip(quoted, citations, strict=True))
+            "\n\n".join(f"{text} {each.label}" for (text, _), each in zip(quoted, citations, strict=True)), citations
         )
-        self.runner.citations = citations
         self.runner.warn(
-            f"The answer is quoted from the documents: {self.runner.model} is too small to put it into words."
+            f"The answer is quoted from the documents: {self.runner.model} is too small to put it into words.",
+            "strategy",
         )
 
-    async def _write(self, text: str) -> None:
+    async def _write(self, text: str, citations: tuple[Citation, ...] = ()) -> None:
         """Write an answer without the model."""
-        self.runner.wrote = True
+        self.result = replace(self.result, citations=citations, by_itself=True)
         self.runner.merge.add(text)
         await self.runner.merge.finish()
 
-    async def _end(self, citing: CitationFilter) -> None:
-        """Wait for the answer, and report its citations."""
-        await self.runner.merge.finish()
-        self.runner.citations = tuple(citing.citations)
-        if citing.unknown:
-            self.runner.warn(f"{citing.unknown} citations named no passage and were left out.")
+    async def _answer(self, material: Material, tokens: int) -> None:
+        """Write the answer, in sections where the route says so, and report its citations."""
+        cited: CitationFilter | Report
+        if self.route.in_sections and self._has_room(tokens):
+            cited = Report(self.reading, self.route, material, parse_of(self.reading.request, self.route))
+            await cited.run()
+        else:
+            cited = material.straight("")
+            await self.runner.merge.finish()
+        self.result = replace(self.result, citations=tuple(cited.citations))
+        if cited.unknown:
+            self.runner.warn(f"{cited.unknown} citations named no passage and were left out.", "quotation")
+
+    def _has_room(self, tokens: int) -> bool:
+        """Whether a plan fits into the window behind so many tokens of what was read; a warning says if not."""
+        able = self.runner.capabilities
+        window = able.context_window or UNKNOWN_WINDOW
+        if tokens + PLAN_ROOM + (THINKING if able.reasoning else 0) <= window:
+            return True
+        self.runner.warn(
+            f"Answered in one piece instead of by a plan: what was read leaves no room for one in {window:,} tokens "
+            f"of {self.runner.model}.",
+            "strategy",
+        )
+        return False
 
     def _places(self, reading: Reading) -> tuple[Sequence[Place], list[PassageRecord]]:
         """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
         places = reading.library.places
-        if reading.task.kind == "summarise":
+        if reading.task.kind == "summarise" or reading.task.report:
             return places, []
         if reading.plain:
             return places, []
@@ -215,20 +267,23 @@ class _Run:
         if failed:
             self.runner.warn(
                 f"{len(failed)} of {len(records)} passages could not be read: {self._listed(failed)}. "
-                f"The first cause: {failed[0].error}"
+                f"The first cause: {failed[0].error}",
+                "part_missing",
             )
         if cut_off := [record for record in records if record.cut_off]:
             self.runner.warn(
                 f"What {len(cut_off)} passages hold may not be complete, because their records were cut off: "
-                f"{self._listed(cut_off)}."
+                f"{self._listed(cut_off)}.",
+                "part_cut",
             )
         if skipped and not self.reading.plain:
             self.runner.warn(
                 f"{len(skipped)} of {len(records) + len(skipped)} passages were skipped: a search found the question's "
-                "words elsewhere. All are read with preference='balanced'."
+                "words elsewhere. All are read with preference='balanced'.",
+                "unread",
             )
         if unfounded := sum(record.unfounded for record in records):
-            self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.")
+            self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.", "quotation")
 
     def _listed(self, records: Sequence[PassageRecord]) -> str:
         """The places of these passages, neighbours as one."""
@@ -242,3 +297,72 @@ class _Run:
         named = "; ".join(library.called(*place) for place in places[:_MOST_NAMED])
         more = len(places) - _MOST_NAMED
         return f"{named} and {more} more" if more > 0 else named
+
+
+@dataclass(frozen=True)
+class Extract:
+    """The text of the answer, a list or JSON, and a citation for each thing in it."""
+
+    text: str
+    citations: tuple[Citation, ...]
+
+
+def extracted(reading: Reading, records: Sequence[PassageRecord]) -> Extract | None:
+    """Everything that was found; ``None`` if that is nothing, so that a sentence has to say so."""
+    found: dict[str, Evidence] = {}
+    for record in records:
+        for evidence in record.evidence:
+            found.setdefault(_key(evidence.quote), evidence)
+    places = ((each.document, each.start, each.end) for each in found.values())
+    citations = tuple(reading.library.citation(number, *place) for number, place in enumerate(places, start=1))
+    things = [" ".join(each.quote.split()) for each in found.values()]
+    if reading.task.json:
+        rows = [
+            {"value": thing, "document": citation.title, "start": citation.start, "end": citation.end}
+            for thing, citation in zip(things, citations, strict=True)
+        ]
+        return Extract(json.dumps(rows, ensure_ascii=False, indent=2), citations)
+    lines = [f"- {thing} {citation.label}" for thing, citation in zip(things, citations, strict=True)]
+    if reading.task.counts:
+        lines = [f"{len(things)}", "", *lines] if lines else ["0"]
+    return Extract("\n".join(lines), citations) if lines else None
+
+
+def _key(quote: str) -> str:
+    """A key that is equal for things that count as one: it ignores case, and punctuation around them."""
+    return " ".join(quote.casefold().split()).strip(" .,;:\"'()[]")
+
+
+_WORD = re.compile(r"\w{2,}")
+_SHARE = 4  # at least one passage in this many is read
+_FEWEST = 8
+
+
+def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
+    """The passages worth reading, in their order; all of them where bm25s is not installed, which a warning says.
+
+    Those with the best scores are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.
+    """
+    keep = max(reading.runner.capabilities.concurrent_calls, len(places) // _SHARE, _FEWEST)
+    if len(places) <= keep:
+        return list(places)
+    try:
+        import bm25s  # noqa: PLC0415 - part of an extra, and used for one preference only
+    except ImportError:
+        reading.runner.warn(
+            "All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'", "option"
+        )
+        return list(places)
+    known: dict[str, str] = {}  # each once: else they take many times the memory of the text
+    words = [
+        [known.setdefault(word, word) for word in _WORD.findall(reading.library.text(place).lower())]
+        for place in places
+    ]
+    asked = [word for word in _WORD.findall(reading.request.question.lower()) if word in known]
+    if not asked:
+        return list(places)
+    index = bm25s.BM25()
+    index.index(words, show_progress=False)
+    found, _ = index.retrieve([asked], k=keep, show_progress=False)
+    best = {int(each) for each in found[0]}
+    return [place for at, place in enumerate(places) if at in best]

@@ -6,21 +6,19 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Task", "task_of"]
+from stretto.language.sentences import sentence_spans
+from stretto.language.words import words
 
-Kind = Literal["answer", "summarise", "extract", "compare", "rewrite"]
+__all__ = ["REPORT_WORDS", "Task", "task_of"]
+
+Kind = Literal["answer", "summarise", "extract", "compare"]
 
 # A task is an order: its verb begins a sentence. Within one ("why should we simplify it?") it is part of a question.
 _GAP = re.compile(r"\W++")
-_SENTENCE_ENDS = frozenset(".!?:;\n")
+_CLAUSE_ENDS = frozenset(":;\n。！？")
 _ORDER = (
     r"(?<!\w)(?:(?:please|kindly|now|bitte|por favor|s'il vous plaît|then)\W{1,20}"
     r"|(?:can|could|would|will) you\W{1,20}|i (?:want|need|would like|'d like) you to\W{1,20}|kannst du\W{1,20}){0,4}"
-)
-_REWRITE = re.compile(
-    _ORDER + r"(?:translate|rewrite|rephrase|proofread|paraphrase|simplify|übersetze?|schreibe?\b.{0,40}\bum|traduis"
-    r"|traduisez|traduce|traduci|vertaal|réécris|reescribe)\b",
-    re.IGNORECASE,
 )
 _SUMMARISE = re.compile(
     _ORDER + r"(?:summari[sz]e|tl;?dr|sum up|condense|(?:(?:an?|the)\s+)?(?:\w+\s)?(?:summary|abstract|overview) of"
@@ -54,6 +52,51 @@ _EXTRACTED = re.compile(
 )
 _COUNT = re.compile(r"\b(?:how many|count|number of|wie viele|combien|cuánt[oa]s|quanti|hoeveel)\b", re.IGNORECASE)
 _JSON = re.compile(r"\bJSON\b")
+REPORT_WORDS = 700  # of a report whose length is not named
+WORDS_A_PAGE = 500
+_MOST_PAGES = 9
+# A text that is to be written. "The report" and "each report" are documents that exist.
+_A = (
+    r"(?:\W{1,3}+(?!(?:the|this|that|these|each|every|all|of|from|about|in|on|with|der|die|das|den|dem|diese\w?|von|aus|über"
+    r"|du|de|des|la|le|el|del|della|di|het|van|do|da)\b)\w++){0,8}?\W{1,3}+"
+)
+_WRITE = (
+    r"(?:write|draft|prepare|compile|produce|create|make|give|put together|schreibe?|erstelle?|verfasse?|entwirf|mache?"
+    r"|rédige[zr]?|écri(?:s|vez)|prépare[zr]?|fai(?:s|tes)|établi(?:s|ssez)|redacta|escrib[ea]|prepar[ae]|elabor[ae]|haz"
+    r"|haga|scrivi|redigi|fai|schrijf|maak|escrev[ae]|redija|faça|напиши(?:те)?|подготовьте?|составьте?|اكتب|أعد)\b"
+)
+_REPORT = re.compile(
+    rf"{_ORDER}{_WRITE}{_A}"
+    r"(?:report|briefing|dossier|memo(?:randum)?|white ?paper|\w{0,20}bericht|rapport|note de synthèse|informe"
+    r"|relazione|rapporto|verslag|relatório|отч[её]т|доклад|справк[ауи]|تقريرا?)\b",
+    re.IGNORECASE,
+)
+_REPORT_BEFORE_ITS_VERB = re.compile(
+    r"(?:写|撰写|编写|起草|准备|寫|撰寫).{0,20}(?:报告|简报|綜述|综述|報告)|(?:レポート|報告書).{0,12}(?:書|作成|まとめ)"
+    r"|보고서.{0,12}(?:작성|써|만들)|\brapor.{0,20}(?:yaz|hazırla)|रिपोर्ट.{0,12}(?:लिख|तैयार|बना)",
+    re.IGNORECASE,
+)
+_IN_SECTIONS = re.compile(
+    rf"(?:{_SUMMARISE.pattern}|{_COMPARE.pattern}|{_ORDER}{_WRITE}).{{0,400}}"
+    r"\b(?:with|under|using|in|into|by|mit|unter|avec|sous|en|par|con|bajo|per|sotto|met|onder|com|sob|с|по)\b"
+    r"(?:\W{1,3}+\w++){0,4}?\W{1,3}+(?:sections|headings|subheadings|headers|chapters|überschriften|abschnitten?|kapiteln"
+    r"|titres|rubriques|chapitres|secciones|apartados|títulos|epígrafes|sezioni|titoli|capitoli|kopjes|hoofdstukken"
+    r"|secties|seções|разделами?|заголовками)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_ASPECTS = re.compile(
+    rf"{_SUMMARISE.pattern}.{{0,200}}?,\s[^,.;:!?\n]{{2,60}},?\s(?:and|und|et|y|e|en|и)\s[^,.;:!?\n]{{2,60}}",
+    re.IGNORECASE | re.DOTALL,
+)
+_PAGES = re.compile(
+    r"(?<!the )(?<!these )(?<!those )(?<!all )(?<!\w)(?P<number>[1-9]|[^\W\d_]{2,8}?)[- ]?"
+    r"(?:pages?|pager|seit(?:e|en|ig\w{0,2})|páginas?|pagin[ae]s?|pagina['’]s|страниц\w{0,3}|sayfa\w{0,4})\b"
+    r"|(?P<han>[1-9一二两兩三四五六])\s?(?:页|頁|ページ|페이지|쪽|장)",
+    re.IGNORECASE,
+)
+_FEW = dict.fromkeys(("one", "ein", "eine", "einer", "une", "una", "een", "één", "uma", "一"), 1) | {
+    **dict(zip("二两兩三四五六", (2, 2, 2, 3, 4, 5, 6), strict=True))
+}
 _HOPS = re.compile(
     # a thing of another thing, which only a relative clause describes: the capital of the country where he was born
     r"\b(?:of|by|in|at|on|for|from|to|with|through)\s+(?:the|a|an)\s+"
@@ -81,12 +124,16 @@ class Task:
         hops: one passage is needed to find the next.
         counts: the number of things found is asked for.
         json: the result is wanted as JSON.
+        report: a long text in sections is asked for.
+        words: how long it is to be, where its pages are named.
     """
 
     kind: Kind = "answer"
     hops: bool = False
     counts: bool = False
     json: bool = False
+    report: bool = False
+    words: int | None = None
 
     @property
     def instruction(self) -> str:
@@ -109,29 +156,49 @@ _INSTRUCTIONS = {
         "letter by letter and as short as it can be: the thing itself, not the sentence around it. Leave out nothing "
         "and give nothing twice."
     ),
-    "rewrite": "Do the task.",
 }
 
 
 def task_of(question: str, documents: int) -> Task:
     """Tell the task from the question and the number of documents."""
-    if _is_ordered(_REWRITE, question):
-        return Task("rewrite")
+    report = _wants_report(question)
+    words = _words_of_pages(question) if report else None
     if _is_ordered(_SUMMARISE, question) or _KEY_POINTS.search(question):
-        return Task("summarise")
+        return Task("summarise", report=report, words=words)
     if documents > 1 and (_is_ordered(_COMPARE, question) or _COMPARED.search(question)):
-        return Task("compare")
+        return Task("compare", report=report, words=words)
+    if report:
+        return Task(report=True, words=words)
     if _is_ordered(_EXTRACT, question) or _EXTRACTED.search(question):
         return Task("extract", counts=bool(_COUNT.search(question)), json=bool(_JSON.search(question)))
     return Task(hops=bool(_HOPS.search(question)))
+
+
+def _wants_report(question: str) -> bool:
+    """Whether a report is ordered, or a text with headings, or a summary of several aspects."""
+    ordered = any(_is_ordered(each, question) for each in (_REPORT, _IN_SECTIONS, _ASPECTS))
+    return ordered or _REPORT_BEFORE_ITS_VERB.search(question) is not None
+
+
+def _words_of_pages(question: str) -> int | None:
+    """The length of a text whose pages the question names: "a two-page report"."""
+    for found in _PAGES.finditer(question):
+        said = (found["number"] or found["han"]).casefold()
+        number = (
+            int(said) if said.isdecimal() else _FEW.get(said, 0) or max(words().numbers.get(said, {"": 0}).values())
+        )
+        if 1 <= number <= _MOST_PAGES:
+            return number * WORDS_A_PAGE
+    return None
 
 
 def _is_ordered(order: re.Pattern[str], question: str) -> bool:
     """Whether a sentence of the question begins with this order."""
     if order.match(question):
         return True
+    starts = [start for start, _ in sentence_spans(question)]
     return any(
         order.match(question, gap.end())
         for gap in _GAP.finditer(question)
-        if gap.start() == 0 or not _SENTENCE_ENDS.isdisjoint(gap[0])
+        if not _CLAUSE_ENDS.isdisjoint(gap[0]) or any(gap.start() <= start <= gap.end() for start in starts)
     )

@@ -1,0 +1,191 @@
+"""Columns of running text that a PDF draws line by line across the page: read one below the other.
+
+PDFium gives the characters in the order in which they are drawn. Most programs draw a column after the other; where one
+draws the first lines of all columns, then the second lines, the columns stand mixed in its text. Rows of tables are
+drawn in that way too, and stay as they are: what tells the two apart is that lines of running text fill their column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Protocol
+
+__all__ = ["in_columns"]
+
+_BREAKS = "\r\n"
+_BROKEN = "\x02\ufffe"  # PDFium's sign for a hyphen at the end of a line
+_WIDE = 1.0  # heights of the type that are between columns at least
+_FEWEST = 4  # lines that stand beside each other
+_MOST_LINES = 400  # of a page
+_TRIED = 12  # lines of a page whose gaps are measured first: most pages have none
+_DEEPEST = 3  # times that a column is divided again
+_FULL, _SHARE = 0.75, 0.6  # of its column that a line of running text fills, and how many lines do
+_LETTERS = 0.6  # of its signs
+_SHORTEST = 15  # signs of a line
+_ALIKE = 0.4  # width of the narrower column, as a share of the wider one's
+
+
+class Box(Protocol):
+    """Where a character stands."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A gap between two characters, by their places in the text."""
+
+    before: int
+    behind: int
+    left: float
+    right: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line, or what of one stands in a column: ``letters[start:end]``."""
+
+    start: int
+    end: int
+    left: float
+    right: float
+    gaps: tuple[_Gap, ...]
+
+
+def in_columns(letters: Sequence[str], box: Callable[[int], Box | None]) -> str:
+    """The text of a page, with its columns one below the other.
+
+    Args:
+        letters: of the page, as they are drawn.
+        box: of one of them, by its place.
+    """
+    spans = list(_spans(letters))
+    if not spans or len(spans) > _MOST_LINES:
+        return "".join(letters)
+    tried = [_lines(letters, box, *span) for span in spans[:: len(spans) // _TRIED or 1]]
+    ends = [(left.left, right.right) for first, last in spans if (left := box(first)) and (right := box(last - 1))]
+    switches = sum(before[1] < behind[0] for before, behind in pairwise(ends))
+    if switches < _FEWEST and sum(bool(line.gaps) for each in tried for line in each) < 2:
+        return "".join(letters)
+    parts = [_lines(letters, box, *span) for span in spans]
+    lines = [line for part in parts for line in part]
+    if not all(parts) or (ordered := _ordered(lines, letters, _DEEPEST)) == lines:
+        return "".join(letters)
+    return "\n".join(_said(ordered, letters))
+
+
+def _spans(letters: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The lines, from their first character that can be seen to the last one."""
+    start = end = 0
+    for place, letter in enumerate((*letters, "\n")):
+        if letter and letter in _BREAKS:
+            if end:
+                yield start, end
+            end = 0
+        elif letter.strip(" \t\0\xa0"):
+            start, end = start if end else place, place + 1
+            if letter in _BROKEN:
+                yield start, end
+                end = 0
+
+
+def _lines(letters: Sequence[str], box: Callable[[int], Box | None], start: int, end: int) -> list[_Line]:
+    """The lines between two characters, with their gaps; none where one of these stands nowhere.
+
+    Where lines of two columns are not at the same height, PDFium takes one that begins further left for more of a line.
+    """
+    first, last = box(start), box(end - 1 if letters[end - 1] not in _BROKEN or end - start < 2 else end - 2)
+    if first is None or last is None:
+        return []
+    found, gaps, seen = list[_Line](), list[_Gap](), start
+    for place in range(start + 1, end):
+        if letters[place].isspace() or not letters[place]:
+            continue
+        before, behind = (box(seen), box(place)) if place > seen + 1 else (None, None)
+        if before and behind and behind.right < before.left:
+            found.append(_Line(start, seen + 1, first.left, before.right, tuple(gaps)))
+            start, first, gaps = place, behind, []
+        elif before and behind and behind.left - before.right > _WIDE * (before.top - before.bottom):
+            gaps.append(_Gap(seen, place, before.right, behind.left))
+        seen = place
+    return [*found, _Line(start, end, first.left, last.right, tuple(gaps))]
+
+
+def _ordered(lines: list[_Line], letters: Sequence[str], deepest: int) -> list[_Line]:
+    """The lines with the columns one below the other, between lines that cross all of them."""
+    gutter = _gutter(lines) if deepest else None
+    if gutter is None:
+        return lines
+    found, band = list[_Line](), list[_Line]()
+    for line in lines:
+        if line.left < gutter < line.right and not any(gap.left <= gutter <= gap.right for gap in line.gaps):
+            found += _columns(band, gutter, letters, deepest)
+            found.append(line)
+            band = []
+        else:
+            band.append(line)
+    return found + _columns(band, gutter, letters, deepest)
+
+
+def _gutter(lines: list[_Line]) -> float | None:
+    """Where most lines have a gap, or end before the next one begins beside them; ``None`` where few do."""
+    gaps = [(gap.left, gap.right) for line in lines for gap in line.gaps]
+    gaps += [(line.right, other.left) for line, other in pairwise(lines) if line.right < other.left]
+    edges = sorted([(left, -1) for left, _ in gaps] + [(right, 1) for _, right in gaps])
+    open_, most, best = 0, _FEWEST - 1, None
+    for number, (place, closes) in enumerate(edges):
+        open_ -= closes
+        if open_ > most and number + 1 < len(edges):
+            most, best = open_, (place + edges[number + 1][0]) / 2
+    return best
+
+
+def _columns(band: list[_Line], gutter: float, letters: Sequence[str], deepest: int) -> list[_Line]:
+    """The lines left of a place, then those right of it; as they are where that is no running text."""
+    left, right, beside = list[_Line](), list[_Line](), 0
+    for line in band:
+        gap = next((gap for gap in line.gaps if gap.left <= gutter <= gap.right), None)
+        if gap is not None:
+            before = tuple(each for each in line.gaps if each.behind <= gap.before)
+            behind = tuple(each for each in line.gaps if each.before >= gap.behind)
+            left.append(_Line(line.start, gap.before + 1, line.left, gap.left, before))
+            right.append(_Line(gap.behind, line.end, gap.right, line.right, behind))
+            beside += 1
+        elif line.right <= gutter:
+            left.append(line)
+        else:
+            beside += bool(left and (not right or left[-1].start > right[-1].start))
+            right.append(line)
+    if beside < _FEWEST or not (_is_text(left, letters) and _is_text(right, letters)):
+        return band
+    widths = sorted(max(line.right for line in side) - min(line.left for line in side) for side in (left, right))
+    if widths[0] < _ALIKE * widths[1] and not any(line.gaps for line in (*left, *right)):
+        return band
+    return _ordered(left, letters, deepest - 1) + _ordered(right, letters, deepest - 1)
+
+
+def _is_text(lines: list[_Line], letters: Sequence[str]) -> bool:
+    """Whether lines of a column are running text."""
+    width = max(line.right - line.left for line in lines)
+    full = sum(line.right - line.left >= _FULL * width for line in lines)
+    said = ["".join("".join(letters[line.start : line.end]).split()) for line in lines]
+    alphabetic = sum(sign.isalpha() for each in said for sign in each)
+    return (
+        full >= _SHARE * len(lines)
+        and median(map(len, said)) >= _SHORTEST
+        and alphabetic >= _LETTERS * sum(map(len, said))
+    )
+
+
+def _said(lines: list[_Line], letters: Sequence[str]) -> Iterator[str]:
+    """The texts of lines. A hyphen at the end of one that goes on in the next gets PDFium's sign for such a hyphen."""
+    texts = ["".join(letters[line.start : line.end]) for line in lines]
+    for text, following in zip(texts, (*texts[1:], ""), strict=True):
+        broken = text[-1:] == "-" and text[-2:-1].isalpha() and following[:1].islower()
+        yield f"{text[:-1]}{_BROKEN[0]}" if broken else text

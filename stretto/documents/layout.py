@@ -1,0 +1,135 @@
+"""A text that is put together block by block, with exact offsets of its headings; the rows of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stretto.values.document import Heading
+from stretto.values.errors import DocumentError
+
+__all__ = ["MOST_CHARACTERS", "Cell", "Layout", "before_script", "numeral", "rows_of"]
+
+MOST_CHARACTERS = 200_000_000
+_MOST_COLUMNS = 200
+_REPEATED = 100  # characters of a cell that is written in each of the places which it spans
+
+
+_ORDINALS = frozenset({"st", "nd", "rd", "th", "er", "re", "e", "ère", "ème", "o", "a", "os", "as"})
+_LAST_LETTER, _LAST_ROMAN = 780, 4_000
+_ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl")),
+    *((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table, and how many columns and rows it spans."""
+
+    text: str
+    columns: int = 1
+    rows: int = 1
+
+
+class Layout:
+    """Blocks of text, one below the other."""
+
+    def __init__(self) -> None:
+        self.headings: list[Heading] = []
+        self.length = 0
+        self._parts: list[str] = []
+        self._gap = True  # the text ends with an empty line, or is empty
+
+    def add(self, text: str, *, end: str = "\n\n", level: int = 0, heading: str = "") -> None:
+        """A block; with a level it is a heading, called ``heading`` or as its text.
+
+        Raises `DocumentError` where the whole gets too long.
+        """
+        if not text.strip():
+            return
+        if level:
+            self.headings.append(Heading(offset=self.length, level=level, text=" ".join((heading or text).split())))
+        self._put(text + end)
+        self._gap = end.endswith("\n\n")
+
+    def gap(self) -> None:
+        """An empty line, where there is none."""
+        if not self._gap:
+            self._put("\n")
+            self._gap = True
+
+    def table(self, rows: Sequence[Sequence[Cell]]) -> None:
+        """A line for each row, with ``|`` between its cells."""
+        self.gap()
+        for row in rows_of(rows):
+            self.add(row, end="\n")
+        self.gap()
+
+    def text(self) -> str:
+        """All blocks."""
+        return "".join(self._parts)
+
+    def _put(self, text: str) -> None:
+        self._parts.append(text)
+        self.length += len(text)
+        if self.length > MOST_CHARACTERS:
+            raise DocumentError(f"its text is longer than {MOST_CHARACTERS:,} characters; split it")
+
+
+def rows_of(rows: Sequence[Sequence[Cell]], between: str = " | ") -> Iterator[str]:
+    """The rows of a table, each cell in its column.
+
+    A short cell is repeated in the rows and columns that it spans, a long one leaves them empty. A cell that is alone
+    in its row stands there once.
+    """
+    below: dict[int, tuple[int, str]] = {}  # by column: how many further rows a cell of a row above takes, and its text
+    for row in rows:
+        said: list[str] = []
+
+        def from_above(said: list[str] = said) -> None:
+            while len(said) in below:
+                left, text = below.pop(len(said))
+                if left > 1:
+                    below[len(said)] = left - 1, text
+                said.append(text)
+
+        for cell in row:
+            from_above()
+            repeated = cell.text if len(cell.text) <= _REPEATED else ""
+            for place in range(min(cell.columns, _MOST_COLUMNS) if len(row) > 1 else 1):
+                text = cell.text if place == 0 else repeated
+                if cell.rows > 1 and (place == 0 or len(said) not in below):
+                    below[len(said)] = cell.rows - 1, repeated
+                said.append(text)
+        from_above()
+        if any(said):
+            yield between.join(said).rstrip(" |")
+
+
+def numeral(number: int, form: str) -> str:
+    """A number as lists write it: ``lowerLetter``, ``upperLetter``, ``lowerRoman``, ``upperRoman`` or in figures."""
+    if form in {"lowerLetter", "upperLetter"} and 1 <= number <= _LAST_LETTER:
+        letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
+    elif form in {"lowerRoman", "upperRoman"} and 1 <= number < _LAST_ROMAN:
+        letters = ""
+        for value, sign in _ROMAN:
+            letters += sign * (number // value)
+            number %= value
+    else:
+        return str(number)
+    return letters.upper() if form.startswith("upper") else letters
+
+
+def before_script(before: str, said: str, *, raised: bool) -> str:
+    """The mark before a raised or lowered text that would be taken for a part of what stands before it.
+
+    >>> before_script("0", "6", raised=True), before_script("H", "2", raised=False)
+    ('^', '')
+    """
+    said = said.strip()
+    if not said or not before.strip():
+        return ""
+    if raised:
+        return "^" if (said[0].isalnum() or said[0] in "+-−–") and said.lower() not in _ORDINALS else ""
+    return "_" if before.isdigit() and said[0].isalnum() else ""

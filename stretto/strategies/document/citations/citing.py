@@ -1,0 +1,258 @@
+"""Turns the marks of an answer into citations, while it streams.
+
+A model is asked for marks such as ``[cite:3]``, which texts do not hold. One that writes ``[3]`` all the same is
+understood where nothing else can be meant: behind a statement, outside of code, and only if neither the prompt nor an
+earlier mark speaks against it. All other text in square brackets stays as it is: ``[2019] UKSC 41``, ``arr[10]``,
+``[0, 1]``, links and footnotes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
+
+from stretto.language.telling import languages
+from stretto.values.citation import Citation
+
+__all__ = ["CitationFilter", "labelled", "mark_for", "numbers_named", "without_marks"]
+
+_MARKS = ("cite", "quoted", "proof")
+_LONGEST = 400  # characters of a mark
+_MOST = 50  # numbers in one mark
+_BEFORE = 80  # characters of the line that are looked at
+_PARTS = re.compile(r"[,;]")
+_NUMBER = re.compile(r"\s*(\d{1,6})\s*")
+_RANGE = re.compile(r"\s*(\d{1,6})\s*[-–]\s*(\d{1,6})\s*")
+_PLAIN = frozenset(" \t,;-–0123456789")
+_MARKED = re.compile(
+    r" ?\[(?:cite|quoted|proof)[a-z]{0,2}[:# ]?[\d\s,;–-]{0,400}\]| ?\[[a-z]{0,9}[:# ]?[\d ,;–-]{0,400}\Z",
+    re.IGNORECASE,
+)
+_BRACKETS = re.compile(r"\[(?P<body>[^\[\]\n]{1,400})\]")
+_NAMED = re.compile(
+    r"\b(?:findings?|quotations?|passages?|sources?)[ :#]{1,3}(?P<numbers>\d[\d ,;–-]{0,200})", re.IGNORECASE
+)
+_BETWEEN = re.compile(r"[ \t:#]+")
+_LEAD = re.compile(r"^[\s>*+#-]*(?:\d{1,3}[.)])?\s*")  # of an item of a list, or of a heading
+_LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]+$")
+_CLOSING = frozenset(".,;!?)\"'”’»%€£°…*。，；！？」』）》")
+_FOLLOWING = frozenset(" \t\r\n|.,;:!?)\"'”’»*[。，；：！？」』）》")
+_CITED = "\0"  # stands for a citation in what is remembered of the line
+# Behind these words, brackets hold numbers of their own. Small words of all languages are added: "lies in [1, 2]".
+_OWN = frozenset(
+    {"array", "between", "equals", "index", "interval", "list", "matrix", "range", "set", "slice", "tuple", "vector"}
+    | {"entre", "intervall", "intervalle", "intervallo", "intervalo", "lista", "liste", "menge", "tableau", "zwischen"}
+)
+
+
+def mark_for(texts: Iterable[str]) -> str:
+    """The word of a mark that none of these texts holds in square brackets."""
+    texts = tuple(texts)
+    names = [
+        *_MARKS,
+        *(f"{_MARKS[0]}{chr(97 + first)}{chr(97 + second)}" for first in range(26) for second in range(26)),
+    ]
+    free = (name for name in names if not any(f"[{each}" in text for text in texts for each in _forms(name)))
+    return next(free, names[-1])
+
+
+def labelled(mark: str, number: int) -> str:
+    """How a prompt names what can be cited: ``[cite:3]``, or ``[3]`` for a model that was trained on it."""
+    return f"[{mark}:{number}]" if mark else f"[{number}]"
+
+
+def numbers_named(text: str, mark: str) -> set[int]:
+    """All numbers of a note that tells what a text is to rest on: in marks, bare in brackets, or "findings 3, 7-9"."""
+    found: set[int] = set()
+    for each in _BRACKETS.finditer(text):
+        body = each["body"]
+        for form in _forms(mark) if mark else ():
+            body = body.replace(form, "")
+        found.update(_numbers(_BETWEEN.sub("", body)) or ())
+    for each in _NAMED.finditer(text):
+        found.update(_numbers(each["numbers"].replace(" ", "").rstrip(",;-–")) or ())
+    return found
+
+
+def without_marks(text: str) -> str:
+    """A part as it is shown before it is put into the answer, where marks become places; the last may only begin."""
+    return _MARKED.sub("", text)
+
+
+def _forms(mark: str) -> tuple[str, str]:
+    return mark, mark.capitalize()
+
+
+class CitationFilter:
+    """A filter of the merge: ``[cite:3]`` becomes ``[report, p. 12]``.
+
+    It reads one character after the other, so that the result does not depend on how the stream was chunked.
+
+    Args:
+        resolve: the citation of a number; ``None`` where there is none.
+        mark: the word of a mark; empty for a model that was trained to write bare numbers.
+        prompt: what the model was shown. A number that stands there in brackets is no citation.
+
+    Attributes:
+        citations: in the order in which they appear, each once.
+        unknown: numbers in marks that name nothing; they were left out.
+    """
+
+    def __init__(self, resolve: Callable[[int], Citation | None], *, mark: str = "", prompt: str = "") -> None:
+        self._resolve = resolve
+        self._mark = mark
+        self._prompt = prompt
+        self._held = ""  # an opened bracket with what follows it
+        self._closed = False  # it is closed, and the next character decides
+        self._line = ""  # the end of the line so far
+        self._begin = ""  # the beginning of the line, without white space
+        self._fenced = self._inline = self._marked = False
+        self.citations: list[Citation] = []
+        self.unknown = 0
+        self._cited_places: set[tuple[int, int, int]] = set()
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be shown already."""
+        return "".join(self._take(character) for character in text)
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        return self._settled("") if self._closed else self._released()
+
+    def _take(self, character: str) -> str:
+        shown = self._settled(character) if self._closed else ""
+        if not self._held:
+            return shown + self._pass(character)
+        if character == "]":
+            self._held += character
+            found = self._marked_numbers(self._held[1:-1])
+            if found is not None:
+                self._held, self._marked = "", True
+                return shown + self._cited(found)
+            self._closed = True
+            return shown
+        held = self._held + character
+        if len(held) <= _LONGEST and self._may_become(held[1:]):
+            self._held = held
+            return shown
+        return shown + self._released() + self._pass(character)
+
+    def _pass(self, character: str) -> str:
+        """Show a character that is no part of a mark, or hold the one that may open one."""
+        if character == "[":
+            self._held = character
+            return ""
+        self._remember(character)
+        return character
+
+    def _released(self) -> str:
+        text, self._held = self._held, ""
+        for character in text:
+            self._remember(character)
+        return text
+
+    def _remember(self, character: str) -> None:
+        """Keep what tells whether a number behind it is a citation: the line, and whether it is code."""
+        if character == "\n":
+            self._line, self._begin, self._inline = "", "", False
+            return
+        if character == "`" and self._line[-1:] != "`":
+            self._inline = not self._inline
+        self._line = (self._line + character)[-_BEFORE:]
+        if len(self._begin) < 3 and not character.isspace():
+            self._begin += character
+            if self._begin in ("```", "~~~"):
+                self._fenced, self._inline = not self._fenced, False
+
+    def _may_become(self, body: str) -> bool:
+        """Whether an opened bracket with this in it may still become a mark."""
+        if not body.strip(" \t") or _PLAIN.issuperset(body):
+            return True
+        if not self._mark:
+            return False
+        for form in _forms(self._mark):
+            rest = body.replace(form, "")
+            begun = rest.rstrip(form) if rest[-1:].isalpha() else rest
+            if form.startswith(rest[len(begun) :]) and _PLAIN.issuperset(begun.replace(":", "").replace("#", "")):
+                return True
+        return False
+
+    def _marked_numbers(self, body: str) -> list[int] | None:
+        """The numbers of a mark in the form that was asked for; ``None`` if it is none."""
+        if not self._mark:
+            return None
+        plain = body
+        for form in _forms(self._mark):
+            plain = plain.replace(form, "")
+        return None if plain == body else _numbers(_BETWEEN.sub("", plain))
+
+    def _settled(self, following: str) -> str:
+        """A closed bracket that is no mark in the form that was asked for: a citation all the same, or as it is."""
+        self._closed = False
+        found = _numbers(self._held[1:-1])
+        if found and self._is_meant(following) and all(self._resolve(number) for number in found):
+            self._held = ""
+            return self._cited(found)
+        return self._released()
+
+    def _is_meant(self, following: str) -> bool:
+        """Whether a bare number in brackets can only be a citation."""
+        if self._marked or self._fenced or self._inline:
+            return False
+        if following and following not in _FOLLOWING and following.isascii():
+            return False
+        before = self._line.rstrip(" \t")
+        if not _LEAD.sub("", before, count=1) or (
+            before[-1] not in _CLOSING and before[-1] != _CITED and not before[-1].isalnum()
+        ):
+            return False
+        attached = len(before) == len(self._line)
+        if attached and before[-1].isascii() and before[-1] not in f'.!?"{_CITED}':
+            return False  # arr[10], f(x)[1]
+        word = _LAST_WORD.search(before)
+        if word and word[0].casefold() in _own_words():
+            return False
+        return not self._mark or "".join(self._held.split()) not in self._compact
+
+    @cached_property
+    def _compact(self) -> str:
+        return "".join(self._prompt.split())
+
+    def _cited(self, numbers: Iterable[int]) -> str:
+        labels: list[str] = []
+        for number in numbers:
+            citation = self._resolve(number)
+            if citation is None:
+                self.unknown += 1
+                continue
+            place = (citation.document, citation.start, citation.end)
+            if place not in self._cited_places:
+                self._cited_places.add(place)
+                self.citations.append(citation)
+            if citation.label not in labels:
+                labels.append(citation.label)
+        if labels:
+            self._remember(_CITED)
+        return "".join(labels)
+
+
+@cache
+def _own_words() -> frozenset[str]:
+    return _OWN.union(*languages().small.values())
+
+
+def _numbers(body: str) -> list[int] | None:
+    """The numbers of a list or a range, in their order; ``None`` if it is neither."""
+    found: list[int] = []
+    for part in _PARTS.split(body):
+        if single := _NUMBER.fullmatch(part):
+            found.append(int(single[1]))
+        elif span := _RANGE.fullmatch(part):
+            first, last = int(span[1]), int(span[2])
+            if not first < last < first + _MOST:
+                return None
+            found += range(first, last + 1)
+        else:
+            return None
+    return found if len(found) <= _MOST else None

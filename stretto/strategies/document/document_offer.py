@@ -1,0 +1,177 @@
+"""The offer of ``document`` to the router, and its expected cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stretto.prompts import SMALL
+from stretto.router.case import PHRASES, Case
+from stretto.router.demands import wants_format
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
+from stretto.router.offer import Offer
+from stretto.router.standing import Kind, standing_for
+from stretto.strategies.document.reading.chain import MOST_IN_ORDER
+from stretto.strategies.document.report_offer import Ending, ending_of
+from stretto.strategies.document.sizes import (
+    LARGEST_CHUNK,
+    SMALL_PASSAGE,
+    UNKNOWN_WINDOW,
+    USUAL_LEAST,
+    read_well,
+    reading_s,
+)
+from stretto.strategies.document.task import Task, task_of
+from stretto.values.route import Forecast
+
+__all__ = ["offer_document"]
+
+PRIORITY = 40  # above callers' own strategies: as they are, the documents cannot be sent
+WHOLE = 25  # the same for documents that fit: above the outline and the items, below callers' own strategies
+RECORD_TOKENS = 120
+_LONG_READING_S = 5.0  # from here on the reason tells it
+_ONE_IN = 8  # passages that are read where a search chooses them
+_COPIED = 50  # tokens of a sentence
+_FITS = 0.7  # of the context window, or of what the model reads well, which estimated counts may fill
+_ROUNDS = 2  # of reading, where one passage is needed to find the next
+_REWORKED = 0.5  # sure that the answer is code or mostly text from the prompt: citations would spoil it
+_SAYS = {
+    "answer": "passages are read in parallel, and the answer is put together from what they hold",
+    "order": "one passage is needed to find the next, so they are read in order",
+    "rounds": "one passage is needed to find the next, so they are read in parallel rounds",
+    "compare": "passages are read in parallel for both sides of the comparison",
+    "summarise": "passages are summarised in parallel",
+    "extract": "every passage is searched in parallel, and what is found is put together",
+    "quote": "passages with a sentence that has the question's words are read side by side, and the answer quotes them",
+}
+
+
+def offer_document(case: Case) -> Offer | None:
+    """Offer to read in parallel what does not fit into the context window, and to cite what does."""
+    documents = case.request.documents
+    if not documents:
+        return None
+    window = case.backend.capabilities.context_window or UNKNOWN_WINDOW
+    task = task_of(case.request.question, len(documents))
+    able = replace(case.backend.capabilities, prompt_family=case.family)
+    fits = case.prompt_tokens + case.answer_tokens <= window * _FITS
+    if fits and case.prompt_tokens <= (read_well(able) or window) * _FITS:
+        return _offer_whole(case, task, window)
+    ending = ending_of(case, task)
+    way, forecast = _forecast(case, task, window, ending)
+    most = f"the context window of {window:,} tokens"
+    if (short := read_well(able)) is not None and short < window:
+        most = f"the {short:,} tokens that the model reads well"
+    said = f"The documents do not fit into {most}: {_SAYS[way]}."
+    if short is None and case.prompt_tokens <= window and task.kind != "extract":
+        said = (
+            f"The documents nearly fill {most}: they are sent whole if they fit beside the answer, else {_SAYS[way]}."
+        )
+    return Offer(
+        confidence=1.0,
+        reason=f"{said[:-1]}{ending.said}.",
+        forecast=forecast,
+        priority=PRIORITY,
+        in_sections=ending.in_sections,
+        when_blocked="the documents are long",
+        obstacle=lambda: _obstacle(case, task),
+    )
+
+
+def _offer_whole(case: Case, task: Task, window: int) -> Offer:
+    """Offer to send the documents as they are and to cite them; all of a kind is found by a search of every passage."""
+    read_s, ending = _reading_s(case, case.prompt_tokens), ending_of(case, task)
+    said = f"they are sent whole, and the answer cites them{ending.said}"
+    forecast = ending.behind(seconds=read_s, read=case.prompt_tokens)
+    if read_s >= _LONG_READING_S:
+        said += f". The model reads their {case.prompt_tokens:,} tokens first, which takes about {read_s:,.0f} s"
+    if task.kind == "extract" or _quotes(case, task):
+        way, forecast = _forecast(case, task, window, ending)
+        said = _SAYS[way]
+    return Offer(
+        confidence=1.0,
+        reason=f"The documents fit into the context window: {said}.",
+        forecast=forecast,
+        priority=WHOLE,
+        in_sections=ending.in_sections,
+        when_blocked="an answer about the documents could cite them",
+        # Documents that do not fit have no other way, and of a weak model's copy the library finds the sentence.
+        needs=() if case.family == SMALL else ("record",),
+        obstacle=lambda: next(_against_citations(case, task, forecast), None) or _seen_against(case),
+    )
+
+
+def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[str]:
+    """Reasons against citing documents that fit."""
+    request, able, judgement = case.request, case.backend.capabilities, case.judgement
+    if request.options.response_format is not None:
+        yield "response_format leaves no place for citations"
+    if case.parse.changes is not None:
+        given = case.parse.given
+        yield given if isinstance(given, str) else "they are to be rewritten, and citations would stand in the text"
+    if not able.reads_history and able.passage_tokens is None:
+        yield f"{case.backend.name} has not learned to cite"
+    if task.kind == "extract":
+        if (most := request.budget.max_calls) and most < forecast.calls:
+            yield f"the budget of {most} calls is too small, {forecast.calls} are needed"
+        return
+    if found := case.parse.format or wants_format(request.system):
+        yield f'a format is asked for ("{found}"), which citations would spoil'
+    reworked = judgement.shapes["code"] + judgement.shapes["transform"] >= _REWORKED
+    if reworked and task.kind == "answer" and not judgement.unsure:
+        shape = max(("code", "transform"), key=judgement.shapes.__getitem__)
+        yield f"the answer most likely {PHRASES[shape]}, and citations would stand in it"
+
+
+def _seen_against(case: Case) -> str | None:
+    """What the last documents that the model read in passages say against another answer that rests on quotations."""
+    return standing_for(case, Kind.RECORDS).against
+
+
+def _obstacle(case: Case, task: Task) -> str | None:
+    """A reason against reading long documents in passages; ``None`` if there is none."""
+    able = case.backend.capabilities
+    by_itself = (
+        able.beyond_window and able.passage_tokens is None
+    )  # one that was trained for passages makes up less in them
+    if by_itself and task.kind == "answer" and not task.hops:
+        return "the model reads beyond its window by itself"
+    return None
+
+
+def _forecast(case: Case, task: Task, window: int, ending: Ending) -> tuple[str, Forecast]:
+    """How the documents would be read, and what that costs."""
+    if _quotes(case, task):
+        return "quote", _forecast_of_quoting(case)
+    largest = min(LARGEST_CHUNK[case.request.preference], window // 2)
+    chunk = min(largest, max(USUAL_LEAST, math.ceil(case.prompt_tokens / case.speed.concurrent_calls)))
+    calls = max(1, math.ceil(case.prompt_tokens / chunk))
+    waves, way = math.ceil(calls / case.speed.concurrent_calls), str(task.kind)
+    if task.hops and calls <= MOST_IN_ORDER:
+        waves, way = calls, "order"
+    elif task.hops:
+        waves, calls, way = _ROUNDS * waves, _ROUNDS * calls, "rounds"
+    record_s = seconds(case.speed, RECORD_TOKENS * SLOWEST_PART, calls=min(calls, case.speed.concurrent_calls))
+    total_s = waves * record_s + _reading_s(case, case.prompt_tokens)
+    read, written = case.prompt_tokens + calls * INSTRUCTION_TOKENS, calls * RECORD_TOKENS
+    return way, ending.behind(seconds=total_s, read=read, written=written, calls=calls)
+
+
+def _quotes(case: Case, task: Task) -> bool:
+    """Whether the model is asked for sentences to copy, and the answer is made of them."""
+    return case.family == SMALL and task.kind in ("answer", "compare")
+
+
+def _forecast_of_quoting(case: Case) -> Forecast:
+    """What quoting costs, where a search finds the question's words in one passage of eight."""
+    calls = max(1, math.ceil(case.prompt_tokens / SMALL_PASSAGE / _ONE_IN))
+    side_by_side = min(calls, case.speed.concurrent_calls)
+    read, written = calls * (SMALL_PASSAGE + INSTRUCTION_TOKENS), calls * _COPIED
+    waves = math.ceil(calls / case.speed.concurrent_calls)
+    total_s = waves * seconds(case.speed, _COPIED * SLOWEST_PART, calls=side_by_side) + _reading_s(case, read)
+    return Forecast(seconds=round(total_s, 2), tokens=read + written, calls=calls, written=written)
+
+
+def _reading_s(case: Case, tokens: int) -> float:
+    return reading_s(case.backend.name, case.measured, tokens)

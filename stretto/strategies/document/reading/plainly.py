@@ -1,0 +1,122 @@
+"""Reads passages with a small model, which is asked for one thing: to copy the sentence that answers the question.
+
+Such a model holds no record, and it cannot say that there is nothing: it invents. So what it writes counts only where
+it is a sentence of the passage, and where that sentence shares the question's words, by itself or with its heading and
+its neighbours. Passages without such a sentence are not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from stretto.backends.base import ModelRequest
+from stretto.documents.tables import cells_of
+from stretto.language.line_ends import on_one_line
+from stretto.language.sentences import sentences
+from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.findings import Findings
+from stretto.strategies.document.library import Place
+from stretto.strategies.document.reading.bearing import around, statements
+from stretto.strategies.document.reading.mapping import read_passages
+from stretto.values.citation import Evidence, PassageRecord
+
+__all__ = ["quoted_answer", "read_plainly"]
+
+_MOST_QUOTED = 3
+_MOST_AGAIN = 4  # passages that are asked for once more, with less around what may answer the question
+_MOST_WIDER = 8  # passages that are read where no sentence alone holds the question's words
+_AS_GOOD = 0.8  # of the best quotation's share of the question's words
+
+
+async def read_plainly(reading: Reading, places: Sequence[Place]) -> list[PassageRecord]:
+    """Read the passages that hold a sentence with the question's words; the others are skipped.
+
+    Where that finds nothing, passages are read whose sentences hold the words together with their neighbours.
+    """
+
+    def ask(place: Place) -> ModelRequest:
+        return _prompt(reading, place, sentences(reading.library.text(place)))
+
+    def ask_again(place: Place) -> ModelRequest:
+        return _prompt(reading, place, _bearing(reading, place))
+
+    first, second = await reading.in_thread(partial(_chosen, places))
+    records = await read_passages(reading, first, ask)
+    read = {place.number for place in first}
+    if second and not any(record.informative for record in records):
+        records += await read_passages(reading, second, ask, name="wider")
+        read |= {place.number for place in second}
+    if not any(record.informative for record in records) and (again := _best(reading, [*first, *second])):
+        # A model that wrote something else of a passage often copies one of a few sentences.
+        answers = await read_passages(reading, again, ask_again, name="again")
+        found = {(each.document, each.start): each for each in answers}
+        records = [found.get((record.document, record.start), record) for record in records]
+    if len(read) < len(places):
+        reading.runner.warn(
+            f"{len(places) - len(read)} of {len(places)} passages were not read, because none of their sentences "
+            f"holds the question's words: {reading.runner.model} cannot tell what bears on a question.",
+            "unread",
+        )
+    skipped = [reading.skipped(place) for place in places if place.number not in read]
+    return sorted([*records, *skipped], key=lambda record: (record.document, record.start))
+
+
+def quoted_answer(reading: Reading, findings: Findings) -> list[tuple[str, int]]:
+    """The quotations that fit the question best, each with its number: they are the answer of a small model."""
+    numbers = list(dict.fromkeys(number for finding in findings.found for number in finding.evidence))
+    fits = {number: _fit(reading, findings.quotes[number]) for number in numbers}
+    best = sorted(numbers, key=lambda number: -fits[number])[:_MOST_QUOTED]
+    kept = sorted(number for number in best if fits[number] >= _AS_GOOD * fits[best[0]])
+    return [(_said(reading, findings.quotes[number]), number) for number in kept]
+
+
+def _said(reading: Reading, evidence: Evidence) -> str:
+    """A quotation on one line; a row of a table with the name of each column before its cell."""
+    columns = cells_of(reading.library.header(evidence.document, evidence.start))
+    row = cells_of(evidence.quote)
+    if len(columns) == len(row) > 1:
+        return "; ".join(f"{name}: {cell}" if name else cell for name, cell in zip(columns, row, strict=True))
+    return on_one_line(evidence.quote)
+
+
+def _prompt(reading: Reading, place: Place, said: Sequence[str]) -> ModelRequest:
+    """The prompt for these sentences of a passage; one of table rows keeps its lines, below those that name columns."""
+    columns = reading.library.header(place.document, place.chunk.start)
+    lines = [on_one_line(each) for each in said]
+    in_rows = columns or reading.library.has_table(place)
+    passage = "\n".join([columns, *lines]).strip() if in_rows else " ".join(lines)
+    return ModelRequest(reading.messages("document_passage", passage=passage), reads=True)
+
+
+def _bearing(reading: Reading, place: Place) -> list[str]:
+    """The sentences of a passage that may answer the question."""
+    said = list(statements(reading.library, place))
+    alone = [sentence for sentence, _ in said if reading.bearing.bears(sentence)]
+    return alone or [sentence for sentence, among in said if reading.bearing.bears_among(sentence, among)]
+
+
+def _best(reading: Reading, places: Sequence[Place]) -> list[Place]:
+    """The passages whose sentences fit the question best, a few of them."""
+
+    def fit(place: Place) -> float:
+        return max(reading.bearing.fit(*pair) for pair in statements(reading.library, place))
+
+    return sorted(sorted(places, key=fit)[-_MOST_AGAIN:], key=lambda place: place.number)
+
+
+def _fit(reading: Reading, evidence: Evidence) -> float:
+    return reading.bearing.fit(evidence.quote, around(reading.library, evidence))
+
+
+def _chosen(places: Sequence[Place], reading: Reading) -> tuple[list[Place], list[Place]]:
+    """The passages with a sentence that bears on the question, and the best with one that does so among others."""
+    first, second = list[Place](), list[tuple[float, Place]]()
+    for place in places:
+        said = list(statements(reading.library, place))
+        if any(reading.bearing.bears(sentence) for sentence, _ in said):
+            first.append(place)
+        elif among := [pair for pair in said if reading.bearing.bears_among(*pair)]:
+            second.append((max(reading.bearing.fit(*pair) for pair in among), place))
+    best = sorted(second, key=lambda each: -each[0])[:_MOST_WIDER]
+    return first, sorted((place for _, place in best), key=lambda place: place.number)

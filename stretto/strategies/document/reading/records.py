@@ -1,0 +1,181 @@
+"""Records of passages: the schema that a model's record is held to, and a lenient parser of what it writes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jiter
+
+from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.library import Place
+from stretto.values.citation import Evidence, PassageRecord
+
+__all__ = [
+    "COLLAPSE_SCHEMA",
+    "MAP_SCHEMA",
+    "NOTES_SCHEMA",
+    "TRAINED_SCHEMA",
+    "is_uninformative",
+    "json_object",
+    "numbers",
+    "record_in",
+    "record_of",
+]
+
+_HIGHEST = 5
+_LONGEST = 4_000  # characters of one field
+_MOST_EVIDENCE = 400
+_FIELD = re.compile(
+    r"^\W{0,4}(evidence|rationale|answer|confidence|no.information|notes)\W{0,4}:\s*(.*)$", re.IGNORECASE | re.MULTILINE
+)
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_FIELDS = frozenset({"evidence", "rationale", "answer", "confidence", "notes", "no_information"})
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+_NOTHING = {"no_information": {"type": "boolean"}}
+_SAID: dict[str, Any] = {"answer": {"type": "string"}, "confidence": {"type": "integer"}}
+_MAP = {"evidence": _STRINGS, "rationale": {"type": "string"}, **_SAID}
+
+
+def _record(**fields: Any) -> dict[str, Any]:
+    """A record with these fields, or a short one that holds nothing; strict servers allow no field to be missing."""
+    return _object(record={"anyOf": [_object(**_NOTHING), _object(**fields)]})
+
+
+MAP_SCHEMA = _record(**_MAP)
+"""What is written about a passage, for backends that can be held to a schema."""
+
+TRAINED_SCHEMA = _object(**_MAP, **_NOTHING)
+"""The same as the pocket model was trained to write it."""
+
+NOTES_SCHEMA = _record(evidence=_STRINGS, notes={"type": "string"}, **_SAID)
+"""The same in a chain, with notes for the next passage."""
+
+COLLAPSE_SCHEMA = _object(
+    keep={"type": "array", "items": {"type": "integer"}},
+    answer={"type": "string"},
+    confidence={"type": "integer"},
+)
+"""What several records become."""
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The first JSON object of a text, cut off or not; else its lines ``field: value``; ``None`` for neither."""
+    start = text.find("{")
+    if start >= 0:
+        body = text[start:]
+        for candidate in (body[: body.rfind("}") + 1], body):
+            try:
+                value = jiter.from_json(candidate.encode("utf-8", "replace"), partial_mode="trailing-strings")
+            except ValueError:
+                continue
+            if isinstance(value, dict) and value:
+                return value
+    fields: dict[str, Any] = {}
+    for name, value in _FIELD.findall(text):
+        key = re.sub(r"\W", "_", name.lower())
+        fields.setdefault(key, []).append(value.strip())
+    if not fields:
+        return None
+    quotes = [quote.strip(" \"'“”") for quote in fields.pop("evidence", [])]
+    return {"evidence": quotes} | {key: values[0] for key, values in fields.items()}
+
+
+def record_in(text: str) -> dict[str, Any] | None:
+    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` if they say nothing.
+
+    ``"no_information": false`` alone says nothing: what the passage holds is missing.
+    """
+    found = json_object(text)
+    if found is not None and "record" in found:
+        record = found.pop("record")
+        if isinstance(record, list) and len(record) == 1:
+            record = record[0]
+        if isinstance(record, dict) and record:
+            found = found | record
+        elif not found.keys() & _FIELDS:
+            return {"no_information": True} if record is None else None
+    if found is not None and found.keys() == {"no_information"} and not is_uninformative(found):
+        return None
+    return found
+
+
+def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off: bool = False) -> PassageRecord:
+    """The record of a passage, with those quotations only that stand in it.
+
+    What a model says of a passage cannot be checked without a quotation, so a record without one counts as empty,
+    unless it is a summary.
+    """
+    chunk, passage = place.chunk, reading.library.passage(place)
+    evidence: dict[tuple[int, int], Evidence] = {}
+    unfounded = 0
+    # The longest first: a short quotation may stand within a longer one, and means another place.
+    for quote in sorted(_strings(found.get("evidence")), key=len, reverse=True):
+        at = passage.find(quote, evidence)
+        if at is None:
+            unfounded += 1
+        elif at[0] < chunk.end and at[1] > chunk.start:  # else it is the neighbour's to quote
+            said = passage.text[at[0] - passage.start : at[1] - passage.start]
+            evidence[at] = Evidence(document=place.document, start=at[0], end=at[1], quote=said)
+    answer = _text(found.get("answer"))
+    founded = bool(evidence) or (reading.task.kind == "summarise" and bool(answer))
+    informative = founded and not is_uninformative(found)
+    return PassageRecord(
+        document=place.document,
+        start=chunk.start,
+        end=chunk.end,
+        informative=informative,
+        evidence=tuple(evidence[at] for at in sorted(evidence)) if informative else (),
+        rationale=_text(found.get("rationale") or found.get("notes")) if informative else "",
+        answer=answer if informative else "",
+        confidence=_level(found.get("confidence")) if informative else 0,
+        unfounded=unfounded,
+        cut_off=cut_off,
+    )
+
+
+def is_uninformative(found: dict[str, Any]) -> bool:
+    """Whether the record says, in the field for it, that the passage holds nothing."""
+    said = found.get("no_information")
+    return said.strip().lower() in {"true", "yes"} if isinstance(said, str) else said is True
+
+
+def numbers(value: Any) -> list[int]:
+    """The whole numbers of a list, whatever else is in it."""
+    if not isinstance(value, list):
+        return []
+    found = (each if isinstance(each, int) else _number(each) for each in value[:_MOST_EVIDENCE])
+    return [each for each in found if each is not None and not isinstance(each, bool)]
+
+
+def _number(value: Any) -> int | None:
+    digits = re.search(r"\d{1,9}", value) if isinstance(value, str) else None
+    return int(digits[0]) if digits else None
+
+
+def _strings(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    found = [each.get("quote", each.get("text")) if isinstance(each, dict) else each for each in values]
+    return [each for each in found[:_MOST_EVIDENCE] if isinstance(each, str) and each.strip()]
+
+
+def _text(value: Any) -> str:
+    return value[:_LONGEST].strip() if isinstance(value, str) else ""
+
+
+def _level(value: Any) -> int:
+    number = value if isinstance(value, int | float) else _number(value)
+    try:
+        return min(_HIGHEST, max(0, round(number))) if number is not None else 1
+    except (OverflowError, ValueError):  # not a number, or infinite
+        return 1

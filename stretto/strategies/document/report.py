@@ -1,0 +1,371 @@
+"""A report out of documents: a plan over what was read, then its sections side by side, each from what concerns it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+
+from stretto.backends.base import ModelRequest
+from stretto.router.parse import Parse
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.document.citations.citing import CitationFilter, labelled, numbers_named
+from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.final import CITING, answer_from, answer_whole, listed
+from stretto.strategies.document.findings import Finding, Findings
+from stretto.strategies.document.task import REPORT_WORDS
+from stretto.strategies.quality.words import words_of
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.fencing import unfenced
+from stretto.strategies.runtime.merge import Ending, TextFilter
+from stretto.strategies.skeleton.plan import Section
+from stretto.strategies.skeleton.sections import SectionsAnswer
+from stretto.values.answer import Branch
+from stretto.values.citation import Citation
+from stretto.values.route import Route
+
+__all__ = ["Material", "Report", "of_documents", "of_findings"]
+
+_FURTHER = "The findings that no section names are yours too: tell them where they fit, or briefly at the end."
+PLAN_ROOM = 2_500  # tokens of the window for the plan, the instructions and a section, beside all that was read
+_SHORTEST_WORD = 4  # characters of a word that tells which section a finding is nearest to
+_BRIEFLY = 200  # characters of a quotation in a finding that says nothing itself
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a report is written from, in pieces with numbers.
+
+    Attributes:
+        label: what prompts call it.
+        briefly: all of it, as the plan is shown it.
+        whole: all of it, as a section is shown it that names nothing.
+        pieces: each as a section is shown it, with the numbers that it is cited by.
+        citation: of a number.
+        straight: starts the answer in one piece, behind an opening that the reader may have.
+        around: neighbours on either side of a piece that come with it.
+        found: where the pieces are findings, each of which has to be told.
+    """
+
+    label: str
+    briefly: str
+    whole: str
+    pieces: Sequence[tuple[str, tuple[int, ...]]]
+    citation: Callable[[int], Citation | None]
+    straight: Callable[[str], CitationFilter]
+    around: int = 0
+    found: _Found | None = None
+
+    def concerning(self, numbers: Collection[int]) -> list[int]:
+        """The indexes of the pieces that any of these numbers stands for; all of them for none."""
+        found = {index for index, (_, own) in enumerate(self.pieces) if not set(own).isdisjoint(numbers)}
+        if not found:
+            return list(range(len(self.pieces)))
+        near = range(-self.around, self.around + 1)
+        return sorted({index + step for index in found for step in near} & set(range(len(self.pieces))))
+
+    def shown(self, indexes: Sequence[int]) -> str:
+        """These pieces as a prompt shows them."""
+        return self.whole if len(indexes) == len(self.pieces) else "\n\n".join(self.pieces[each][0] for each in indexes)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The findings that a report is to tell."""
+
+    findings: Findings
+    kept: Sequence[Finding]
+    mark: str
+
+    def briefly(self, finding: Finding) -> str:
+        """One finding as the plan is shown it: its words and its numbers."""
+        said = " ".join(finding.answer.split())
+        if not said and finding.evidence:
+            said = self.quote(finding.evidence[0])[:_BRIEFLY]
+        return f"- {said} {''.join(labelled(self.mark, number) for number in finding.evidence)}".rstrip()
+
+    def quote(self, number: int) -> str:
+        """What a number stands for."""
+        return " ".join(self.findings.quotes[number].quote.split())
+
+    def part(self, index: int, numbers: Sequence[int]) -> str:
+        """A finding as a prompt shows it, with these of its quotations only."""
+        return self.findings.all_shown([replace(self.kept[index], evidence=tuple(numbers))])
+
+    def instead(self, parts: Mapping[int, Sequence[int]]) -> str:
+        """Findings as text, with these of their quotations, where nobody could write the section that tells them."""
+        kept = [replace(self.kept[index], evidence=tuple(numbers)) for index, numbers in sorted(parts.items())]
+        return listed(self.findings, kept, self.mark)
+
+
+def of_findings(reading: Reading, findings: Findings, kept: Sequence[Finding]) -> Material:
+    """What was found in passages: a section rests on findings, and each finding is told by one."""
+    found = _Found(findings, kept, reading.mark)
+    return Material(
+        label="findings",
+        briefly=unfenced("\n".join(map(found.briefly, kept)), reading.library.fence),
+        whole=findings.all_shown(kept),
+        pieces=[(findings.all_shown([each]), each.evidence) for each in kept],
+        citation=lambda number: findings.citation(number) if number in findings.quotes else None,
+        straight=lambda begun: answer_from(reading, findings, kept, begun),
+        found=found,
+    )
+
+
+def of_documents(reading: Reading, said: str) -> Material:
+    """Documents that fit into the window, in short passages: a section rests on some of them."""
+    library = reading.library
+
+    def citation(number: int) -> Citation | None:
+        if not 0 < number <= len(library.places):
+            return None
+        place = library.places[number - 1]
+        return library.citation(number, place.document, place.chunk.start, place.chunk.end)
+
+    titled = len(library.documents) > 1
+    pieces = [
+        (
+            f"{labelled(reading.mark, place.number)} "
+            f'{f"""(document "{library.titles[place.document]}") """ if titled else ""}{library.text(place)}',
+            (place.number,),
+        )
+        for place in library.places
+    ]
+    return Material(
+        label="documents",
+        briefly=said,
+        whole=said,
+        pieces=pieces,
+        citation=citation,
+        straight=lambda begun: answer_whole(reading, said, begun),
+        around=1,
+    )
+
+
+class Report(SectionsAnswer):
+    """One report by a plan.
+
+    The last section waits for the whole plan: it tells the findings that no section names, unless another one is nearer
+    to them that has not begun.
+
+    Args:
+        reading: the run.
+        route: of the router.
+        material: what was read.
+        parse: of the question.
+
+    Attributes:
+        citations: of the finished report, in the order in which they appear, each once.
+        unknown: numbers in marks that name nothing; they were left out.
+    """
+
+    shares_calls = says_once = False  # each of its sections reads what it rests on, and only that
+
+    def __init__(self, reading: Reading, route: Route, material: Material, parse: Parse) -> None:
+        # Sections that rest on different findings tell little twice, so they need not wait for each other.
+        quick = {} if reading.request.preference == "careful" else {"preference": "fastest"}
+        super().__init__(reading.request.model_copy(update=quick), route, reading.runner, parse)
+        self._reading, self._material = reading, material
+        self._form = CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
+        self._cited: dict[int, _Cited] = {}  # by place in the report: 0 is the opening
+        self._prompts: dict[int, str] = {}  # of parts, to tell their numbers in brackets from citations
+        self._asked_for: Section  # whose prompt is being made
+        self._rests_on: dict[int, list[int]] = {}  # pieces by section, once its prompt is made
+        self._further: dict[int, dict[int, list[int]]] = {}  # what no section names, by the section that tells it
+        self._assigned = False
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """Those of all parts."""
+        found: dict[tuple[int, int, int], Citation] = {}
+        for _, part in sorted(self._cited.items()):
+            for each in part.citing.citations if part.citing else ():
+                found.setdefault((each.document, each.start, each.end), each)
+        return tuple(found.values())
+
+    @property
+    def unknown(self) -> int:
+        """Of all parts."""
+        return sum(part.citing.unknown for part in self._cited.values() if part.citing)
+
+    def _words(self) -> int:
+        return self._reading.task.words or self._parse.words or round(REPORT_WORDS * self._parse.depth)
+
+    def _asked(self, template: str, **values: str) -> ModelRequest:
+        if template == "plan":
+            prompt = self._filled("document_plan", self._material.briefly, **values)
+            self._prompts[0] = _text_of(prompt)
+            return prompt
+        section = self._asked_for
+        prompt = self._section_prompt(section, values.get("plan", self._parser.text), values.get("written", ""))
+        self._prompts[section.index] = _text_of(prompt)
+        return self._reading.rest_of(prompt.messages, received) if (received := values.get("received")) else prompt
+
+    def _section_prompt(self, section: Section, plan: str, written: str) -> ModelRequest:
+        fence, further = self._reading.library.fence, self._further.get(section.index, {})
+        indexes = self._rests_on.setdefault(section.index, self._concerning(section))
+        blocks = {"plan": plan, "sections that are written already": written}
+        if (found := self._material.found) and further:
+            blocks["findings that no section names"] = "\n\n".join(found.part(*each) for each in further.items())
+        beside = "\n\n".join(
+            f"{fence} {name}\n{unfenced(text, fence)}\n{fence} end" for name, text in blocks.items() if text
+        )
+        return self._filled(
+            "document_section",
+            self._material.shown(indexes),
+            beside=beside,
+            heading=section.heading,
+            further=_FURTHER if further else "",
+        )
+
+    def _filled(self, template: str, said: str, **values: str) -> ModelRequest:
+        one, two = labelled(self._reading.mark, 3), labelled(self._reading.mark, 7)
+        values |= {"records": said, "label": self._material.label, "form": self._form, "one": one, "two": two}
+        return ModelRequest(self._reading.messages(template, **values), effort=self._effort, reads=True)
+
+    def _plan_spec(self) -> BranchSpec:
+        return replace(super()._plan_spec(), ledger=self._reading.puts_together)
+
+    def _section_spec(self, section: Section) -> BranchSpec:
+        spec = super()._section_spec(section)
+
+        def prompt() -> ModelRequest:
+            self._asked_for = section
+            return spec.prompt()
+
+        def fallback_prompt(received: str) -> ModelRequest | None:
+            self._asked_for = section
+            return spec.fallback_prompt(received)
+
+        return replace(spec, prompt=prompt, fallback_prompt=fallback_prompt, ledger=self._reading.puts_together)
+
+    def _told_by(self, place: int) -> dict[int, list[int]]:
+        """The pieces that a section is shown, with their numbers."""
+        shown = {index: list(self._material.pieces[index][1]) for index in self._rests_on[place]}
+        return self._further.get(place, {}) | shown
+
+    def _concerning(self, section: Section) -> list[int]:
+        return self._material.concerning(numbers_named(section.brief, self._reading.mark))
+
+    async def _know(self) -> None:
+        if (
+            self._complete and self._parser.is_plan
+        ):  # of a plan that broke off, all headings stay: findings wait for them
+            self._parser.complete()
+        await super()._know()
+
+    def _may_start(self, section: Section) -> bool:
+        if self._complete and not self._assigned:
+            self._assigned = True
+            self._assign()
+        return self._complete or section.index < len(self._parser.headings)
+
+    def _assign(self) -> None:
+        """Give what no section names to the one that is nearest to it by its words.
+
+        One that was shown it needs no more. In place of one that has begun without it, the last one tells it.
+        """
+        sections, found = self._parser.sections, self._material.found
+        if found is None or not sections:
+            return
+        named = {number for each in sections for number in numbers_named(each.brief, self._reading.mark)}
+        sees = {each.index: set(self._concerning(each)) for each in sections}
+        about = {each.index: _telling(f"{each.heading} {each.brief}") for each in sections}
+        for index, (text, numbers) in enumerate(self._material.pieces):
+            for number in numbers or (0,):
+                if number in named:
+                    continue
+                said = _telling(found.quote(number) if number else text)
+                nearest = max(sees, key=lambda each: (len(said & about[each]), index in sees[each]))
+                if index in sees[nearest]:
+                    continue
+                begun = nearest in self._rests_on or said.isdisjoint(about[nearest])
+                told = self._further.setdefault(sections[-1].index if begun else nearest, {})
+                told.setdefault(index, []).extend([number] if number else [])
+
+    def _filter(self, section: Section | None = None) -> TextFilter:
+        return self._citing(0 if section is None else section.index, super()._filter(section))
+
+    def _citing(self, place: int, inner: TextFilter | None = None) -> _Cited:
+        """The filter that makes citations of the marks of one part, which may name what its writer was shown."""
+
+        def made() -> CitationFilter:
+            resolve = self._material.citation
+            if place in self._rests_on:
+                shown = {number for numbers in self._told_by(place).values() for number in numbers}
+                resolve = partial(_among, shown, resolve)
+            prompt = self._prompts.get(place, self._prompts.get(0, ""))
+            return CitationFilter(resolve, mark=self._reading.mark, prompt=prompt)
+
+        self._cited[place] = _Cited(made, inner)
+        return self._cited[place]
+
+    def _ending(self, section: Section) -> Ending:
+        noted, found = super()._ending(section), self._material.found
+
+        def ending(branch: Branch) -> str:
+            if branch.status == "finished" or branch.text.strip() or found is None:
+                return noted(branch)
+            self._rests_on.setdefault(section.index, self._concerning(section))
+            self._runner.warn(
+                f"The section {section.heading!r} could not be written; the findings that it rests on stand in its "
+                "place.",
+                "part_missing",
+            )
+            cited = self._citing(section.index)
+            return cited.feed(found.instead(self._told_by(section.index))) + cited.finish()
+
+        return ending
+
+    def _closing(self) -> str:
+        cited = self._citing(len(self._parser.headings) + 1)
+        return cited.feed(self._parser.closing) + cited.finish()
+
+    async def _answer_straight(self, begun: str) -> StrategyResult:
+        cited = self._citing(1)
+        cited.citing = self._material.straight(begun)
+        await self._runner.merge.finish()
+        return StrategyResult()
+
+
+class _Cited:
+    """The marks of one part of a report become citations, once its first text is there: then its prompt is known.
+
+    Args:
+        made: makes the filter of the marks.
+        inner: sees the text before it.
+    """
+
+    def __init__(self, made: Callable[[], CitationFilter], inner: TextFilter | None = None) -> None:
+        self._made, self._inner = made, inner
+        self.citing: CitationFilter | None = None
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be shown already."""
+        return self._filter().feed(text if self._inner is None else self._inner.feed(text))
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        rest = "" if self._inner is None else self._inner.finish()
+        return self._filter().feed(rest) + self._filter().finish()
+
+    def _filter(self) -> CitationFilter:
+        if self.citing is None:
+            self.citing = self._made()
+        return self.citing
+
+
+def _among(shown: Collection[int], citation: Callable[[int], Citation | None], number: int) -> Citation | None:
+    return citation(number) if number in shown else None
+
+
+def _text_of(prompt: ModelRequest) -> str:
+    return "\n".join(message.content for message in prompt.messages)
+
+
+def _telling(text: str) -> set[str]:
+    """The words of a text that tell what it is about; pairs of characters where words are not spaced."""
+    found = words_of(text)
+    pairs = (one + other for one, other in pairwise(found) if len(one) == len(other) == 1)
+    return {*pairs, *(word for word in found if len(word) >= _SHORTEST_WORD)}
