@@ -1,0 +1,38 @@
+"""``rewrite``: a given text is changed in pieces that are written side by side, or by edits alone.
+
+Translating, correcting, shortening, simplifying, another tone, renaming, reformatting, annotating, redacting.
+The router tells the text from the task (`stretto.router.given`), `pieces` cuts it, and `kept` compares each piece with
+its source.
+
+Private: not part of the public API, and may change at any time.
+"""
+
+from __future__ import annotations
+
+from stretto.router.case import Case
+from stretto.router.offer import Offer
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.rewrite.rewrite_offer import offer_rewrite
+from stretto.strategies.rewrite.rewrite_options import RewriteOptions
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.request import Request
+from stretto.values.route import Route
+
+
+class Rewrite:
+    """Pieces of a given text side by side, or only what changes; falls back to `Direct` where no text is given."""
+
+    name = "rewrite"
+    options = RewriteOptions
+    """What ``strategy_options`` may hold."""
+
+    def offer(self, case: Case) -> Offer | None:
+        """Offer to change the text of the request, if it gives one."""
+        return offer_rewrite(case)
+
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
+        """Write the pieces, and merge them in their order."""
+        # Imported when first needed: its patterns take a while to compile.
+        from stretto.strategies.rewrite.rewrite_answer import write_rewritten  # noqa: PLC0415
+
+        return await write_rewritten(request, route, runner)

@@ -1,0 +1,133 @@
+"""A text that is changed by edits: the model writes what changes, and code makes the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from stretto.backends.base import ModelRequest
+from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits_in
+from stretto.strategies.rewrite.kept_text import lost
+from stretto.strategies.rewrite.rewrite_answer import Part, Rewriting, title_of
+from stretto.strategies.rewrite.share import note_share
+from stretto.strategies.rewrite.text_pieces import Piece
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.values.answer import REFUSALS
+from stretto.values.events import TextEdited
+
+__all__ = ["Editing"]
+
+TRIES = 2
+
+
+@dataclass(eq=False)
+class Edited:
+    """A piece, the calls for its changes, and, where these could not be made, the calls that write it anew."""
+
+    piece: Piece
+    tries: list[RunningBranch] = field(default_factory=list)
+    good: list[Edit] = field(default_factory=list)
+    applied: Applied | None = None
+    anew: Part | None = None
+
+
+class Editing:
+    """One text that is changed by edits.
+
+    Args:
+        whole: the same text, for pieces that have to be written anew.
+    """
+
+    def __init__(self, whole: Rewriting) -> None:
+        self.whole, self.runner, self.given = whole, whole.runner, whole.given
+        self.everywhere = self.given.change == "rename"
+
+    async def run(self, pieces: Sequence[Piece]) -> str:
+        """Ask for the changes of all pieces at once; show each piece with them, in order; return what was done."""
+        text, at = self.given.text, len(self.given.lead)
+        edited = [Edited(piece) for piece in pieces]
+        for each in edited:
+            self._ask(each)
+        merge = self.runner.merge
+        await merge.add_at_once(self.given.lead)
+        end = 0
+        for each in edited:
+            between = text[end : each.piece.start]
+            result = await self._settled(each)
+            await merge.add_at_once(between + result)
+            at += len(between)
+            for edit in each.applied.made if each.anew is None and each.applied is not None else ():
+                await self.runner.announce(
+                    TextEdited(branch_id=each.tries[-1].spec.id, start=at + edit.start, old=edit.old, new=edit.new)
+                )
+            at += len(result)
+            end = each.piece.end
+        merge.add(text[end:] + self.given.tail)
+        await merge.finish()
+        return self._note(edited)
+
+    def _ask(self, edited: Edited, failed: Sequence[str] = ()) -> None:
+        piece, number = edited.piece, edited.piece.number
+
+        def prompt() -> ModelRequest:
+            around = {"before": piece.before, "after": piece.after}
+            return self.whole.asked(
+                "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.text, **around
+            )
+
+        edited.tries.append(
+            self.runner.start(
+                BranchSpec(
+                    id=f"edits-{number}",
+                    kind="edits",
+                    title=title_of(piece.text),
+                    label=f"The list of changes of piece {number}",
+                    prompt=prompt,
+                    options=self.whole.options(len(piece.text) // 2 + 200, number),
+                    fallback_prompt=lambda received: None if received.strip() else prompt(),
+                    on_end=partial(self._ended, edited),
+                )
+            )
+        )
+
+    def _ended(self, edited: Edited, running: RunningBranch) -> None:
+        """Make the changes; ask once more for those that could not be made, then have the piece written anew."""
+        usable = running.exception is None and running.finish_reason not in (*REFUSALS, "length", "budget")
+        found = edits_in(running.text) if usable else None
+        source = edited.piece.text
+        failed: Sequence[str] = ("no list of changes was written",)
+        if found is not None:
+            alone = [(edit, apply(source, [*edited.good, edit], everywhere=self.everywhere)) for edit in found]
+            applied = apply(source, [*edited.good, *found], everywhere=self.everywhere)
+            failed = [*applied.failed, *lost(source, applied.text, self.given.change)]
+            if not failed:
+                edited.applied = applied
+                return
+            edited.good += [edit for edit, made in alone if not made.failed]
+        may_ask = self.runner.ledger.calls_left != 0
+        if running.exception is None and may_ask and len(edited.tries) < TRIES:
+            self._ask(edited, failed)
+        else:
+            edited.anew = Part(edited.piece)
+            self.whole.start(edited.anew)
+
+    async def _settled(self, edited: Edited) -> str:
+        """The text of a piece with its changes, or written anew."""
+        seen = 0
+        while seen < len(edited.tries):
+            await edited.tries[seen].ended()
+            seen += 1
+        if edited.anew is not None:
+            return await self.whole.settled(edited.anew)
+        return edited.applied.text if edited.applied is not None else edited.piece.text
+
+    def _note(self, edited: Sequence[Edited]) -> str:
+        """Learn how much such a change alters; return what was done, as a sentence."""
+        made = [edit for each in edited if each.applied is not None for edit in each.applied.made]
+        anew = sum(len(each.piece.text) for each in edited if each.anew is not None)
+        changed = anew + sum(max(len(edit.old), len(edit.new)) for edit in made)
+        note_share(self.runner.known.backend, self.given.change, changed / max(1, len(self.given.text)))
+        places = "place" if len(made) == 1 else "places"
+        return f"Changed in {len(made)} {places} by edits."

@@ -1,0 +1,120 @@
+"""Changes of a text as a model writes them, and their application: old text, letter by letter, and new text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stretto.strategies.rewrite.terms import read_object
+
+__all__ = ["SCHEMA", "Applied", "Edit", "apply", "edits_in"]
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "changes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"old": {"type": "string"}, "new": {"type": "string"}},
+                "required": ["old", "new"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["changes"],
+    "additionalProperties": False,
+}
+SHOWN = 60  # characters of an edit in what a model is told of it
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change; ``start`` is where it stands in the new text, once it is made."""
+
+    old: str
+    new: str
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A text with its changes made; ``failed`` says of each of the others why it could not be made."""
+
+    text: str
+    made: tuple[Edit, ...]
+    failed: tuple[str, ...]
+
+
+def edits_in(text: str) -> list[Edit] | None:
+    """The changes of an answer; ``None`` where it holds no list of them."""
+    changes = read_object(text).get("changes")
+    if not isinstance(changes, list):
+        return None
+    found = [(each.get("old"), each.get("new")) for each in changes if isinstance(each, dict)]
+    return [Edit(old, new) for old, new in found if isinstance(old, str) and isinstance(new, str) and old != new]
+
+
+def apply(source: str, edits: Sequence[Edit], *, everywhere: bool = False) -> Applied:
+    """Make changes in a text, and nothing else in it.
+
+    Args:
+        source: the text that all of them were written for.
+        edits: whose old text has to stand in it once.
+        everywhere: an old text may stand in it several times, and is changed wherever it does.
+    """
+    places: list[tuple[int, int, str]] = []
+    failed: list[str] = []
+    for edit in dict.fromkeys(edits):
+        old, new = _with_ends_of(source, edit)
+        found = list(_places(source, old)) if old else []
+        said = f'"{old if len(old) <= SHOWN else old[:SHOWN] + "..."}"'
+        if not found:
+            failed.append(f"{said} does not stand in the piece")
+        elif len(found) > 1 and not everywhere:
+            failed.append(f"{said} stands in the piece {len(found)} times; take in words around it")
+        elif any(start < end_ and start_ < start + len(old) for start in found for start_, end_, _ in places):
+            failed.append(f"{said} overlaps another change")
+        else:
+            places.extend((start, start + len(old), new) for start in found)
+    parts: list[str] = []
+    made: list[Edit] = []
+    end = written = 0
+    for start, until, new in sorted(places):
+        parts += [source[end:start], new]
+        written += start - end
+        made.append(Edit(source[start:until], new, written))
+        written += len(new)
+        end = until
+    return Applied("".join([*parts, source[end:]]), tuple(made), tuple(failed))
+
+
+def _with_ends_of(source: str, edit: Edit) -> tuple[str, str]:
+    """An edit with the line ends of its text, which a model does not tell apart."""
+    if "\r\n" not in source or "\r" in edit.old:
+        return edit.old, edit.new
+    return re.sub(r"\n", "\r\n", edit.old), re.sub(r"\r?\n", "\r\n", edit.new)
+
+
+def _places(source: str, old: str) -> Iterator[int]:
+    """Where it stands as whole words; where it does nowhere, wherever it stands."""
+    found = []
+    at = source.find(old)
+    while at >= 0:
+        found.append(at)
+        at = source.find(old, at + len(old))
+    whole = [at for at in found if _is_whole(source, at, at + len(old))]
+    yield from whole or found
+
+
+def _is_whole(source: str, start: int, end: int) -> bool:
+    def inside(at: int) -> bool:
+        return 0 < at < len(source) and _is_of_a_word(source[at - 1]) and _is_of_a_word(source[at])
+
+    return not (inside(start) or inside(end))
+
+
+def _is_of_a_word(char: str) -> bool:
+    return char.isalnum() or char == "_"

@@ -1,0 +1,120 @@
+"""What a rewritten piece has to keep of its source, compared by code: its layout, links, placeholders and numbers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from stretto.router.given import Change
+
+__all__ = ["STUB", "kept_of", "lost", "relaid", "runs"]
+
+Form = Mapping[str, re.Pattern[str]]
+
+BLANK = re.compile(r"(?<![ \t])(?:[ \t]*+(?:\r\n|\r|\n)){2,}+")
+_EAST = r"\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"  # scripts without blanks, whose characters hold more
+_LAYOUT: Form = {
+    "headings": re.compile(r"^ {0,3}#{1,6}(?=[ \t])", re.MULTILINE),
+    "list items": re.compile(r"^[ \t]*(?:[-*+•]|\d{1,9}[.)])(?=[ \t])", re.MULTILINE),
+    "table rows": re.compile(r"^[ \t]*\|", re.MULTILINE),
+    "code fences": re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE),
+}
+_WHOLE: Form = {
+    "links": re.compile(r"(?<=\]\()[^()\s]{1,2000}|\bhttps?://[^\s<>\"'()\[\]{}|\\^`*]{1,2000}(?<![.,;:!?])"),
+    "placeholders": re.compile(
+        r"\{\{[^{}\n]{1,80}\}\}|\$\{[^{}\n]{1,80}\}|\{[\w.:!#-]{0,60}\}|%\([\w.]{1,60}\)[a-zA-Z]|%(?:\d{1,3}\$)?[sdif@]\b"
+        r"|\[\^[\w-]{1,40}\]|</?[a-zA-Z][^<>\n]{0,400}>|(?<!`)`[^`\n]{1,200}`(?!`)"
+    ),
+    "numbers": re.compile(rf"(?<![^\W_{_EAST}])\d{{1,400}}(?:[.,'’:٫٬][\d]{{1,400}}|[ \u00a0\u202f]\d{{3}}(?!\d))*"),
+}
+_ALL = ("paragraphs", *_LAYOUT, *_WHOLE)
+_KEPT: Mapping[Change, tuple[str, ...]] = {
+    "translate": _ALL,
+    "correct": _ALL,
+    "tone": ("headings", "table rows", "code fences", "links", "placeholders", "numbers"),
+    "simplify": ("headings", "table rows", "code fences", "links", "placeholders", "numbers"),
+    "redact": ("paragraphs", *_LAYOUT),
+    "shorten": ("headings", "code fences", "placeholders"),
+    "reformat": ("links", "placeholders", "numbers"),
+    "annotate": ("links", "placeholders", "numbers"),
+    "rename": ("headings", "list items", "table rows", "code fences"),
+    "change": ("headings", "list items", "table rows", "code fences", "links", "placeholders"),
+    "insert": _ALL[1:],
+}
+_TAG = re.compile(r"</?[a-zA-Z!?][^<>]{0,2000}>")
+_RUNS = re.compile(
+    r"<(?:script|iframe|frame|object|embed|applet|base|meta|link|style|svg|math|form)\b"
+    r"|\bon[a-z]{3,30}[ \t]{0,9}=|javascript:",
+    re.IGNORECASE,
+)
+_NAMED = 3
+STUB = "most of its text is missing"
+"""What is said of a result that cannot be the whole text: a refusal in prose, or a summary."""
+_JUDGED = 120  # characters of a source; a shorter one may be written in a few
+_LEAST_SHARE: Mapping[Change, float] = {"shorten": 0.0, "simplify": 0.2, "tone": 0.2, "redact": 0.1, "reformat": 0.1}
+_LEAST = 0.3  # of the length, for all other changes
+_WIDE = re.compile(f"[{_EAST}]")
+_PARTS = re.compile(r"[.,'’:٫٬ \u00a0\u202f]")
+
+
+def kept_of(change: Change) -> tuple[str, ...]:
+    """What a change leaves as it is."""
+    return _KEPT[change]
+
+
+def lost(source: str, result: str, change: Change, *, tags: bool = False) -> list[str]:
+    """What a result lacks of its source, or has besides, each as a few words; empty if all is kept.
+
+    ``tags``: it is a text within a file, which may have none but the tags of its source.
+    """
+    found = list(_lost(source, result, kept_of(change)))
+    if _length(source) >= _JUDGED and _length(result) < _LEAST_SHARE.get(change, _LEAST) * _length(source):
+        found.append(STUB)
+    if tags and Counter(_TAG.findall(source)) != Counter(_TAG.findall(result)):
+        found.append("its tags are not those of the source")
+    return found
+
+
+def runs(source: str, result: str) -> bool:
+    """Whether a text within a file has what a browser runs or loads, and its source has not."""
+    return len(_RUNS.findall(result)) > len(_RUNS.findall(source))
+
+
+def _length(text: str) -> int:
+    """Of a text in characters; one of a script that needs few of them counts twice."""
+    return len(text) + len(_WIDE.findall(text))
+
+
+def _lost(source: str, result: str, kept: tuple[str, ...]) -> Iterator[str]:
+    if "paragraphs" in kept and (now := len(BLANK.split(result.strip()))) != (was := len(BLANK.split(source.strip()))):
+        yield f"{was} paragraphs became {now}"
+    for name, pattern in _LAYOUT.items():
+        was, now = len(pattern.findall(source)), len(pattern.findall(result))
+        if name in kept and was != now:
+            yield f"{was} {name} became {now}"
+    for name, pattern in _WHOLE.items():
+        if name in kept and (gone := _of(pattern, name, source) - _of(pattern, name, result)):
+            shown = ", ".join(list(gone)[:_NAMED]) + (", ..." if len(gone) > _NAMED else "")
+            yield f"{name} are missing: {shown}"
+
+
+def _of(pattern: re.Pattern[str], name: str, text: str) -> Counter[str]:
+    """What is there, and how often; of numbers only the digits: their signs and separators differ by language."""
+    found = (match[0] for match in pattern.finditer(text))
+    return Counter(_digits(each) if name == "numbers" else each for each in found)
+
+
+def _digits(number: str) -> str:
+    return "".join(str(unicodedata.digit(sign)) for sign in _PARTS.sub("", number))
+
+
+def relaid(source: str, result: str) -> str:
+    """A result with the blank lines, the line ends and the marks of headings of its source, where both have as many."""
+    gaps, parts, wrote = BLANK.findall(source), BLANK.split(source), BLANK.split(result.strip())
+    if len(parts) == len(wrote):
+        result = "".join(part + gap for part, gap in zip(wrote, [*gaps, ""], strict=True))
+    if "\r\n" in source:
+        result = re.sub(r"\r?\n", "\r\n", result)
+    return result

@@ -1,0 +1,93 @@
+"""What a writer wrote of a piece, without what is none of it: an announcement, a fence around it, our own marks."""
+
+from __future__ import annotations
+
+import re
+
+from stretto.language.echoes import echoes
+from stretto.language.folding import fold
+
+__all__ = ["Result"]
+
+_HEAD = 160  # characters in which an announcement ends
+_WRAPPED = re.compile(r"`{3,}[\w+-]{0,20}[ \t]*\n")
+_COLON = re.compile(r"[:：]\s*")
+
+
+class Result:
+    """A filter for the text of one piece: holds back its beginning while that may be no part of it, and its end.
+
+    Args:
+        source: the piece.
+        fence: the mark around it in the prompt.
+    """
+
+    def __init__(self, source: str, fence: str) -> None:
+        self._source, self._fence = source, fence
+        self._held = ""
+        self._begun = self._announced = self._wrapped = self._ended = False
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be shown already."""
+        if self._ended:
+            return ""
+        self._held += text
+        while not self._begun:
+            self._held = self._held.lstrip()
+            if len(self._held) < _HEAD and self._may_be_none():
+                return ""
+            self._begin()
+        return self._pass_on()
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        while not self._begun:
+            self._held = self._held.lstrip()
+            self._begin()
+        return self._pass_on(last=True)
+
+    def whole(self, text: str) -> str:
+        """The result of a whole text."""
+        return self.feed(text) + self.finish()
+
+    def _may_be_none(self) -> bool:
+        head = fold(self._held)
+        if not head or self._held.startswith(("`", "=")):
+            return "\n" not in self._held
+        announced = any(head.startswith(each) or each.startswith(head) for each in echoes().announces)
+        return announced and "\n\n" not in self._held
+
+    def _begin(self) -> None:
+        """Leave out an announcement or our own mark, behind which more of it may come; else the text has begun."""
+        if self._held.startswith(self._fence):
+            self._held = self._held.partition("\n")[2]
+            return
+        head, own = fold(self._held[:_HEAD]), fold(self._source[:_HEAD])
+        colon = _COLON.search(self._held, 0, _HEAD)
+        said = any(head.startswith(each) and not own.startswith(each) for each in echoes().announces)
+        if said and colon and "\n" in colon[0] and not self._announced:
+            self._held, self._announced = self._held[colon.end() :], True
+            return
+        self._begun = True
+        found = _WRAPPED.match(self._held)
+        if found and not self._source.startswith(("```", "~~~")):
+            self._held, self._wrapped = self._held[found.end() :], True
+
+    def _pass_on(self, *, last: bool = False) -> str:
+        """What is known to be text: no trailing blanks, no mark of our own, no end of a fence around it."""
+        ends = [at for mark in self._marks() if (at := self._held.find(f"\n{mark}")) >= 0]
+        if ends:
+            self._held, self._ended, last = self._held[: min(ends)], True, True
+        if last:
+            text, self._held = self._held.rstrip(), ""
+            return text
+        # A mark may begin in the last line.
+        line = self._held.rfind("\n")
+        may_be = any(mark.startswith(self._held[line + 1 :]) for mark in self._marks())
+        text = (self._held[: max(0, line)] if may_be else self._held).rstrip()
+        self._held = self._held[len(text) :]
+        return text
+
+    def _marks(self) -> tuple[str, ...]:
+        """What a line begins with behind which nothing is of the result."""
+        return (self._fence, "```") if self._wrapped else (self._fence,)

@@ -1,0 +1,323 @@
+"""One run of ``rewrite``: the pieces of a text, written side by side and put together in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from stretto.backends.base import ModelRequest
+from stretto.router.given import EDITED, Given
+from stretto.router.parse import parse_of
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.direct import Direct, asked
+from stretto.strategies.rewrite.entries import Entries, entry_pieces
+from stretto.strategies.rewrite.kept_text import STUB, lost, relaid, runs
+from stretto.strategies.rewrite.result import Result
+from stretto.strategies.rewrite.rewrite_options import RewriteOptions
+from stretto.strategies.rewrite.share import ANEW, note_share, share_of_change, written_by_edits
+from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
+from stretto.strategies.rewrite.text_pieces import LEAST, MOST, Piece, cut, edited_pieces
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.fencing import fence_for, unfenced
+from stretto.strategies.runtime.limits import ROOM, THINKING, tell_limits
+from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.strategy_options import options_of
+from stretto.values.answer import REFUSALS, Branch
+from stretto.values.request import GenerationOptions, Request
+from stretto.values.route import Route
+
+__all__ = ["Part", "Rewriting", "title_of", "write_rewritten"]
+
+TITLE = 60  # characters of a piece that name it
+TERMS_READ = 12_000  # characters of a text that terms are looked for in
+FEWEST_FOR_TERMS = 3  # pieces
+AROUND = 700  # tokens of a prompt around its piece
+CHARACTERS = 3  # of a token of a piece, which stands in its prompt and in its answer
+_WIDE = 1 << 20  # tokens of a window that nobody knows
+
+
+async def write_rewritten(request: Request, route: Route, runner: Runner) -> StrategyResult:
+    """Rewrite the text that a request gives; answer with `Direct` where none can be told apart."""
+    given = parse_of(request, route).given
+    if not isinstance(given, Given):
+        runner.warn(
+            f"Answered in one piece instead of piece by piece: {given or 'no text to be changed was found'}.",
+            "strategy",
+        )
+        return await Direct().run(request, route, runner)
+    tell_limits(request, runner)
+    whole = Rewriting(request, runner, given)
+    if whole.by_edits:
+        from stretto.strategies.rewrite.editing import Editing  # noqa: PLC0415 - it builds on this module
+
+        return StrategyResult(reason=await Editing(whole).run(edited_pieces(given, whole.parts())))
+    await whole.run()
+    return StrategyResult()
+
+
+@dataclass(eq=False)
+class Part:
+    """A piece and the calls for it, the last of which may still run."""
+
+    piece: Piece
+    tries: list[RunningBranch] = field(default_factory=list)
+    live: bool = False
+    results: list[str] = field(default_factory=list)
+    faults: list[list[str]] = field(default_factory=list)
+
+    @property
+    def best(self) -> int:
+        """The try that lost least; the later one of equals."""
+        return min(range(len(self.results)), key=lambda each: (len(self.faults[each]), -each))
+
+
+class Rewriting:
+    """One text that is rewritten in pieces."""
+
+    def __init__(self, request: Request, runner: Runner, given: Given) -> None:
+        self.request, self.runner, self.given = request, runner, given
+        options = options_of(request, RewriteOptions) if request.strategy_options else RewriteOptions()
+        self.shared = Shared(options.terms)
+        window = runner.capabilities.context_window or _WIDE
+        self.most = max(LEAST, min(MOST, (window - AROUND) * CHARACTERS // 2))
+        self.entries: Sequence[Piece] = entry_pieces(given, self.parts())
+        expected = written_by_edits(runner.known.backend, given.change)
+        wanted = options.way == "edits" or (options.way == "auto" and expected < ANEW)
+        self.by_edits = wanted and not self.entries
+        self.fence = fence_for(given.text, *options.terms, *options.terms.values())
+        self.task = given.task or "Do what the system message tells, to this text."
+        self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
+        self.thinking = THINKING if runner.capabilities.reasoning else 0
+
+    async def run(self) -> None:
+        """Start all pieces, and show them in order: the first as it comes, the others once they are checked."""
+        text, merge = self.given.text, self.runner.merge
+        pieces = self.entries or cut(text, self.given.ending, self.parts(), most=self.most)
+        terms = self._start_terms(len(pieces))
+        parts = [Part(piece, live=piece.number == 1 and not self.entries) for piece in pieces]
+        for part in parts:
+            waits = (terms,) if terms is not None and part.piece.number > 1 else ()
+            self.start(part, waits)
+        merge.add(self.given.lead)
+        end = 0
+        for part in parts:
+            merge.add(text[end : part.piece.start])
+            end = part.piece.end
+            if part.live:
+                merge.add_branch(part.tries[0], filter_=self._result(part.piece), ending=partial(self._rest, part))
+            else:
+                merge.add(await self.settled(part))
+        merge.add(text[end:] + self.given.tail)
+        await merge.finish()
+        self._tell(parts)
+
+    def parts(self) -> int:
+        """Calls that may run side by side within the budget."""
+        most, budget = self.runner.capabilities.concurrent_calls, self.request.budget.max_calls
+        return most if budget is None else max(1, min(most, budget - 1))
+
+    def _start_terms(self, pieces: int) -> RunningBranch | None:
+        """The call that agrees on terms and voice, where the change needs them; the first piece does not wait."""
+        left = self.runner.ledger.calls_left
+        if self.given.change not in SHARED or pieces < FEWEST_FOR_TERMS or (left is not None and left <= pieces):
+            return None
+        text = self.given.text[: min(TERMS_READ, 2 * self.most)]
+
+        def prompt() -> ModelRequest:
+            return self.asked("rewrite_terms", text=text)
+
+        return self.runner.start(
+            BranchSpec(
+                id="terms",
+                kind="plan",
+                label="The list of terms",
+                prompt=prompt,
+                options=self.options(TERMS_TOKENS),
+                allow_refusal=True,
+                allow_empty=True,
+                on_end=lambda running: self.shared.take(running.text, self.given.text),
+            )
+        )
+
+    def start(self, part: Part, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
+        """Start a call that writes a piece; ``lacks`` is what the call before it lost."""
+        piece = part.piece
+        title = title_of(piece.entries[0].text if isinstance(piece, Entries) else piece.text)
+
+        def prompt() -> ModelRequest:
+            return self.asked(
+                "rewrite_piece",
+                piece=piece.text,
+                before=piece.before,
+                after=piece.after,
+                faults="\n".join(lacks),
+            )
+
+        running = self.runner.start(
+            BranchSpec(
+                id=f"piece-{piece.number}",
+                kind="piece",
+                title=title,
+                label=f"Piece {piece.number}, {title!r},",
+                prompt=prompt,
+                options=self.options(ROOM * len(piece.text) // 2 + 200, piece.number),
+                after=waits,
+                fallback_prompt=lambda received: self._continued(prompt(), received),
+                on_end=partial(self._ended, part),
+            )
+        )
+        part.tries.append(running)
+        if not part.live:
+            running.withhold()
+
+    def _continued(self, prompt: ModelRequest, received: str) -> ModelRequest:
+        if not received.strip():
+            return prompt
+        question = prompt.messages[-1].content
+        return ModelRequest(
+            asked(self.request, self.runner, "continue", question=question, received=received, documents="")
+        )
+
+    def _ended(self, part: Part, running: RunningBranch) -> None:
+        """Judge a piece at its end, and have it written once more where it lost something."""
+        result, faults = self._read(part.piece, running.text)
+        if running.finish_reason == "length":
+            faults.append("it was cut")
+        elif STUB in faults and not part.live:
+            result = ""
+        part.results.append(result)
+        part.faults.append(faults)
+        usable = running.exception is None and running.finish_reason not in REFUSALS
+        first = len(part.tries) == 1 and not part.live
+        if usable and faults and first and self.runner.ledger.calls_left != 0:
+            self.start(part, lacks=faults)
+
+    def _read(self, piece: Piece, written: str) -> tuple[str, list[str]]:
+        """What was written of a piece, and what it lacks."""
+        change = self.given.change
+        if not isinstance(piece, Entries):
+            result = self.runner.leaks.clean(relaid(piece.text, self._result(piece).whole(written)))
+            return result, [*lost(piece.text, result, change), *self.shared.missed(piece.text, result)]
+        said = read_object(written)
+        texts: list[str | None] = []
+        faults: list[str] = []
+        for number, entry in enumerate(piece.entries, start=1):
+            text = said.get(str(number))
+            if not (isinstance(text, str) and text.strip()):
+                texts.append(None)
+                faults.append(f"text {number} is missing")
+                continue
+            lacks = [*lost(entry.text, text, change, tags=True), *self.shared.missed(entry.text, text)]
+            if runs(entry.text, text):
+                lacks.append("it has markup that a browser runs")
+            texts.append(None if STUB in lacks or runs(entry.text, text) else text.strip())
+            faults += [f"text {number}: {each}" for each in lacks]
+        return piece.filled(texts), faults
+
+    async def settled(self, part: Part) -> str:
+        """The text of a piece whose tries have all ended; its source where it could not be written."""
+        seen = 0
+        while seen < len(part.tries):
+            await part.tries[seen].ended()
+            seen += 1
+        written = [each for each in range(len(part.tries)) if part.tries[each].exception is None and part.results[each]]
+        if not written:
+            return self._missing(part)
+        best = min(written, key=lambda each: (len(part.faults[each]), -each))
+        for place, running in enumerate(part.tries):
+            if place != best:
+                running.drop("another try of the piece lost less")
+        self._tell_faults(part, best)
+        return part.results[best]
+
+    def _rest(self, part: Part, branch: Branch) -> str:
+        """What follows the text of the first piece, which is shown as it comes."""
+        running = part.tries[0]
+        if running.exception is not None and not running.text.strip():
+            return self._missing(part)
+        self._tell_faults(part, 0)
+        return notes_for(self.request).ending(branch)
+
+    def _missing(self, part: Part) -> str:
+        """In place of a piece that could not be written: its source, but not where that is to be hidden."""
+        running = part.tries[-1]
+        wrong = "it could not be written"
+        if running.exception is None:
+            wrong = "what was written in its place is not the whole of it"
+            for each in part.tries[:-1]:
+                each.drop("it is not the whole of the piece")
+            running.use, running.reported = "lacking", True
+        done = "stands as it was"
+        if self.request.on_missing == "omit" or self.given.change == "redact":
+            missing = notes_for(self.request).missing
+            if running.exception is not None:
+                return notes_for(self.request).ending(running.branch) if running.branch is not None else ""
+            done = "is left out"
+        else:
+            missing = self.given.text[part.piece.start : part.piece.end]
+        self.runner.warn(f"{running.spec.label} {done}: {wrong}.", "part_missing", part=running.spec.id)
+        return f"[{missing}]" if done == "is left out" and missing else missing
+
+    def _tell_faults(self, part: Part, place: int) -> None:
+        running = part.tries[place]
+        if faults := [each for each in part.faults[place] if each != "it was cut"]:
+            self.runner.warn(
+                f"{running.spec.label} is not as it should be: {'; '.join(faults)}.", "kept", part=running.spec.id
+            )
+
+    def _tell(self, parts: Sequence[Part]) -> None:
+        """Tell of terms that are not rendered alike, and learn how much such a change alters."""
+        written = [
+            (part.piece.text, part.results[part.best]) for part in parts if part.results and part.results[part.best]
+        ]
+        if written and self.given.change in EDITED:
+            share = share_of_change(*("\n".join(each) for each in zip(*written, strict=True)))
+            note_share(self.runner.known.backend, self.given.change, share)
+        if uneven := self.shared.uneven(written):
+            named = ", ".join(f'"{term}"' for term in uneven)
+            self.runner.warn(
+                f"Not rendered alike in all pieces: {named}. Give them in terms of strategy_options.", "kept"
+            )
+
+    def _result(self, piece: Piece) -> Result:
+        return Result(piece.text, self.fence)
+
+    def options(self, room: int, number: int = 0) -> GenerationOptions:
+        """The options of a call that may write so many tokens."""
+        seed, most = self.request.options.seed, self.request.part_tokens
+        return self.request.options.model_copy(
+            update={
+                "max_tokens": min(room, most or room) + self.thinking,
+                "stop": (),
+                "seed": None if seed is None else seed + number,
+            }
+        )
+
+    def asked(
+        self, template: str, *, schema: Mapping[str, Any] | None = None, faults: str = "", **values: str
+    ) -> ModelRequest:
+        """What a call sends; all calls of the answer begin alike. What is told of the text is data as the text is."""
+        told = {"terms": self.shared.told, "faults": faults}
+        about = [f"{self.fence} {name}\n{unfenced(text, self.fence)}\n" for name, text in told.items() if text]
+        own = {"task": self.task, "told": "".join(about), "fence": self.fence, "documents": ""}
+        messages = asked(self.request, self.runner, template, **(own | values))
+        shared = messages[-1].content.find(self.task) + len(self.task)  # the first piece is told no terms
+        draft = "" if schema is not None else values.get("piece", "")
+        return ModelRequest(
+            messages,
+            effort=self.effort,
+            shared=shared,
+            draft=draft,
+            response_schema=schema if self.runner.capabilities.json_schema else None,
+            in_words=(),
+        )
+
+
+def title_of(text: str) -> str:
+    """The beginning of a piece, which names it."""
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE else line[:TITLE].rsplit(" ", 1)[0] + "…"

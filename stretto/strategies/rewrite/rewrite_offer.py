@@ -1,0 +1,159 @@
+"""The offer of ``rewrite`` to the router, and its expected cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from stretto.prompts import POCKET, SMALL
+from stretto.router import obstacles
+from stretto.router.case import Case
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
+from stretto.router.given import Given
+from stretto.router.offer import Offer
+from stretto.strategies.rewrite.share import ANEW, written_by_edits
+from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
+from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
+from stretto.values.route import Forecast
+
+__all__ = ["offer_rewrite"]
+
+PRIORITY = 22  # the form of the request shows the text, as that of a list shows its items
+OF_DOCUMENTS = 27  # above citing them, below callers' own strategies
+BEYOND = 45  # a document that does not fit is not to be read for an answer
+CERTAIN = 0.95
+FEWEST = 3  # pieces
+EMPTY_LIST = 8  # tokens of a list of changes that is empty
+_DOES = {
+    "translate": "translated",
+    "correct": "corrected",
+    "shorten": "shortened",
+    "simplify": "simplified",
+    "tone": "rewritten",
+    "rename": "changed",
+    "change": "changed",
+    "insert": "added to",
+    "reformat": "reformatted",
+    "annotate": "annotated",
+    "redact": "redacted",
+}
+
+
+def offer_rewrite(case: Case) -> Offer | None:
+    """Offer to write the pieces of a text side by side, where the request gives one to be changed."""
+    given = case.parse.given
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return Offer(confidence=0.0, reason="", eligible=False, why_not=f"a text is to be changed, but {given}")
+    edits = _by_edits(case, given)
+    forecast = _edits_forecast(case, given) if edits else _pieces_forecast(case, given)
+    done = f"a text of about {given.tokens:,} tokens is to be {_DOES[given.change]}"
+    how = "Only what changes is written" if edits else "Its pieces are written side by side"
+    return Offer(
+        confidence=CERTAIN,
+        reason=f"{how}: {done}.{case.gain(forecast)}",
+        forecast=forecast,
+        eligible=not case.list_length,  # a list with one task for each is written item by item
+        priority=_priority(case, given),
+        when_blocked=done,
+        obstacle=lambda: _obstacle(case, given, forecast, edits=edits),
+        needs=("item",) if case.family == SMALL else (),
+    )
+
+
+def _by_edits(case: Case, given: Given) -> bool:
+    way = case.request.strategy_options.get("way", "auto") if case.request.strategy == "rewrite" else "auto"
+    return way == "edits" or (way == "auto" and written_by_edits(case.backend, given.change) < ANEW)
+
+
+def _edits_forecast(case: Case, given: Given) -> Forecast:
+    """What it costs by edits: the text is read, and little of it is written."""
+    speed, calls = case.speed, 1
+    if given.change != "insert":
+        calls = max(1, min(speed.concurrent_calls, len(given.text) // LEAST_EDITED))
+    written = round(min(1.0, written_by_edits(case.backend, given.change)) * given.tokens) + calls * EMPTY_LIST
+    call_s = seconds(speed, written / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
+    read = given.tokens + calls * INSTRUCTION_TOKENS
+    return Forecast(seconds=round(call_s, 2), tokens=read + written, calls=calls, written=written)
+
+
+def _priority(case: Case, given: Given) -> int:
+    window = case.backend.capabilities.context_window
+    if given.source == "document" and window is not None and case.direct_forecast.tokens > window:
+        return BEYOND
+    return OF_DOCUMENTS if given.source == "document" else PRIORITY
+
+
+def _pieces_forecast(case: Case, given: Given) -> Forecast:
+    """What it costs in pieces, with the call that agrees on terms."""
+    speed, answer = case.speed, case.answer_tokens
+    calls = _pieces(case, given)
+    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
+    total_s, read, written = (
+        math.ceil(calls / speed.concurrent_calls) * call_s,
+        given.tokens + calls * INSTRUCTION_TOKENS,
+        answer,
+    )
+    if given.change in SHARED:
+        total_s, read, written = (
+            total_s + seconds(speed, TERMS_TOKENS / 4),
+            read + given.tokens,
+            written + TERMS_TOKENS // 4,
+        )
+    return Forecast(
+        seconds=round(total_s, 2), tokens=read + written, calls=calls + (given.change in SHARED), written=written
+    )
+
+
+def _pieces(case: Case, given: Given) -> int:
+    """About how many pieces it has, judged by its blank lines."""
+    blocks = max(given.text.count("\n\n") + 1, given.text.count("\n") // 4, len(given.text) // MOST)
+    size = max(LEAST, len(given.text) // max(1, case.speed.concurrent_calls))
+    most = case.request.budget.max_calls or len(given.text)
+    return max(1, len(given.text) // MOST, min(blocks, most, math.ceil(len(given.text) / size)))
+
+
+def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> str | None:
+    """Why the text is written in one piece all the same; ``None``: nothing is against it."""
+    straight, window = case.direct_forecast, case.backend.capabilities.context_window
+    beyond = window is not None and straight.tokens > window
+    if (found := next(_against(case, given), None)) is not None:
+        return found
+    if beyond:  # straight, it cannot be written at all
+        alone = edits and given.change == "insert"
+        return "an addition has one place, and the text does not fit into the context window" if alone else None
+    if case.family == POCKET or (case.family == SMALL and case.abilities is None):
+        return "a model this small is not known to hold a piece of a text; `stretto check` measures it"
+    if edits:
+        return _against_edits(case, forecast)
+    if _pieces(case, given) < FEWEST:
+        return "the text has too few paragraphs"
+    return obstacles.to_parallel(case.request, case.backend, case.load, straight, forecast, measured=case.measured_how)
+
+
+def _against_edits(case: Case, forecast: Forecast) -> str | None:
+    """Why edits, which may be one call, are no better than the whole text."""
+    straight, budget = case.direct_forecast, case.request.budget
+    if case.family == SMALL:
+        return "a model this small does not hold a list of changes"
+    if budget.max_calls is not None and budget.max_calls < forecast.calls:
+        return f"the budget of {budget.max_calls} calls is too small, {forecast.calls} are needed"
+    if budget.max_tokens_total is not None and budget.max_tokens_total < forecast.tokens:
+        return f"the budget of {budget.max_tokens_total} tokens is too small, about {forecast.tokens} would be used"
+    if straight.seconds - forecast.seconds < obstacles.SAVES[case.request.preference] * straight.seconds:
+        return f"it would take {obstacles.seconds_of(straight, forecast, case.measured_how)}, too little gained"
+    return None
+
+
+def _against(case: Case, given: Given) -> Iterator[str]:
+    """Reasons of the request and of the model against more than one call."""
+    request, limit = case.request, case.request.options.max_tokens
+    if whole := request.whole_reason:
+        yield whole
+    if request.options.response_format is not None:
+        yield "response_format holds the answer as a whole"
+    if request.options.stop:
+        yield "stop strings are set, which would cut the pieces in the middle"
+    if limit is not None and limit < given.answer_tokens:
+        yield f"max_tokens={limit} leaves no room for the whole text"

@@ -1,0 +1,94 @@
+"""Terms that all pieces render alike, and the voice they share: from the caller, else agreed on in one short call."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stretto.strategies.structured.bare_json import json_in, read_json
+
+__all__ = ["SHARED", "TERMS_TOKENS", "Shared", "read_object"]
+
+SHARED = ("translate", "tone", "simplify")
+"""Changes whose writers have to agree on words."""
+TERMS_TOKENS = 500
+
+MOST_TERMS = 12
+_LONGEST = 80  # characters of a term or a rendering
+_STEM = 0.7  # of a word has to be there: the rest is its ending
+
+
+@dataclass
+class Shared:
+    """What all writers of a text are told.
+
+    Attributes:
+        given: terms of the caller, with their renderings.
+        agreed: those that a call agreed on.
+        voice: how readers are addressed, and the tone.
+    """
+
+    given: Mapping[str, str]
+    agreed: dict[str, str] = field(default_factory=dict)
+    voice: str = ""
+
+    def take(self, text: str, source: str) -> None:
+        """Take what a call agreed on: terms that stand in the source, unless the caller has given them."""
+        said = read_object(text)
+        terms = said.get("terms")
+        for term, becomes in terms.items() if isinstance(terms, dict) else ():
+            if len(self.agreed) < MOST_TERMS and term not in self.given and term in source and _is_term(becomes):
+                self.agreed[term] = " ".join(becomes.split())
+        voice = said.get("voice")
+        self.voice = " ".join(voice.split())[: 2 * _LONGEST] if isinstance(voice, str) else ""
+
+    @property
+    def told(self) -> str:
+        """It as a prompt tells it, between fences: a model took it from the text; empty without any."""
+        terms = "\n".join(f"- {term}: {becomes}" for term, becomes in (self.agreed | {**self.given}).items())
+        return "\n".join([*([terms] if terms else []), *([f"Voice: {self.voice}"] if self.voice else [])])
+
+    def missed(self, source: str, result: str) -> list[str]:
+        """Terms of the caller that stand in a piece and are not rendered as they are to be."""
+        return [
+            f'"{term}" is to be rendered as "{becomes}"'
+            for term, becomes in self.given.items()
+            if _has(source, term) and not _has(result, becomes)
+        ]
+
+    def uneven(self, pieces: Iterable[tuple[str, str]]) -> list[str]:
+        """Terms that some pieces render as agreed and others do not; ``pieces``: source and result of each."""
+        right, wrong = Counter[str](), Counter[str]()
+        for source, result in pieces:
+            for term, becomes in (self.agreed | {**self.given}).items():
+                if _has(source, term):
+                    (right if _has(result, becomes) else wrong)[term] += 1
+        return [term for term in wrong if right[term]]
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """The first JSON object of an answer; empty if it has none."""
+    for found in json_in(text):
+        value = read_json(found)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _is_term(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value.strip()) <= _LONGEST
+
+
+def _has(text: str, term: str) -> bool:
+    """Whether a text has a term, in whatever inflection: the beginning of each of its words."""
+    folded = _folded(text)
+    return all(word[: max(3, round(len(word) * _STEM))] in folded for word in _folded(term).split())
+
+
+def _folded(text: str) -> str:
+    """Without case and accents, which an inflection may change."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(char for char in plain if not unicodedata.combining(char))
