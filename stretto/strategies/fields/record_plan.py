@@ -1,0 +1,406 @@
+"""What of a record is written in which call, by its JSON schema alone.
+
+Short fields come first, in one call. Long texts, lists and objects follow side by side. Of an array of objects that
+hold long fields, the first call writes the short ones of each element, and a call each fills in the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+from stretto.foundation.schema_graph import parts
+from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, without_null
+from stretto.values.partial_values import path_name
+
+__all__ = ["NotSplit", "Part", "Record", "record_of"]
+
+SHORT = 30  # tokens of a field that the first call writes
+LEAST_TOKENS = 300  # of a record that is written in several calls
+LARGE_OBJECT = 160  # tokens of an object that is taken apart
+FEWEST = 2  # calls for long fields
+_NAMED = 4  # letters of a name that counts where a description holds it
+_DEFINITIONS = ("$defs", "definitions")
+_TOGETHER = (
+    "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$dynamicRef", "unevaluatedProperties", "dependentSchemas",
+    "dependentRequired", "dependencies", "patternProperties", "propertyNames", "minProperties", "maxProperties",
+)  # fmt: skip
+"""Keywords of an object by which its fields depend on each other."""
+_MOVED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor")
+_OF_OTHERS = re.compile(r"(?:^|_)(?:reasoning|rationale|thinking|thoughts?|chain_of_thought|scratchpad|steps)(?:$|_)")
+_ANY_TEXT = frozenset({"type", "title", "description", "default", "examples", "after", "$comment", "deprecated"})
+
+
+@dataclass(frozen=True)
+class NotSplit:
+    """The record is written in one piece. ``reason``: why, as half a sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One field that a call of its own writes, or an array whose elements have a call each.
+
+    Attributes:
+        path: names from the root of the record to it.
+        schema: of its value.
+        held: the schema of what its call writes: an object with this field; for elements, with their long fields.
+        tokens: expected, of one call.
+        after: paths of the parts that it needs.
+        nullable: whether it may be null.
+        required: whether its object must have it.
+        keys: names of an element's fields that the first call writes; empty for what is no array of elements.
+        calls: expected number of them.
+        is_text: every text fits it, so that it can be shown while it comes.
+    """
+
+    path: tuple[str, ...]
+    schema: Mapping[str, Any]
+    held: Mapping[str, Any]
+    tokens: int
+    after: tuple[tuple[str, ...], ...] = ()
+    nullable: bool = False
+    required: bool = True
+    keys: tuple[str, ...] = ()
+    calls: int = 1
+    is_text: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the field itself."""
+        return self.path[-1]
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a record is written.
+
+    Attributes:
+        schema: the whole.
+        first: the schema of what the first call writes; ``None``: there are no short fields.
+        first_tokens: expected of that call.
+        parts: those that follow, in the order of the schema.
+        tokens: expected of the whole.
+    """
+
+    schema: Mapping[str, Any]
+    first: Mapping[str, Any] | None
+    first_tokens: int
+    parts: tuple[Part, ...]
+    tokens: int
+
+    @cached_property
+    def by_path(self) -> Mapping[tuple[str, ...], Part]:
+        """The parts by their path."""
+        return {part.path: part for part in self.parts}
+
+    @cached_property
+    def waves(self) -> Sequence[Sequence[Part]]:
+        """The parts by how many others each has to wait for, one after the other."""
+        depth: dict[tuple[str, ...], int] = {}
+
+        def deep(part: Part) -> int:
+            if part.path not in depth:
+                depth[part.path] = 0
+                depth[part.path] = max((1 + deep(self.by_path[each]) for each in part.after), default=0)
+            return depth[part.path]
+
+        found: dict[int, list[Part]] = {}
+        for part in self.parts:
+            found.setdefault(deep(part), []).append(part)
+        return [found[level] for level in sorted(found)]
+
+    def order(self, path: tuple[str, ...] = ()) -> list[str]:
+        """The names of an object of the record, in the order of its schema."""
+        schema: Any = self.schema
+        for name in path:
+            schema = without_null(resolved(schema, self.schema), self.schema)["properties"][name]
+        return list(without_null(resolved(schema, self.schema), self.schema)["properties"])
+
+
+def record_of(
+    schema: Any, learned: Mapping[str, int] | None = None, *, explicit: bool = False, apart: bool = False
+) -> Record | NotSplit:
+    """Say how a record of this schema is written.
+
+    Args:
+        schema: of the record.
+        learned: tokens that its fields had before, by the name of their path.
+        explicit: it was asked for, whatever it saves.
+        apart: each field is a part, however short, as each is looked for by itself in documents.
+    """
+    if not isinstance(schema, Mapping):
+        return NotSplit("the format is no object with fields")
+    try:
+        least = 0 if explicit or apart else LEAST_TOKENS
+        return _Planner(schema, learned or {}, least, apart=apart).record()
+    except RecursionError:
+        return NotSplit("its schema is nested too deeply to be taken apart")
+
+
+@dataclass
+class _Planner:
+    root: Mapping[str, Any]
+    learned: Mapping[str, int]
+    least: int
+    apart: bool = False
+    found: list[Part] = field(default_factory=list)
+
+    def record(self) -> Record | NotSplit:
+        top = resolved(self.root, self.root)
+        if not _is_object(top):
+            union = any(keyword in top for keyword in ("anyOf", "oneOf"))
+            return NotSplit("it is one of several forms" if union else "the format is no object with fields")
+        if together := [keyword for keyword in _TOGETHER if keyword in top]:
+            return NotSplit(f"{together[0]} of its schema holds several fields together")
+        if any(keyword in each for each in _all(self.root) for keyword in _MOVED) or not self._is_local():
+            return NotSplit("its schema refers to places outside of its definitions")
+        if any(name in self._reached(top) for name in self._names_of_itself()):
+            return NotSplit("it holds records of its own kind")
+        self.tokens = SchemaTokens(self.root)
+        first = self._pruned(top, ())
+        first_tokens = self._first_tokens
+        if not self.apart:
+            self.found = [self._ordered(part) for part in self.found]
+        total = first_tokens + sum(part.tokens * part.calls for part in self.found)
+        if not self.apart and (reason := self._too_little(total) or self._out_of_order()) is not None:
+            return NotSplit(reason)
+        held = None if first is None else self._alone(first)
+        return Record(self.root, held, first_tokens, tuple(self.found), total)
+
+    _first_tokens = 0
+
+    def _too_little(self, total: int) -> str | None:
+        many = sum(part.calls for part in self.found)
+        if total < self.least:
+            return f"its fields have about {total} tokens together, which one call writes as fast"
+        if many < FEWEST:
+            return f"{'only one' if many else 'none'} of its fields is long"
+        return None
+
+    def _out_of_order(self) -> str | None:
+        names = list(resolved(self.root, self.root)["properties"])
+        for part in self.found:
+            later = names[names.index(str(part.path[0])) + 1 :]
+            if _OF_OTHERS.search(part.name.lower()) and later and len(part.path) == 1:
+                return f"{part.name!r} comes before the fields that build on it"
+        if wrong := next((f"{a}, which is no field beside it" for p in self.found for a in _unknown(p, self)), None):
+            return f"the order of its fields names {wrong}"
+        if circle := self._circle():
+            return f"{circle!r} needs fields that need it"
+        return None
+
+    def _pruned(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
+        """An object's schema with its short fields only; the others become parts."""
+        named = schema["properties"]
+        required = _required(schema)
+        kept: dict[str, Any] = {}
+        for name, given in named.items():
+            if (short := self._field(given, (*path, name), required=name in required)) is not None:
+                kept[name] = short
+        if not kept:
+            return None
+        return _closed(schema, kept)
+
+    def _field(self, given: Any, path: tuple[str, ...], *, required: bool) -> Any:
+        """The schema of a field for the first call; ``None``: another call writes it."""
+        described = resolved(given, self.root)
+        tokens = self.tokens.of(given, path[-1])
+        inner = without_null(described, self.root) if isinstance(described, Mapping) else {}
+        if not _is_object(resolved(inner.get("items"), self.root)):  # what is learned of others is of one element
+            tokens = self.learned.get(path_name(path), tokens)
+        is_free = isinstance(described, Mapping) and not described.get("after")
+        if not isinstance(described, Mapping) or (tokens <= SHORT and is_free and not self.apart):
+            self._first_tokens += tokens + 4
+            return given
+        nullable = inner is not described
+        # Where null is possible, whether there is an object is for one call to say.
+        if (
+            _is_object(inner)
+            and not nullable
+            and required
+            and not self._is_held(inner)
+            and (tokens >= LARGE_OBJECT or self.apart)
+        ):
+            return self._pruned(inner, path)
+        elements = None if self.apart or nullable or not required else self._elements(inner, path)
+        if elements is not None:
+            short, part = elements
+            self.found.append(part)
+            return short
+        self.found.append(
+            Part(
+                path=path,
+                schema=_without_after(self._alone(described)),
+                held=self._alone(_wrapped(path[-1], given)),
+                tokens=tokens,
+                nullable=nullable or _takes_null(described),
+                required=required,
+                is_text=inner.get("type") == "string" and _ANY_TEXT.issuperset(inner),
+            )
+        )
+        return None
+
+    def _elements(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[dict[str, Any], Part] | None:
+        """An array of objects in two: the short fields of its elements, and the part that fills in the long ones."""
+        items = resolved(schema.get("items"), self.root)
+        if schema.get("type") != "array" or not isinstance(items, Mapping) or not _is_object(items):
+            return None
+        if self._is_held(items) or "prefixItems" in schema or "contains" in schema:
+            return None
+        named = items["properties"]
+        size = {name: self.tokens.of(each, name) for name, each in named.items()}
+        keys = [name for name in named if size[name] <= SHORT]
+        long = [name for name in named if size[name] > SHORT]
+        each = sum(size[name] + 4 for name in long)
+        if not keys or each <= SHORT:
+            return None
+        count = elements_of(schema)
+        if count * each < LARGE_OBJECT:
+            return None
+
+        def only(names: Sequence[str]) -> dict[str, Any]:
+            return _closed(items, {name: named[name] for name in names})
+
+        self._first_tokens += 4 + count * sum(size[name] + 4 for name in keys)
+        part = Part(
+            path=path,
+            schema=self._alone({**items}),
+            held=self._alone(only(long)),
+            tokens=self.learned.get(path_name(path), each),
+            keys=tuple(keys),
+            calls=count,
+        )
+        return {**schema, "items": only(keys)}, part
+
+    def _ordered(self, part: Part) -> Part:
+        """The part with those that it needs: named by ``after``, or in its description."""
+        described = resolved(self._at(part.path), self.root)
+        beside = {each.path[-1]: each.path for each in self.found if each.path[:-1] == part.path[:-1]}
+        beside.pop(part.name, None)
+        given = described.get("after") if isinstance(described, Mapping) else None
+        if isinstance(given, list):
+            wanted = [beside[name] for name in given if name in beside]
+        else:
+            said = described.get("description") if isinstance(described, Mapping) else None
+            wanted = [path for name, path in beside.items() if isinstance(said, str) and _names(said, name)]
+            wanted = [each for each in wanted if not self._is_named_by(part.name, each)]
+        return Part(**{**part.__dict__, "after": tuple(wanted)})
+
+    def _is_named_by(self, name: str, other: tuple[str, ...]) -> bool:
+        """Whether the other one's description names this one: of two that name each other, neither waits."""
+        described = resolved(self._at(other), self.root)
+        said = described.get("description") if isinstance(described, Mapping) else None
+        return isinstance(said, str) and _names(said, name)
+
+    def _at(self, path: tuple[str, ...]) -> Any:
+        schema: Any = self.root
+        for name in path:
+            schema = without_null(resolved(schema, self.root), self.root)["properties"][name]
+        return schema
+
+    def _circle(self) -> str | None:
+        needs = {part.path: set(part.after) for part in self.found}
+        while free := [path for path, needed in needs.items() if not needed]:
+            for path in free:
+                del needs[path]
+            needs = {path: needed.difference(free) for path, needed in needs.items()}
+        return path_name(next(iter(needs))) if needs else None
+
+    def _is_held(self, schema: Mapping[str, Any]) -> bool:
+        return any(keyword in schema for keyword in _TOGETHER)
+
+    def _is_local(self) -> bool:
+        """Whether each reference leads to a definition at the root, which goes along with a part."""
+        named = [each["$ref"] for each in _all(self.root) if isinstance(each.get("$ref"), str)]
+        return all(each.split("/")[1:2] and each.split("/")[:2] in (["#", d] for d in _DEFINITIONS) for each in named)
+
+    def _names_of_itself(self) -> set[str]:
+        given = self.root.get("$ref")
+        return {given} if isinstance(given, str) else set()
+
+    def _reached(self, schema: Any) -> set[str]:
+        """The references that a schema leads to."""
+        seen: set[str] = set()
+        level: list[Any] = [{key: value for key, value in schema.items() if key not in _DEFINITIONS}]
+        while level:
+            new = {each["$ref"] for part in level for each in _all(part) if isinstance(each.get("$ref"), str)} - seen
+            seen |= new
+            level = [resolved({"$ref": each}, self.root) for each in new]
+        return seen
+
+    def _alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """A schema by itself, with the definitions that it needs."""
+        bare = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
+        reached = self._reached(bare)
+        for word in _DEFINITIONS:
+            names = {unquote(each.split("/")[2]) for each in reached if each.startswith(f"#/{word}/")}
+            named = self.root.get(word)
+            if names and isinstance(named, Mapping):
+                bare[word] = {name: each for name, each in named.items() if _pointer(name) in names}
+        return bare
+
+
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    return [each for each in schema.get("required") or () if isinstance(each, str)]
+
+
+def _closed(schema: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """An object's schema with these of its fields and no others."""
+    required = [name for name in _required(schema) if name in kept]
+    return {**schema, "properties": dict(kept), "required": required, "additionalProperties": False}
+
+
+def _pointer(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _wrapped(name: str, schema: Any) -> dict[str, Any]:
+    bare = _without_after(schema) if isinstance(schema, Mapping) else schema
+    return {"type": "object", "properties": {name: bare}, "required": [name], "additionalProperties": False}
+
+
+def _without_after(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "after"}
+
+
+def _unknown(part: Part, planner: _Planner) -> Iterator[str]:
+    """What ``after`` of a part names that is no field of its object."""
+    described = resolved(planner._at(part.path), planner.root)
+    parent = without_null(resolved(planner._at(part.path[:-1]), planner.root), planner.root)
+    given = described.get("after") if isinstance(described, Mapping) else None
+    if isinstance(given, list):
+        yield from (repr(name) for name in given if name not in parent["properties"] or name == part.name)
+
+
+def _is_object(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+        return False
+    return isinstance(schema.get("properties"), Mapping) and bool(schema["properties"])
+
+
+def _takes_null(schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type")
+    several = [each for keyword in ("anyOf", "oneOf") for each in parts(schema.get(keyword))]
+    return (isinstance(kinds, list) and "null" in kinds) or any(
+        isinstance(each, Mapping) and each.get("type") == "null" for each in several
+    )
+
+
+def _names(said: str, name: str) -> bool:
+    """Whether a description holds the name of a field."""
+    spaced = re.escape(name).replace("_", "[ _]")
+    return len(name) >= _NAMED and re.search(rf"(?<![\w]){spaced}(?![\w])", said, re.IGNORECASE) is not None
+
+
+def _all(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """A schema and everything in it that is an object."""
+    level = [schema]
+    while level:
+        yield from (each for each in level if isinstance(each, Mapping))
+        level = [part for each in level for part in parts(each)]

@@ -1,0 +1,591 @@
+"""One run of ``fields``: the short fields, then the others side by side, laid out as one JSON text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import anyio
+from pydantic import BaseModel, ValidationError
+
+from stretto.backends.base import ModelRequest
+from stretto.foundation.token_estimates import typical_tokens
+from stretto.prompts import POCKET
+from stretto.router.field_lengths import WHOLE, learned_of, note_field
+from stretto.router.schema_tokens import resolved, without_null
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.direct import Direct, asked
+from stretto.strategies.fields.record_plan import NotSplit, Part, Record, record_of
+from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, found_in, json_text
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.joint import Joint
+from stretto.strategies.runtime.limits import THINKING, share_of, tell_limits
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.structured.fitting import fit
+from stretto.strategies.structured.in_form import warn_of_misfit
+from stretto.values.answer import Branch
+from stretto.values.partial_values import path_name
+from stretto.values.request import Request
+from stretto.values.route import Route
+
+__all__ = ["TRIES", "RecordRun", "Written", "complaint", "write_record"]
+
+MOST_ELEMENTS = 64  # of an array that have calls of their own
+LEAST_ROOM = 4_000  # tokens of one part, or several times what is expected
+ROOM = 8
+TRIES = 2  # of one field
+_LEVELS = 6  # of fields within fields that are listed
+_MOST_LISTED = 300  # fields
+_DESCRIPTION = 400  # characters that others are shown of a field's description
+_RECEIVED = 2_000  # characters that a second try is shown of the first
+
+
+async def write_record(request: Request, route: Route, runner: Runner) -> StrategyResult:
+    """Write a record field by field, or with `Direct` where that cannot be."""
+    schema = request.options.response_format
+    record = record_of(schema, _learned(runner, schema), explicit=True, apart=bool(request.documents))
+    reason = record.reason if isinstance(record, NotSplit) else _obstacle(request, runner, record)
+    if reason is None and isinstance(record, Record):
+        tell_limits(request, runner)
+        if request.documents:
+            from stretto.strategies.fields.record_evidence import evidence_run  # noqa: PLC0415 - it builds on this module
+
+            whole: RecordRun = await evidence_run(request, runner, record)
+        else:
+            whole = RecordRun(request, runner, record)
+        reason = await whole.run()
+        if reason is None:
+            return whole.result
+    runner.warn(f"Answered in one piece instead of field by field: {reason}.", "strategy")
+    return await Direct().run(request, route, runner)
+
+
+def _obstacle(request: Request, runner: Runner, record: Record) -> str | None:
+    able, left, calls = runner.capabilities, runner.ledger.calls_left, sum(part.calls for part in record.parts)
+    if request.whole_reason is not None:
+        return request.whole_reason
+    if able.concurrent_calls < 2:
+        return "only one call at a time is possible"
+    if able.prompt_family == POCKET:
+        return "this model is too small for it"
+    if left is not None and left < calls + (record.first is not None):
+        return f"the budget leaves {left} calls, and {calls + (record.first is not None)} are needed"
+    return None
+
+
+@dataclass(eq=False)
+class Written:
+    """A value that a call of its own writes: a field, or the long fields of one element.
+
+    Attributes:
+        part: what is written.
+        index: of the element, from 0; ``None`` for a field.
+        key: what the first call wrote of the element.
+        value: `MISSING` until it is there.
+        running: the last call for it.
+        tries: calls so far.
+        shown: pieces of a text that the reader has, as they stand in JSON.
+            done: it is over, with or without a value.
+    """
+
+    part: Part
+    index: int | None = None
+    key: Any = None
+    value: Any = MISSING
+    running: RunningBranch | None = None
+    tries: int = 0
+    shown: list[str] = field(default_factory=list)
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """Names and places from the root of the record to it."""
+        return self.part.path if self.index is None else (*self.part.path, self.index)
+
+    @property
+    def field_name(self) -> str:
+        """The one field of what its call writes; empty for an element."""
+        return self.part.name if self.index is None else ""
+
+
+class RecordRun:
+    """Writes one record: starts the calls, takes what they write, and lays it out."""
+
+    def __init__(self, request: Request, runner: Runner, record: Record) -> None:
+        self.request, self.runner, self.record = request, runner, record
+        self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
+        self.known: dict[str, Any] = {}
+        self.result = StrategyResult()
+        self.written: dict[tuple[str | int, ...], Written] = {}
+        # What a validator of the caller refuses can be asked for again only while nobody has seen it.
+        self.withheld = _has_validators(request.options.response_model)
+
+    async def run(self) -> str | None:
+        """Write the record; returns why it cannot be written like this, where nothing of it was shown."""
+        if self.record.first is not None and (reason := await self._write_short()):
+            return reason
+        if reason := self._start_all():
+            return reason
+        if self.withheld:
+            return await self._check_then_show()
+        self._lay_out()
+        await self.runner.merge.finish()
+        self._report(self.runner.merge.text)
+        return None
+
+    async def _write_short(self) -> str | None:
+        """Ask for the short fields, once more where they do not fit; returns why there are none."""
+        assert self.record.first is not None  # noqa: S101 - asked before; for the type checker
+        schema, wrong = self.record.first, ""
+        names = ", ".join(f"`{name}`" for name in schema["properties"])
+        for attempt in range(TRIES):
+            task = f"Fill in only these fields now: {names}. The others are written afterwards, by what you write here."
+            if _arrays(schema):
+                task += " Give every element that a list is to have, with the fields that are asked for here."
+            spec = self.spec("fields", "fields", task, schema, tokens=self.record.first_tokens, wrong=wrong)
+            running = self.runner.start(replace(spec, label="The short fields"))
+            running.withhold()
+            await running.ended()
+            found = self._read_by_class(found_in(running.text, schema))
+            if isinstance(found.value, dict):
+                self.known = found.value
+                return None
+            if attempt == TRIES - 1 or running.exception is not None or self.runner.ledger.calls_left == 0:
+                running.drop("the whole is asked for at once")
+                break
+            running.drop("it did not fit its part of the schema")
+            wrong = complaint(running.text, found.wrong)
+        return f"its short fields were not written: {str(running.exception or found.wrong).rstrip('.')}"
+
+    def _start_all(self) -> str | None:
+        for part in self.record.parts:
+            if not part.keys:
+                self.written[part.path] = Written(part)
+                continue
+            elements = _at(self.known, part.path) or []
+            for index, key in enumerate(elements):
+                self.written[*part.path, index] = Written(part, index, key)
+        left = self.runner.ledger.calls_left
+        if left is not None and left < len(self.written):
+            return f"the budget leaves {left} calls, and {len(self.written)} are needed"
+        if len(self.written) > MOST_ELEMENTS:
+            return f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
+        for written in self.written.values():
+            self.start(written)
+        return None
+
+    def start(self, written: Written, wrong: str = "") -> None:
+        """Ask for a value; ``wrong`` tells of an earlier try."""
+        part = written.part
+        if written.index is None:
+            task = f"Fill in only the field `{path_name(part.path)}` now."
+        else:
+            task = (
+                f"Fill in only element {written.index + 1} of `{path_name(part.path)}` now, the one with "
+                f"{json_text(written.key)}: the fields "
+                + ", ".join(f"`{name}`" for name in part.held["properties"])
+                + " of it."
+            )
+        written.tries += 1
+        needed = [each for path in part.after for each in self._of(path)]
+        name = path_name(written.path)
+        spec = self.spec(
+            f"field-{name}",
+            "field" if written.index is None else "element",
+            task,
+            part.held,
+            tokens=part.tokens,
+            wrong=wrong,
+            needed=needed,
+            title=name,
+            index=None if written.index is None else written.index + 1,
+        )
+
+        async def until() -> None:
+            for each in needed:
+                await each.done.wait()
+
+        written.running = self.runner.start(
+            replace(spec, until=until if needed else None, on_end=lambda running: self.ended(written, running))
+        )
+        if self.withheld or written.index is not None or not part.is_text or written.tries > 1:
+            written.running.withhold()
+
+    def _of(self, path: tuple[str, ...]) -> list[Written]:
+        return [each for each in self.written.values() if each.part.path == path]
+
+    def spec(
+        self,
+        name: str,
+        kind: str,
+        task: str,
+        schema: Mapping[str, Any],
+        *,
+        tokens: int,
+        wrong: str = "",
+        needed: Sequence[Written] = (),
+        title: str = "",
+        index: int | None = None,
+        documents: str | None = None,
+    ) -> BranchSpec:
+        """The branch that writes some fields."""
+        runner, request = self.runner, self.request
+        room = max(LEAST_ROOM, ROOM * tokens) if request.part_tokens is None else request.part_tokens
+        room += THINKING if runner.capabilities.reasoning else 0
+        most = share_of(request, room, 1 + sum(part.calls for part in self.record.parts))
+        options = request.options.model_copy(update={"max_tokens": most, "stop": (), "response_format": None})
+        form = f"Answer with one JSON object that fits this JSON schema, and nothing else: {json_text(schema)}"
+
+        def prompt() -> ModelRequest:
+            there = "".join(
+                f"`{path_name(each.path)}`, on which it builds: {json_text(each.value)}\n\n"
+                for each in needed
+                if each.value is not MISSING
+            )
+            last = f"{there}{task} {form}{wrong}"
+            known = f"Filled in already: {json_text(self.known)}" if self.known else ""
+            shown = {} if documents is None else {"documents": documents}
+            values = {"fields": _listed(self.record.schema), "known": known, "task": last} | shown
+            messages = asked(request, runner, "field", **values)
+            return ModelRequest(
+                messages,
+                effort=self.effort,
+                response_schema=schema,
+                in_words=(),
+                strict=request.options.response_strict,
+                shared=max(0, messages[-1].content.rfind(last)),
+                reads=bool(request.documents),
+            )
+
+        return BranchSpec(
+            id=name,
+            kind=kind,
+            title=title,
+            index=index,
+            prompt=prompt,
+            options=options,
+            # Half of a JSON text goes on in no other; what nobody has seen is begun anew.
+            fallback_prompt=lambda received: None if received.strip() else prompt(),
+        )
+
+    def ended(self, written: Written, running: RunningBranch) -> None:
+        """Take what a call wrote, or ask for it again; only what no reader has seen can be asked for again."""
+        if written.running is not running or written.done.is_set() or written.shown:
+            return
+        part, cut = written.part, running.exception is not None or running.finish_reason != "stop"
+        found = self._read_by_class(found_in(running.text, part.held, written.field_name, cut=cut), written)
+        if found.value is not MISSING:
+            written.value = found.value
+            written.done.set()
+            if not cut:
+                self.note(part.path, json_text(found.value))
+        elif found.wrong == LACKS and not part.required:  # the model has nothing to say of it
+            written.done.set()
+        elif not cut and written.tries < TRIES and self.runner.ledger.calls_left != 0:
+            running.drop("it did not fit its part of the schema")
+            self.start(written, complaint(running.text, found.wrong))
+        else:
+            if not cut:
+                running.use, running.reported = "lacking", True
+                said = f"`{path_name(written.path)}` does not fit: {found.wrong}."
+                self.runner.warn(said, "format", part=running.spec.id)
+            if part.nullable and written.index is None:
+                written.value = None
+            written.done.set()
+
+    def _read_by_class(self, found: Found, written: Written | None = None) -> Found:
+        """What fits the schema, if the caller's class reads it: a date, for one, has a form that no schema holds.
+
+        Args:
+            found: the short fields, or the value of ``written``.
+            written: what a call of its own wrote.
+        """
+        model = self.request.options.response_model
+        if model is None or self.withheld or found.value is MISSING:
+            return found
+        value, index = found.value, None if written is None else written.index
+        if index is not None:
+            value = [value]
+        for name in reversed(() if written is None else written.part.path):
+            value = {name: value}
+        try:
+            model.model_validate_json(json_text(value))
+        except ValidationError as error:
+            for each in error.errors(include_url=False, include_context=False, include_input=False):
+                if _is_single(value, each["loc"]):  # an object may lack what another call writes
+                    where = list(each["loc"])
+                    if written is not None and index is not None:
+                        where[len(written.part.path)] = index
+                    return Found(wrong=f"{path_name(where)}: {each['msg']}")
+        except Exception:  # noqa: BLE001 - the caller's own `model_post_init`; `fit` says of the whole what it raised
+            return found
+        return found
+
+    async def rest_of(self, written: Written) -> str:
+        """What follows a text that broke off after the reader saw it, from one more call."""
+        said = json.loads('"' + "".join(written.shown) + '"')
+        if self.runner.ledger.calls_left == 0 or written.running is None:
+            return ""
+        broken, name = written.running, path_name(written.path)
+        task = (
+            f"The text of the field `{name}` broke off. It began: {json_text(said[-_RECEIVED:])}\n\nWrite in "
+            f"`{written.field_name}` only what follows behind that, and nothing of it again."
+        )
+        spec = self.spec(f"field-{name}-rest", "rest", task, written.part.held, tokens=written.part.tokens, title=name)
+        running = self.runner.start(spec)
+        running.withhold()
+        await running.ended()
+        cut = running.exception is not None or running.finish_reason != "stop"
+        found = found_in(running.text, written.part.held, written.field_name, cut=cut).value
+        if not isinstance(found, str):
+            running.use, running.reported = "replaced", True
+            return ""
+        broken.use = "replaced"
+        joint = Joint(said)
+        return json_text(joint.feed(found) + joint.finish())[1:-1]
+
+    # How the answer is laid out
+
+    def _lay_out(self, path: tuple[str, ...] = ()) -> None:
+        """Add an object to the answer: its fields in the order of the schema, those without a value left out."""
+        merge, begun = self.runner.merge, False
+
+        def before(name: str) -> str:
+            nonlocal begun
+            comma, begun = ", " if begun else "", True
+            return f"{comma}{json_text(name)}: "
+
+        merge.add("{")
+        for name in self.record.order(path):
+            here = (*path, name)
+            if here in self.record.by_path:
+                self._lay_out_part(self.record.by_path[here], partial(before, name))
+            elif any(each[: len(here)] == here for each in self.record.by_path):  # an object with parts inside
+                merge.add(partial(before, name))
+                self._lay_out(here)
+            elif (value := _at(self.known, here)) is not MISSING:
+                merge.add(partial(_labelled, partial(before, name), value))
+        merge.add("}")
+
+    def _lay_out_part(self, part: Part, before: Callable[[], str]) -> None:
+        merge = self.runner.merge
+        if not part.keys:
+            merge.add_branch(_Source(self, self.written[part.path], before), as_it_is=True)
+            return
+        merge.add(lambda: f"{before()}[")
+        for place, written in enumerate(self._of(part.path)):
+            merge.add_branch(_Source(self, written, partial(str, ", " if place else "")), as_it_is=True)
+        merge.add("]")
+
+    def value_of(self, written: Written) -> Any:
+        """What the record holds of it: of an element, also what the first call wrote."""
+        if written.index is None:
+            return written.value
+        both = {**written.key, **({} if written.value is MISSING else written.value)}
+        return {name: both[name] for name in written.part.schema["properties"] if name in both}
+
+    def whole(self, path: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The record as far as it is there."""
+        found: dict[str, Any] = {}
+        for name in self.record.order(path):
+            here = (*path, name)
+            if (part := self.record.by_path.get(here)) is not None:
+                value = [self.value_of(each) for each in self._of(here)] if part.keys else self.written[here].value
+            elif any(each[: len(here)] == here for each in self.record.by_path):
+                value = self.whole(here)
+            else:
+                value = _at(self.known, here)
+            if value is not MISSING:
+                found[name] = value
+        return found
+
+    # What is checked at the end
+
+    async def _check_then_show(self) -> str | None:
+        """Show the record once it passes its validators, what they refuse asked for again; returns why it does not."""
+        for last in (False, True):
+            for written in self.written.values():
+                await written.done.wait()
+            text = json_text(self.whole())
+            found = fit(text, self.request.options)
+            again = [] if last else list(self._refused(text))
+            if not found.wrong or not again or self.runner.ledger.calls_left == 0:
+                break
+            for written, wrong in again:
+                before = written.running
+                if before is not None:
+                    before.drop("a validator refused it")
+                refused = json_text(written.value)
+                written.done, written.value = anyio.Event(), MISSING
+                self.start(written, complaint(refused, wrong))
+        if found.wrong and self.runner.ledger.calls_left != 0:
+            for running in self.runner.branches:
+                running.drop("the whole is asked for at once")
+            return f"it does not fit response_format: {found.wrong}"
+        self.runner.merge.add(text)
+        await self.runner.merge.finish()
+        self._report(text)
+        return None
+
+    def _refused(self, text: str) -> Iterator[tuple[Written, str]]:
+        """The parts that the caller's validators refuse, each with why."""
+        model = self.request.options.response_model
+        if model is None:
+            return
+        try:
+            model.model_validate_json(text)
+        except ValidationError as error:
+            for each in error.errors(include_url=False, include_context=False, include_input=False):
+                for path, written in self.written.items():
+                    if each["loc"][: len(path)] == path:
+                        yield written, each["msg"]
+        except Exception:  # noqa: BLE001 - a validator of the caller's own; `fit` says what it raised
+            return
+
+    def note(self, path: Iterable[str], text: str) -> None:
+        """Note how long a value was."""
+        note_field(self.runner.known.backend, self.record.schema, path_name(path), typical_tokens(len(text)))
+
+    def _report(self, text: str) -> None:
+        for name, value in self.known.items():
+            if (name,) not in self.record.by_path and not isinstance(value, dict):
+                self.note((name,), json_text(value))
+        if all(each.value is not MISSING for each in self.written.values()):
+            note_field(self.runner.known.backend, self.record.schema, WHOLE, typical_tokens(len(text)))
+        found = fit(text, self.request.options)
+        self.result = replace(self.result, parsed=found.value)
+        warn_of_misfit(self.runner, found)
+
+
+class _Source:
+    """The text of one value in its turn: a plain text while it comes, any other value once it was checked.
+
+    Args:
+        run: of the record.
+        written: the value.
+        before: makes what stands before it; not called where there is no value.
+    """
+
+    def __init__(self, run: RecordRun, written: Written, before: Callable[[], str]) -> None:
+        self._run, self._written, self._before = run, written, before
+        self._text = TextOfField(written.field_name)
+        self._live = written.running if written.part.is_text and written.index is None else None
+        self._over = False
+
+    async def read(self) -> str:
+        written = self._written
+        while self._live is not None and not self._over:
+            if text := await self._piece(self._live):
+                return text
+        if self._over:
+            return ""
+        self._over = True
+        await written.done.wait()
+        value = self._run.value_of(written)
+        return "" if value is MISSING else self._before() + json_text(value)
+
+    async def ended(self) -> Branch:
+        assert self._written.running is not None  # noqa: S101 - started before; for the type checker
+        return await self._written.running.ended()
+
+    async def _piece(self, running: RunningBranch) -> str:
+        """The next piece of a text; at its end, what closes it."""
+        written, text = self._written, self._text
+        received = await running.read()
+        if written.running is not running:  # it was asked for again, and nobody has seen the first text
+            self._live = None
+            return ""
+        said = text.feed(received) if received else text.finish()
+        begins = bool(text.opened and not written.shown)
+        if text.opened:
+            written.shown.append(said)
+        said = f'{self._before()}"{said}' if begins else said
+        if received and not text.closed:
+            return said
+        self._live = None
+        if not written.shown:
+            return ""
+        self._over = True
+        if not text.closed and running.exception is not None:
+            rest = await self._run.rest_of(written)
+            written.shown.append(rest)
+            said += rest
+        written.value = json.loads('"' + "".join(written.shown) + '"')
+        if text.closed:
+            self._run.note(written.part.path, json_text(written.value))
+        written.done.set()
+        return said + '"'
+
+
+def _labelled(before: Callable[[], str], value: Any) -> str:
+    return before() + json_text(value)
+
+
+def _at(value: Any, path: Iterable[str]) -> Any:
+    """The value inside an object at a path; `MISSING` if there is none."""
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return MISSING
+        value = value[name]
+    return value
+
+
+def _is_single(value: Any, path: Iterable[str | int]) -> bool:
+    """Whether a path leads to a value that is neither an object nor an array."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):  # of one of several forms that it might have
+            break
+    return not isinstance(value, dict | list)
+
+
+def _arrays(schema: Mapping[str, Any]) -> bool:
+    return any(isinstance(each, Mapping) and "items" in each for each in schema["properties"].values())
+
+
+def complaint(received: str, wrong: str) -> str:
+    """What a second try is shown of the first."""
+    return f"\n\nThis was answered before: {received[:_RECEIVED]}\n\nThat cannot be used: {wrong}."
+
+
+def _learned(runner: Runner, schema: Any) -> Mapping[str, int]:
+    return learned_of(runner.known.backend, schema) if isinstance(schema, dict) else {}
+
+
+def _listed(schema: Mapping[str, Any]) -> str:
+    """The fields of a record with what is said of them, those of objects and elements below them."""
+    lines: list[str] = []
+
+    def add(part: Any, depth: int) -> None:
+        part = without_null(resolved(part, schema), schema)
+        part = without_null(resolved(part.get("items"), schema), schema) if "items" in part else part
+        named = part.get("properties") if isinstance(part, Mapping) else None
+        if not isinstance(named, Mapping) or depth > _LEVELS:
+            return
+        for name, given in named.items():
+            inner = resolved(given, schema)
+            said = inner.get("description") if isinstance(inner, Mapping) else None
+            line = f"{'  ' * depth}- `{name}`"
+            lines.append(f"{line}: {' '.join(said.split())[:_DESCRIPTION]}" if isinstance(said, str) else line)
+            if isinstance(inner, Mapping):
+                add(inner, depth + 1)
+
+    add(schema, 0)
+    return "\n".join(lines[:_MOST_LISTED])
+
+
+def _has_validators(model: type[BaseModel] | None) -> bool:
+    """Whether code of the caller's says what fits, of which the schema does not tell."""
+
+    def holds(part: Any) -> bool:
+        if isinstance(part, Mapping):
+            kind = part.get("type")
+            return (isinstance(kind, str) and kind.startswith("function-")) or any(map(holds, part.values()))
+        return isinstance(part, list | tuple) and any(map(holds, part))
+
+    return model is not None and holds(model.__pydantic_core_schema__)

@@ -1,0 +1,399 @@
+"""Records that are written field by field."""
+
+import json
+from datetime import date
+from typing import Annotated, Literal
+
+import anyio
+import pytest
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+from streaming import streamed, text_of
+
+from stretto import AsyncStretto, Budget
+from stretto.backends.base import Capabilities
+from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import ServerFailedError
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "Write a report about bicycles."
+HELD = Capabilities(json_schema=True)
+
+
+class Chapter(BaseModel):
+    title: str
+    body: str = Field(description="Two paragraphs")
+
+
+class Report(BaseModel):
+    title: str
+    kind: Literal["study", "essay"]
+    when: date
+    summary: str = Field(description="One paragraph")
+    findings: list[str] = Field(description="Five findings, in detail")
+    chapters: list[Chapter]
+    conclusion: str = Field(description="What follows from the findings, in detail")
+
+
+def value(schema, whole, name="value", *, items=2):
+    """A value that fits, whose texts tell the field."""
+    if "$ref" in schema:
+        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+    schema = schema["anyOf"][0] if "anyOf" in schema else schema
+    if "enum" in schema or "const" in schema:
+        return schema["enum"][0] if "enum" in schema else schema["const"]
+    match schema.get("type"):
+        case "object":
+            return {key: value(each, whole, key, items=items) for key, each in schema.get("properties", {}).items()}
+        case "array":
+            return [value(schema["items"], whole, f"{name} {number}", items=items) for number in range(items)]
+        case "integer" | "number":
+            return 3
+        case "boolean":
+            return True
+        case _:
+            return "2026-01-02" if schema.get("format") == "date" else f'The {name},\nin "words" and ü.'
+
+
+def obliging(prompt):
+    return json.dumps(value(prompt.response_schema, prompt.response_schema))
+
+
+def writer(first=(), then=obliging, capabilities=HELD):
+    """A backend that fills in what it is asked for; ``first``: replies by what the prompt says."""
+    rules = dict(first)
+
+    def reply(prompt):
+        said = prompt.messages[-1].content
+        found = next((each for words, each in rules.items() if words in said), then)
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        return found(prompt) if callable(found) else found
+
+    return ScriptedBackend(reply, capabilities=capabilities)
+
+
+async def ask(backend, schema=Report, question=QUESTION, **options):
+    return await streamed(backend, question, **{"response_format": schema, "strategy": "fields"} | options)
+
+
+async def test_short_fields_come_first_and_long_ones_side_by_side_in_the_order_of_the_schema():
+    backend = writer()
+    answer, events = await ask(backend)
+    assert list(json.loads(answer.text)) == list(Report.model_fields)
+    assert answer.parsed == Report.model_validate_json(answer.text)
+    assert answer.parsed.summary == 'The summary,\nin "words" and ü.'
+    assert (answer.strategy, answer.finish_reason, answer.warnings) == ("fields", "stop", ())
+    first = backend.calls[0][0].response_schema
+    assert list(first["properties"]) == ["title", "kind", "when", "chapters"]
+    assert list(first["properties"]["chapters"]["items"]["properties"]) == ["title"]
+    assert [branch.title for branch in answer.branches] == [
+        *("", "summary", "findings", "chapters[0]", "chapters[1]", "conclusion"),
+    ]
+    kinds = [event.kind for event in events if event.type == "branch_started"]
+    assert kinds == ["fields", "field", "field", "element", "element", "field"]
+
+
+async def test_every_call_sees_all_fields_and_the_values_that_are_there():
+    backend = writer()
+    await ask(backend)
+    for prompt, _ in backend.calls:
+        assert "`conclusion`: What follows from the findings, in detail" in text_of(prompt)
+    for prompt, _ in backend.calls[1:]:
+        assert '"kind": "study"' in text_of(prompt)
+    element = next(prompt for prompt, _ in backend.calls if "element 2 of `chapters`" in text_of(prompt))
+    assert list(element.response_schema["properties"]) == ["body"]
+
+
+async def test_the_long_calls_share_their_beginning():
+    backend = writer()
+    await ask(backend)
+    beginnings = {prompt.prefix for prompt, _ in backend.calls[1:]}
+    assert len(beginnings) == 1
+    assert "Filled in already" in beginnings.pop()
+
+
+class Review(BaseModel):
+    score: int
+    verdict: str = Field(description="A paragraph", json_schema_extra={"after": ["risks"]})
+    risks: str = Field(description="What may go wrong, in detail")
+    history: str = Field(description="How it began, in detail")
+
+
+async def test_a_field_waits_for_those_it_needs_and_is_told_their_text():
+    backend = writer()
+    answer, _ = await ask(backend, Review)
+    assert "`risks`, on which it builds" in text_of(backend.calls[-1][0])
+    assert "after" not in json.dumps(backend.calls[-1][0].response_schema)
+    assert list(json.loads(answer.text)) == ["score", "verdict", "risks", "history"]
+    named = writer()
+    await ask(named)
+    assert "`findings`, on which it builds" in text_of(named.calls[-1][0])
+
+
+async def test_text_is_shown_while_it_comes():
+    held = anyio.Event()
+    begun = Reply(chunks=['{"summary": "It', " begins\\n", 'well."}'])
+    backend = writer(
+        {
+            "only the field `summary`": begun,
+            "only the field `findings`": lambda prompt: Reply(obliging(prompt), hold=held),
+        }
+    )
+    async with (
+        AsyncStretto(backend) as stretto,
+        stretto.stream(QUESTION, response_format=Report, strategy="fields") as stream,
+    ):
+        said = ""
+        async for text in stream.text():
+            said += text
+            if said.endswith(' begins\\nwell."'):
+                held.set()
+        assert json.loads(said)["summary"] == "It begins\nwell."
+
+
+async def test_a_value_that_does_not_fit_is_asked_for_once_more_with_what_was_wrong():
+    backend = writer({"only the field `findings`": ['{"findings": "none"}', obliging]})
+    answer, _ = await ask(backend)
+    assert len(answer.parsed.findings) == 2
+    assert answer.warnings == ()
+    again = next(text_of(prompt) for prompt, _ in backend.calls if "answered before" in text_of(prompt))
+    assert 'findings: "none" is not of type "array"' in again
+    assert answer.usage.discarded_tokens > 0
+
+
+async def test_a_value_without_its_object_and_one_in_a_fence_are_understood():
+    backend = writer(
+        {"only the field `findings`": '["One.", "Two."]', "only the field `summary`": "```\n" + '{"summary": "S."}'}
+    )
+    answer, _ = await ask(backend)
+    assert (answer.parsed.findings, answer.parsed.summary) == (["One.", "Two."], "S.")
+
+
+class Loose(BaseModel):
+    title: str
+    body: str = Field(description="Two paragraphs")
+    remarks: list[str] | None = Field(description="Remarks, in detail")
+    history: str = Field(description="Two paragraphs")
+
+
+@pytest.mark.parametrize("reply", ["no", '{"remarks": 3}', Reply(fault=ServerFailedError("down"))])
+async def test_what_cannot_be_had_is_null_where_the_schema_allows_it_and_told(reply):
+    answer, _ = await ask(writer({"only the field `remarks`": reply}), Loose)
+    assert answer.parsed.remarks is None
+    assert answer.parsed.history
+    assert any("remarks" in warning for warning in answer.warnings)
+
+
+@pytest.mark.parametrize("reply", ["no", Reply(fault=ServerFailedError("down"))])
+async def test_what_cannot_be_had_and_must_be_there_is_left_out_and_told(reply):
+    answer, _ = await ask(writer({"only the field `findings`": reply}))
+    assert "findings" not in json.loads(answer.text)
+    assert json.loads(answer.text)["conclusion"]
+    assert answer.parsed is None
+    assert any("findings" in warning for warning in answer.warnings)
+
+
+async def test_a_text_that_breaks_off_in_front_of_the_reader_is_gone_on_with():
+    broken = Reply(chunks=['{"summary": "Bicycles are', " old \\u00"], fault=ServerFailedError("down"), fault_after=2)
+    rest = '{"summary": "are old machines."}'
+    backend = writer({"broke off": rest, "only the field `summary`": broken})
+    answer, _ = await ask(backend)
+    assert answer.parsed.summary in ("Bicycles are old machines.", "Bicycles are old are old machines.")
+    assert answer.finish_reason == "stop"
+
+
+async def test_short_fields_that_fail_lead_to_an_answer_in_one_piece():
+    backend = writer({"only these fields now": "no"})
+    answer, _ = await ask(backend)
+    assert answer.strategy == "direct"
+    assert answer.parsed.title
+    assert answer.warnings[0].startswith("Answered in one piece instead of field by field: its short fields were not")
+
+
+def no_cats(text):
+    if "cat" in text:
+        raise ValueError("no cats")
+    return text
+
+
+class Checked(BaseModel):
+    title: str
+    body: Annotated[str, AfterValidator(no_cats)] = Field(description="Two paragraphs")
+    history: str = Field(description="Two paragraphs")
+
+
+async def test_what_a_validator_refuses_is_asked_for_again_before_anything_is_shown():
+    backend = writer({"only the field `body`": ['{"body": "A cat."}', '{"body": "A dog."}']})
+    answer, events = await ask(backend, Checked)
+    assert answer.parsed.body == "A dog."
+    assert answer.warnings == ()
+    assert "no cats" in text_of(backend.calls[-1][0])
+    assert sum(event.type == "text_delta" for event in events) == 1
+
+
+class Diary(BaseModel):
+    begun: date
+    about: str = Field(description="Two paragraphs")
+    days: list[date] | None = Field(description="Fifty days, in detail")
+    chapters: list[Chapter]
+
+
+async def test_a_form_that_only_the_class_knows_is_asked_for_again():
+    wrong = {
+        "only these fields": '{"begun": "next week", "chapters": []}',
+        "only the field `days`": '{"days": ["soon"]}',
+    }
+    backend = writer({words: [text, obliging] for words, text in wrong.items()})
+    answer, _ = await ask(backend, Diary)
+    assert (answer.strategy, answer.warnings) == ("fields", ())
+    assert (answer.parsed.begun, answer.parsed.days) == (date(2026, 1, 2), [date(2026, 1, 2)] * 2)
+    told = [text_of(prompt) for prompt, _ in backend.calls if "cannot be used" in text_of(prompt)]
+    assert ["begun: Input should be a valid date" in each for each in told] == [True, False]
+    assert "days[0]: Input should be a valid date" in told[1]
+
+
+async def test_a_form_that_only_the_class_knows_and_that_stays_wrong_does_not_lose_the_record():
+    answer, _ = await ask(writer({"only the field `days`": '{"days": ["soon"]}'}), Diary)
+    assert answer.parsed.days is None
+    assert ["`days` does not fit: days[0]: Input should be a valid date" in each for each in answer.warnings] == [True]
+
+
+class Together(BaseModel):
+    title: str
+    body: str = Field(description="Two paragraphs")
+    history: str = Field(description="Two paragraphs")
+
+    @model_validator(mode="after")
+    def _differ(self):
+        if self.body == self.history:
+            raise ValueError("the same twice")
+        return self
+
+
+async def test_what_a_validator_of_the_whole_refuses_is_asked_for_as_a_whole():
+    whole = json.dumps({"title": "T", "body": "B", "history": "H"})
+    backend = writer(
+        {"the field `body`": '{"body": "X"}', "the field `history`": '{"history": "X"}', "only these": obliging},
+        then=whole,
+    )
+    answer, _ = await ask(backend, Together)
+    assert (answer.strategy, answer.parsed.history) == ("direct", "H")
+    assert "the same twice" in answer.warnings[0]
+
+
+async def test_a_budget_of_calls_is_kept():
+    backend = writer()
+    answer, _ = await ask(backend, budget=Budget(max_calls=3))
+    assert len(backend.calls) == 1
+    assert answer.strategy == "direct"
+    assert "the budget leaves 3 calls" in answer.warnings[0]
+
+
+async def test_a_deadline_leaves_valid_json_with_what_is_there():
+    backend = writer({"only the field `conclusion`": Reply("{}", hold=anyio.Event())})
+    answer, _ = await ask(backend, deadline_s=1.0)
+    assert json.loads(answer.text)["summary"]
+    assert answer.finish_reason == "deadline"
+
+
+async def test_two_records_at_once_do_not_mix():
+    backend = writer()
+    async with AsyncStretto(backend) as stretto, anyio.create_task_group() as tasks:
+        found = {}
+
+        async def one(schema):
+            found[schema] = await stretto.ask(QUESTION, response_format=schema, strategy="fields")
+
+        for schema in (Report, Review, Loose):
+            tasks.start_soon(one, schema)
+    assert all(isinstance(found[schema].parsed, schema) for schema in found)
+
+
+async def test_a_reader_who_leaves_ends_every_call():
+    backend = writer({"only the field": lambda prompt: Reply(obliging(prompt), hold=anyio.Event())})
+    async with AsyncStretto(backend) as stretto:
+        async with stretto.stream(QUESTION, response_format=Report, strategy="fields") as stream:
+            async for event in stream:
+                if event.type == "text_delta":
+                    break
+        assert backend.running == 0
+
+
+HOSTILE = [
+    "",
+    "{",
+    '{"summary": ',
+    '{"summary": "\\',
+    '{"summary": "\\ud83d"}',
+    '{"summary": "a\x00b"}',
+    '"',
+    "]",
+    "\u2028",
+    '{"summary": {}}',
+]
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+async def test_hostile_texts_leave_valid_json(said):
+    answer, _ = await ask(writer({"only the field `summary`": Reply(chunks=list(said) or [""])}))
+    found = json.loads(answer.text)
+    assert found["conclusion"]
+    if "summary" not in found:
+        assert any("summary" in warning for warning in answer.warnings)
+
+
+LONG = {"type": "string", "description": "Three paragraphs"}
+
+
+def record(**properties):
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+STRAIGHT = {
+    "a union": ({"anyOf": [record(a=LONG, b=LONG), record(c=LONG, d=LONG)]}, None),
+    "fields held together": ({**record(a=LONG, b=LONG, c=LONG), "oneOf": [{"required": ["a"]}]}, "oneOf"),
+    "short fields": (record(a={"type": "integer"}, b={"type": "boolean"}), "about 18 tokens"),
+    "one long field": (record(a=LONG, b={"type": "integer"}, c={**LONG, "description": "800 words"}), None),
+    "reasoning first": (record(reasoning=LONG, summary=LONG, answer=LONG), "'reasoning' comes before"),
+    "its own kind": (
+        {
+            "$ref": "#/$defs/N",
+            "$defs": {"N": record(a=LONG, b=LONG, c={"type": "array", "items": {"$ref": "#/$defs/N"}})},
+        },
+        "records of its own kind",
+    ),
+    "a circle": (record(a={**LONG, "after": ["b"]}, b={**LONG, "after": ["a"]}), "needs fields that need it"),
+    "an unknown field": (record(a={**LONG, "after": ["x"]}, b=LONG, c=LONG), "'x', which is no field beside it"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, why) in STRAIGHT.items() if why])
+async def test_what_cannot_be_taken_apart_is_written_in_one_piece_with_a_reason(name):
+    schema, why = STRAIGHT[name]
+    async with AsyncStretto(writer()) as stretto:
+        route = await stretto.route(QUESTION, response_format=schema)
+    assert route.strategy == "direct"
+    assert why in route.reason
+
+
+async def test_the_router_takes_it_where_it_pays_and_says_so():
+    async with AsyncStretto(writer()) as stretto:
+        route = await stretto.route(QUESTION, response_format=Report)
+        answer = await stretto.ask(QUESTION, response_format=Report)
+    assert route.strategy == answer.strategy == "fields"
+    assert route.reason.startswith("Short fields first, then 4 long ones side by side (summary, findings, chapters,")
+    assert route.forecast["fields"].seconds < 0.5 * route.forecast["direct"].seconds
+
+
+async def test_records_of_a_schema_teach_how_long_their_fields_are():
+    long = " ".join(["word"] * 2_000)
+    said = {"body": "Some words. " * 20, "history": long}
+    backend = writer({f"only the field `{name}`": json.dumps({name: text}) for name, text in said.items()})
+    async with AsyncStretto(backend) as stretto:
+        before = await stretto.route(QUESTION, response_format=Loose, strategy="fields")
+        for _ in range(3):
+            await stretto.ask(QUESTION, response_format=Loose, strategy="fields")
+        after = await stretto.route(QUESTION, response_format=Loose, strategy="fields")
+    assert after.forecast["fields"].written > 2_000 > before.forecast["fields"].written
+    assert after.forecast["direct"].written > 2_000

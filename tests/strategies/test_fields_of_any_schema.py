@@ -1,0 +1,153 @@
+"""Whatever the schema: a record field by field is as valid as one in one piece, and holds the same."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stretto import Stretto
+from stretto.backends.base import Capabilities
+from stretto.foundation.json_schema import validator_of
+from stretto.router.schema_tokens import resolved
+from stretto.strategies.fields.record_plan import NotSplit, record_of
+from stretto.strategies.fields.value_text import TextOfField
+from stretto.testing import ScriptedBackend
+from stretto.values.partial_values import path_of
+
+SUITE = Path(__file__).parents[2] / "benchmarks" / "schema_suite" / "draft2020-12.jsonl"
+NAMES = st.sampled_from(["title", "body", "a b", "x.y", 'q"', "history", "Ü", "tags[0]", "$ref2", "summary"])
+LONG = "Two paragraphs on it, at length."
+
+
+def with_values(schemas, values):
+    return st.tuples(schemas, values)
+
+
+def leaves():
+    texts = st.text(max_size=30)
+    return st.one_of(
+        with_values(st.just({"type": "string", "description": LONG}), texts),
+        with_values(st.just({"type": "string", "maxLength": 40}), texts),
+        with_values(st.just({"type": "integer"}), st.integers(-9, 9)),
+        with_values(st.just({"enum": ["one", 2, None]}), st.sampled_from(["one", 2, None])),
+        with_values(st.just({"anyOf": [{"type": "string", "description": LONG}, {"type": "null"}]}), st.none() | texts),
+        with_values(st.just({"type": ["array", "null"], "items": {"type": "string"}}), st.none() | st.lists(texts)),
+        with_values(st.just({"$ref": "#/$defs/text"}), texts),
+    )
+
+
+@st.composite
+def objects(draw, inner):
+    fields = draw(st.dictionaries(NAMES, inner, min_size=1, max_size=5))
+    schema = {
+        "type": "object",
+        "properties": {name: schema for name, (schema, _) in fields.items()},
+        "required": [name for name in fields if draw(st.booleans())],
+        **draw(st.sampled_from([{}, {"additionalProperties": False}])),
+    }
+    return schema, {name: value for name, (_, value) in fields.items()}
+
+
+@st.composite
+def arrays(draw):
+    schema, _ = draw(objects(leaves()))
+    names = schema["properties"]
+    values = [
+        {name: draw(st.just(example(part))) for name, part in names.items()} for _ in range(draw(st.integers(0, 3)))
+    ]
+    return {"type": "array", "items": schema}, values
+
+
+def example(schema):
+    if "$ref" in schema or schema.get("type") == "string" or "anyOf" in schema:
+        return "Some text."
+    return schema["enum"][0] if "enum" in schema else 3 if schema["type"] == "integer" else []
+
+
+def records():
+    return objects(st.one_of(leaves(), objects(leaves()), arrays()))
+
+
+def pruned(value, schema, whole):
+    """Of a value, what a part of its schema asks for."""
+    schema = resolved(schema, whole)
+    if isinstance(schema, dict) and isinstance(value, dict) and "properties" in schema:
+        return {name: pruned(value[name], part, whole) for name, part in schema["properties"].items() if name in value}
+    if isinstance(schema, dict) and isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [pruned(each, schema["items"], whole) for each in value]
+    return value
+
+
+def knowing(value):
+    """A backend that knows the record, and says of it what it is asked for."""
+
+    def reply(prompt):
+        asked, schema, found = prompt.messages[-1].content, prompt.response_schema, value
+        if element := re.search(r"only element (\d+) of `(.*)` now, the one with", asked):
+            for step in (*path_of(element[2]), int(element[1]) - 1):
+                found = found[step]
+        elif field := re.search(r"only the field `(.*)` now", asked):
+            *above, _ = path_of(field[1])
+            for step in above:
+                found = found[step]
+        return json.dumps(pruned(found, schema, schema))
+
+    return ScriptedBackend(reply, capabilities=Capabilities(json_schema=True))
+
+
+def written(schema, value, strategy):
+    with Stretto(knowing(value)) as stretto:
+        return stretto.ask("Fill it in.", response_format=schema, strategy=strategy)
+
+
+@pytest.mark.thorough
+@settings(max_examples=40, deadline=None)
+@given(records())
+def test_a_record_is_as_valid_as_in_one_piece(record):
+    schema, value = record
+    schema = {**schema, "$defs": {"text": {"type": "string", "description": LONG}}}
+    fields, straight = (written(schema, value, strategy) for strategy in ("fields", "direct"))
+    assert json.loads(fields.text) == json.loads(straight.text) == fields.parsed == straight.parsed
+    assert list(json.loads(fields.text)) == [name for name in schema["properties"] if name in value]
+
+
+def suite():
+    for line in SUITE.read_text().splitlines():
+        case = json.loads(line)
+        for instance in case.get("tests", case.get("instances", ())):
+            data, fits = (instance["data"], instance["valid"]) if isinstance(instance, dict) else instance
+            if fits and isinstance(data, dict) and not isinstance(record_of(case["schema"], apart=True), NotSplit):
+                yield case["schema"], data
+
+
+def test_instances_of_the_schema_test_suite_stay_valid():
+    cases = list(suite())
+    assert len(cases) > 10
+    for schema, data in cases:
+        plan = record_of(schema, apart=True)
+        declared = {name: data[name] for name in plan.order() if name in data}
+        if validator_of(schema).is_valid(declared):
+            assert written(schema, declared, "fields").parsed == written(schema, declared, "direct").parsed == declared
+
+
+@given(st.text(), st.lists(st.integers(1, 7), max_size=30))
+def test_a_text_that_is_shown_while_it_comes_is_what_json_holds_however_it_is_cut(text, cuts):
+    said = json.dumps({"body": text}, ensure_ascii=len(text) % 2 == 0)
+    shown, at, reader = "", 0, TextOfField("body")
+    for cut in [*cuts, len(said)]:
+        shown += reader.feed(said[at : at + cut])
+        json.loads(f'"{shown}"')
+        at += cut
+    shown += reader.finish()
+    assert json.loads(f'"{shown}"') == text.encode("utf-16", "replace").decode("utf-16")
+    assert reader.closed
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_a_text_that_breaks_off_anywhere_leaves_valid_json(cut):
+    reader = TextOfField("body")
+    shown = reader.feed('{"body": "a\\u00fc\\ud83d\\ude00\\n\\"b"}'[:cut]) + reader.finish()
+    json.loads(f'"{shown}"')
