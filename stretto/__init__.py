@@ -6,15 +6,34 @@ from stretto.foundation.lazy import lazily as _lazily
 
 if typing.TYPE_CHECKING:
     from stretto.abilities.kept import Abilities, Ability
-    from stretto.agreement import Agreement
-    from stretto.answer import Answer, Branch, Choice, Cost, FinishReason, Span, Timeline, Usage, Writer
-    from stretto.budget import Budget
-    from stretto.citation import Citation, Evidence, PassageRecord
-    from stretto.client import AsyncStretto
-    from stretto.client_options import ClientOptions, ModelLike
+    from stretto.client.async_client import AsyncStretto
+    from stretto.client.client_options import ClientOptions, ModelLike
+    from stretto.client.streams import AnswerStream, SyncAnswerStream
+    from stretto.client.sync_client import Stretto
+    from stretto.config.settings import Settings
     from stretto.display.plot import TimelinePlot
-    from stretto.document import Document, Heading
-    from stretto.errors import (
+    from stretto.observe.hooks import CallEnded, Hooks, RetryPlanned
+    from stretto.observe.structured_logs import log_json
+    from stretto.prompts import Catalogue, Template
+    from stretto.router import Router, SecondOpinion
+    from stretto.values.answer import (
+        Agreement,
+        Answer,
+        Branch,
+        Choice,
+        Cost,
+        CutBy,
+        FinishReason,
+        Span,
+        Timeline,
+        Usage,
+        Writer,
+    )
+    from stretto.values.answer_warning import AnswerWarning, WarningCode
+    from stretto.values.budget import Budget
+    from stretto.values.citation import Citation, Evidence, PassageRecord
+    from stretto.values.document import Document, Heading
+    from stretto.values.errors import (
         AllModelsFailedError,
         AuthenticationError,
         BackendError,
@@ -39,7 +58,7 @@ if typing.TYPE_CHECKING:
         UnknownPromptError,
         UnknownStrategyError,
     )
-    from stretto.events import (
+    from stretto.values.events import (
         AnswerFinished,
         BranchDelta,
         BranchFailed,
@@ -48,29 +67,23 @@ if typing.TYPE_CHECKING:
         ChoiceDelta,
         Event,
         FallbackStarted,
-        OutlinePointReady,
         PassageRead,
         RefusalStarted,
         RouteChosen,
+        SectionPlanned,
         TextDelta,
+        TextEdited,
         ThoughtFinished,
         ToolCallDelta,
         ToolFinished,
         ToolStarted,
         VoteCounted,
     )
-    from stretto.hooks import CallEnded, Hooks, RetryPlanned
-    from stretto.prompts import Catalogue, Template
-    from stretto.request import GenerationOptions, Message, PromptLike, Request, RequestOptions
-    from stretto.route import DecodingForecast, Forecast, Route
-    from stretto.router import Router, SecondOpinion
-    from stretto.settings import Settings
-    from stretto.streams import AnswerStream, SyncAnswerStream
-    from stretto.structured_logs import log_json
-    from stretto.synchronous_client import Stretto
-    from stretto.token_records import DecodingStats, TokenLogprob
-    from stretto.tool_calls import ToolCall, ToolCallFragment
-    from stretto.tools import Tool
+    from stretto.values.request import GenerationOptions, Message, PromptLike, Request, RequestOptions
+    from stretto.values.route import DecodingForecast, Forecast, Route
+    from stretto.values.token_records import DecodingStats, TokenLogprob
+    from stretto.values.tool_calls import ToolCall, ToolCallFragment
+    from stretto.values.tools import Tool
 
 __version__ = "0.1.0"
 
@@ -82,6 +95,7 @@ __all__ = [
     "Answer",
     "AnswerFinished",
     "AnswerStream",
+    "AnswerWarning",
     "AsyncStretto",
     "AuthenticationError",
     "BackendError",
@@ -102,6 +116,7 @@ __all__ = [
     "ConnectionFailedError",
     "ContextOverflowError",
     "Cost",
+    "CutBy",
     "DeadlineExceededError",
     "DecodingForecast",
     "DecodingStats",
@@ -121,7 +136,6 @@ __all__ = [
     "MissingDependencyError",
     "ModelLike",
     "ModelNotFoundError",
-    "OutlinePointReady",
     "PassageRead",
     "PassageRecord",
     "PromptLike",
@@ -135,6 +149,7 @@ __all__ = [
     "RouteChosen",
     "Router",
     "SecondOpinion",
+    "SectionPlanned",
     "ServerFailedError",
     "Settings",
     "SettingsError",
@@ -146,6 +161,7 @@ __all__ = [
     "SyncAnswerStream",
     "Template",
     "TextDelta",
+    "TextEdited",
     "ThoughtFinished",
     "Timeline",
     "TimelinePlot",
@@ -161,6 +177,7 @@ __all__ = [
     "UnknownStrategyError",
     "Usage",
     "VoteCounted",
+    "WarningCode",
     "Writer",
     "log_json",
 ]
@@ -169,25 +186,27 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "extending": (),  # modules with public names of their own
     "local": (),
     "abilities.kept": ("Abilities", "Ability"),
-    "agreement": ("Agreement",),
-    "answer": (
+    "values.answer": (
+        "Agreement",
         "Answer",
         "Branch",
         "Choice",
         "Cost",
+        "CutBy",
         "FinishReason",
         "Span",
         "Timeline",
         "Usage",
         "Writer",
     ),
-    "budget": ("Budget",),
-    "citation": ("Citation", "Evidence", "PassageRecord"),
-    "client": ("AsyncStretto",),
-    "client_options": ("ClientOptions", "ModelLike"),
-    "document": ("Document", "Heading"),
+    "values.answer_warning": ("AnswerWarning", "WarningCode"),
+    "values.budget": ("Budget",),
+    "values.citation": ("Citation", "Evidence", "PassageRecord"),
+    "client.async_client": ("AsyncStretto",),
+    "client.client_options": ("ClientOptions", "ModelLike"),
+    "values.document": ("Document", "Heading"),
     "display.plot": ("TimelinePlot",),
-    "errors": (
+    "values.errors": (
         "AllModelsFailedError",
         "AuthenticationError",
         "BackendError",
@@ -212,7 +231,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "UnknownPromptError",
         "UnknownStrategyError",
     ),
-    "events": (
+    "values.events": (
         "AnswerFinished",
         "BranchDelta",
         "BranchFailed",
@@ -221,7 +240,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "ChoiceDelta",
         "Event",
         "FallbackStarted",
-        "OutlinePointReady",
+        "SectionPlanned",
         "PassageRead",
         "RefusalStarted",
         "RouteChosen",
@@ -230,34 +249,35 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "ToolCallDelta",
         "ToolFinished",
         "ToolStarted",
+        "TextEdited",
         "VoteCounted",
     ),
-    "hooks": (
+    "observe.hooks": (
         "CallEnded",
         "Hooks",
         "RetryPlanned",
     ),
     "prompts": ("Catalogue", "Template"),
-    "request": (
+    "values.request": (
         "GenerationOptions",
         "Message",
         "PromptLike",
         "Request",
         "RequestOptions",
     ),
-    "route": (
+    "values.route": (
         "DecodingForecast",
         "Forecast",
         "Route",
     ),
     "router": ("Router", "SecondOpinion"),
-    "settings": ("Settings",),
-    "streams": ("AnswerStream", "SyncAnswerStream"),
-    "structured_logs": ("log_json",),
-    "synchronous_client": ("Stretto",),
-    "token_records": ("DecodingStats", "TokenLogprob"),
-    "tool_calls": ("ToolCall", "ToolCallFragment"),
-    "tools": ("Tool",),
+    "config.settings": ("Settings",),
+    "client.streams": ("AnswerStream", "SyncAnswerStream"),
+    "observe.structured_logs": ("log_json",),
+    "client.sync_client": ("Stretto",),
+    "values.token_records": ("DecodingStats", "TokenLogprob"),
+    "values.tool_calls": ("ToolCall", "ToolCallFragment"),
+    "values.tools": ("Tool",),
 }
 
 

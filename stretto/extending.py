@@ -16,6 +16,7 @@ if typing.TYPE_CHECKING:
         Capabilities,
         Chunk,
         CountsText,
+        LoadsAhead,
         Measured,
         MeasuresItself,
         ModelRequest,
@@ -23,23 +24,28 @@ if typing.TYPE_CHECKING:
         WrittenPaths,
     )
     from stretto.backends.load import Load, ReportsLoad
+    from stretto.backends.providers.call_pieces import CallPiece
+    from stretto.backends.providers.pieces import AnswerPiece, Thought
+    from stretto.backends.providers.remote import RemoteBackend
     from stretto.backends.resilience.resilient import Endpoints, Resilience, resilient
     from stretto.local_engine.draft_tree import DraftTree
     from stretto.local_engine.drafting.catalogue import DraftEquipment
     from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
     from stretto.router.case import Case
     from stretto.router.offer import Offer
-    from stretto.strategies.base import Strategy
-    from stretto.strategies.branch import RunningBranch
-    from stretto.strategies.branch_spec import BranchSpec, TextWatch
+    from stretto.strategies.base import Strategy, StrategyResult
     from stretto.strategies.direct import Direct
-    from stretto.strategies.merge import Merge, TextFilter, TextSource
-    from stretto.strategies.runner import Runner
+    from stretto.strategies.runtime.branch import RunningBranch
+    from stretto.strategies.runtime.branch_spec import BranchSpec, TextWatch
+    from stretto.strategies.runtime.merge import Merge, TextFilter, TextSource
+    from stretto.strategies.runtime.runner import Runner
 
 __all__ = [
+    "AnswerPiece",
     "AsksItsServer",
     "Backend",
     "BranchSpec",
+    "CallPiece",
     "Capabilities",
     "Case",
     "Chunk",
@@ -52,20 +58,24 @@ __all__ = [
     "Drafter",
     "Endpoints",
     "Load",
+    "LoadsAhead",
     "Measured",
     "MeasuresItself",
     "Merge",
     "ModelRequest",
     "Offer",
+    "RemoteBackend",
     "ReportsLoad",
     "Resilience",
     "Runner",
     "RunningBranch",
     "Stages",
     "Strategy",
+    "StrategyResult",
     "TextFilter",
     "TextSource",
     "TextWatch",
+    "Thought",
     "WrittenPaths",
     "resilient",
 ]
@@ -77,6 +87,7 @@ _HOMES = {
         "Capabilities",
         "Chunk",
         "CountsText",
+        "LoadsAhead",
         "Measured",
         "MeasuresItself",
         "ModelRequest",
@@ -84,18 +95,21 @@ _HOMES = {
         "WrittenPaths",
     ),
     "stretto.backends.load": ("Load", "ReportsLoad"),
+    "stretto.backends.providers.call_pieces": ("CallPiece",),
+    "stretto.backends.providers.pieces": ("AnswerPiece", "Thought"),
+    "stretto.backends.providers.remote": ("RemoteBackend",),
     "stretto.backends.resilience.resilient": ("Endpoints", "Resilience", "resilient"),
     "stretto.local_engine.draft_tree": ("DraftTree",),
     "stretto.local_engine.drafting.catalogue": ("DraftEquipment",),
     "stretto.local_engine.drafting.protocol": ("DraftContext", "DraftOutcome", "Drafter"),
     "stretto.router.case": ("Case",),
     "stretto.router.offer": ("Offer",),
-    "stretto.strategies.base": ("Strategy",),
-    "stretto.strategies.branch": ("RunningBranch",),
-    "stretto.strategies.branch_spec": ("BranchSpec", "TextWatch"),
+    "stretto.strategies.runtime.branch": ("RunningBranch",),
+    "stretto.strategies.runtime.branch_spec": ("BranchSpec", "TextWatch"),
+    "stretto.strategies.base": ("Strategy", "StrategyResult"),
     "stretto.strategies.direct": ("Direct",),
-    "stretto.strategies.merge": ("Merge", "TextFilter", "TextSource"),
-    "stretto.strategies.runner": ("Runner",),
+    "stretto.strategies.runtime.merge": ("Merge", "TextFilter", "TextSource"),
+    "stretto.strategies.runtime.runner": ("Runner",),
 }
 
 if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these

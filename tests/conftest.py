@@ -1,5 +1,6 @@
 import gc
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 from leaping import LeapingLoop
+from left_handlers import none_left
 from patience import slowness
 from warm import Piped
 
@@ -26,7 +28,12 @@ settings.load_profile("quick")
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin reads it
 def pytest_configure(config):
-    """A limit on a test ends what hangs, and nothing that is only slow. Workers take that of the process above them."""
+    """A limit on a test ends what hangs, and nothing that is only slow. Workers take that of the process above them.
+
+    A shell that runs the tests in the background has them ignore Ctrl-C, and so would all programs that they start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.option.timeout = slowness() * float(config.option.timeout or config.getini("timeout"))
 
@@ -51,6 +58,12 @@ def imports_of_a_file_stay():
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_logs():
+    with none_left():
+        yield
 
 
 @pytest.fixture

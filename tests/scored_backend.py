@@ -2,7 +2,7 @@
 
 from stretto.backends.base import Capabilities, Chunk
 from stretto.testing import ScriptedBackend
-from stretto.token_records import TokenLogprob
+from stretto.values.token_records import TokenLogprob
 
 
 class ScoredBackend(ScriptedBackend):

@@ -3,14 +3,15 @@
 import pytest
 
 from stretto import Answer, AsyncStretto, DecodingStats, GenerationOptions
-from stretto.errors import InvalidRequestError
 from stretto.testing import ScriptedBackend
+from stretto.values.errors import InvalidRequestError
 
 pytestmark = pytest.mark.anyio
 QUESTION = "How do I look after a bicycle?"
 ITEMS = "Give the plural of each word: cat, child, mouse"
 
 
+@pytest.mark.thorough
 async def test_an_answer_in_parts_adds_up_the_figures_of_its_branches():
     async with AsyncStretto("local:pocket") as stretto:
         answer = await stretto.ask(ITEMS, strategy="items", decoding="suffix")
@@ -25,6 +26,7 @@ async def test_an_answer_in_parts_adds_up_the_figures_of_its_branches():
     assert again.decoding_forecast.measured_steps == answer.decoding.steps
 
 
+@pytest.mark.thorough
 async def test_the_router_names_the_decoding_where_nobody_else_does():
     async with AsyncStretto("local:pocket") as stretto:
         answer = await stretto.ask(QUESTION, max_tokens=20)

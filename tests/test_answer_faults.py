@@ -14,7 +14,8 @@ import pytest
 from stretto import AsyncStretto, Budget, StrettoError
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.errors import (
+from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.values.errors import (
     AuthenticationError,
     BreakerOpenError,
     DeadlineExceededError,
@@ -22,7 +23,6 @@ from stretto.errors import (
     RequestRejectedError,
     ServerFailedError,
 )
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
@@ -104,7 +104,10 @@ async def serving(provider, script=None, *, resilience=RESILIENCE, **server_opti
 
 
 async def ask(stretto, **arguments):
-    return await stretto.ask("How do I look after a bicycle?", **({"strategy": "skeleton"} | arguments))
+    by_points = {"strategy": "skeleton", "strategy_options": {"form": "points"}}
+    return await stretto.ask(
+        "How do I look after a bicycle?", **(by_points if "strategy" not in arguments else {}), **arguments
+    )
 
 
 async def test_without_faults_all_is_well(provider):
@@ -241,7 +244,7 @@ async def test_a_hostile_outline_is_cut_and_stays_text(provider):
     ):
         answer = await ask(stretto)
         points = [request for request in server.requests if "text of point" in request.prompt]
-    assert sum(branch.kind == "point" for branch in answer.branches) == 10 == len(points)
+    assert sum(branch.kind == "section" for branch in answer.branches) == 10 == len(points)
     assert not re.search(r"\x1b|<\|", answer.text)
     assert not any("\x1b" in request.prompt or "<|im_start" in request.prompt for request in points)
 
@@ -251,7 +254,9 @@ async def test_a_client_closed_in_mid_answer_leaves_no_stream_open(provider):
         stretto,
         server,
     ):
-        async with stretto.stream("How do I look after a bicycle?", strategy="skeleton") as stream:
+        async with stretto.stream(
+            "How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
+        ) as stream:
             async for event in stream:
                 if event.type == "branch_delta" and event.branch_id == "point-2":
                     break

@@ -6,14 +6,15 @@ from stretto import Answer, AsyncStretto
 from stretto.backends.base import Capabilities
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.registry import open_backend
-from stretto.errors import InvalidRequestError
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import HttpReply, ScriptedServer
+from stretto.values.errors import InvalidRequestError
 
 pytestmark = pytest.mark.anyio
 QUESTION = "How do I look after a bicycle?"
 
 
+@pytest.mark.thorough
 async def test_a_local_model_tells_the_same_under_every_way_of_drafting():
     found = {}
     async with AsyncStretto(LocalBackend("local:pocket", dtype="float32", device="cpu")) as stretto:
@@ -33,6 +34,7 @@ async def test_a_local_model_tells_the_same_under_every_way_of_drafting():
             assert other[place].logprob == pytest.approx(score.logprob, abs=1e-3)
 
 
+@pytest.mark.thorough
 async def test_those_of_an_answer_in_parts_stand_in_its_branches_and_one_after_the_other():
     async with AsyncStretto("local:pocket") as stretto:
         answer = await stretto.ask("Give the plural of each word: cat, child, mouse", strategy="items", logprobs=0)
@@ -76,7 +78,7 @@ async def test_the_outline_is_not_asked_for_any():
     outline = "1. Tyres\n2. Chain"
     backend = ScriptedBackend({"only the outline": outline, "": "Text."}, capabilities=Capabilities(logprobs=True))
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask(QUESTION, strategy="skeleton", logprobs=1)
+        answer = await stretto.ask(QUESTION, strategy="skeleton", strategy_options={"form": "points"}, logprobs=1)
     assert [options.logprobs for _, options in backend.calls] == [None, 1, 1]
     assert "logprobs=1 was asked for, and scripted:model returned none." in answer.warnings
 

@@ -14,6 +14,7 @@ from stretto import (
     UnknownModelError,
 )
 from stretto.cli.app import app
+from stretto.client.client_options import ClientOptions
 from stretto.foundation.arguments import looks_like_key
 from stretto.testing import ScriptedBackend
 
@@ -43,10 +44,19 @@ def test_an_argument_of_other_libraries_is_told_what_it_is_here(other, says):
         stretto.ask("Why?", **{other: 1})
 
 
+@pytest.mark.parametrize("name", ClientOptions.__annotations__)
+def test_an_argument_of_a_client_in_a_request_is_told_where_it_belongs(name):
+    belongs = rf"It belongs to the client: Stretto\(model, {name}=\.\.\.\)\."
+    with Stretto(backend()) as stretto, pytest.raises(InvalidRequestError, match=belongs):
+        stretto.ask("Why?", **{name: 1})
+
+
 @pytest.mark.parametrize("client", [Stretto, AsyncStretto])
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ("max_tokens", "It belongs to a request: ask(..., max_tokens=...)."),
+        ("concurrent_calls", "It is a setting: settings=Settings.load(concurrent_calls=...)."),
         ("apikey", "Did you mean api_key="),
         ("bse_url", "Did you mean base_url="),
         ("temperature", "roles="),

@@ -3,10 +3,10 @@
 import pytest
 
 from stretto import AsyncStretto, Budget, BudgetExceededError, InvalidRequestError, Settings
-from stretto.answer import Usage
 from stretto.extending import Capabilities, Chunk
 from stretto.prices import Prices
 from stretto.testing import ScriptedBackend
+from stretto.values.answer import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,9 @@ def priced(tmp_path):
 
 
 def backend(straight="Some words about it."):
-    return ScriptedBackend({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": straight})
+    """One that writes answers by points, wherever they suit."""
+    able = Capabilities(prompt_family="pocket")
+    return ScriptedBackend({"Outline the answer": "1. Heart\n2. Sleep\n3. Mood", "": straight}, capabilities=able)
 
 
 async def test_forecasts_say_what_each_way_would_cost(priced):
@@ -143,7 +145,13 @@ async def test_once_the_money_is_spent_no_further_call_is_made(priced):
 
     dear = Dear({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": "Some words about it."})
     async with AsyncStretto(dear, settings=priced) as stretto:
-        answer = await stretto.ask(POINTS, budget=Budget(max_cost=0.05), strategy="skeleton", concurrent_points=1)
+        answer = await stretto.ask(
+            POINTS,
+            budget=Budget(max_cost=0.05),
+            strategy="skeleton",
+            strategy_options={"form": "points"},
+            concurrent_points=1,
+        )
     assert len(dear.calls) == 3
     assert answer.finish_reason == "budget"
     assert any("max_cost=0.05 US dollars is used up: 0.06 are spent" in warning for warning in answer.warnings)

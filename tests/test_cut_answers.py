@@ -4,14 +4,22 @@ import anyio
 import pytest
 
 from stretto import AsyncStretto, Budget, Request, Settings
-from stretto.errors import IncompleteAnswerError, ServerFailedError, SettingsError, StreamBrokenError
+from stretto.backends.base import Capabilities
 from stretto.language.telling import language_of, languages
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import (
+    BackendError,
+    IncompleteAnswerError,
+    ServerFailedError,
+    SettingsError,
+    StreamBrokenError,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 QUESTION = "How do I look after a bicycle?"
 OUTLINE = "Write only the outline"
+BY_POINTS = {"strategy": "skeleton", "strategy_options": {"form": "points"}}
 BROKEN = StreamBrokenError("The stream of scripted:model broke off. Ask again.")
 DOWN = Reply(fault=ServerFailedError("The server is down."))
 SKELETON = {
@@ -25,7 +33,7 @@ SKELETON = {
 
 async def ask(script, question=QUESTION, **arguments):
     async with AsyncStretto(ScriptedBackend(script)) as stretto:
-        return await stretto.ask(question, **({"strategy": "skeleton"} | arguments))
+        return await stretto.ask(question, **({} if "strategy" in arguments else BY_POINTS), **arguments)
 
 
 async def test_a_direct_answer_that_breaks_off_for_good_says_so():
@@ -54,6 +62,62 @@ async def test_a_direct_answer_cut_by_its_model_says_so():
     answer = await ask({"": Reply("word word", finish_reason="length")}, strategy="direct")
     assert answer.finish_reason == "length"
     assert answer.warnings == ("The answer was cut by the limit of its model. Ask for a shorter answer, or in parts.",)
+
+
+@pytest.mark.parametrize(("strategy", "tokens"), [("direct", 50), ("skeleton", 150), ("consensus", 250)])
+async def test_an_answer_whose_tokens_all_went_into_thoughts_is_cut_and_tells_them(strategy, tokens):
+    script = {"": Reply("", finish_reason="length", reasoning_tokens=50)}
+    answer = await ask(script, strategy=strategy, max_tokens=50)
+    assert (answer.text, answer.finish_reason, answer.usage.reasoning_tokens) == ("", "length", tokens)
+    assert "at max_tokens=50, before any text was written. Allow more." in answer.warnings[-1]
+
+
+@pytest.mark.parametrize("strategy", ["direct", "consensus", "collaborate", "skeleton"])
+async def test_thoughts_that_fill_the_budget_of_tokens_end_the_answer(strategy):
+    script = {"": Reply("", finish_reason="length", reasoning_tokens=40)}
+    answer = await ask(script, strategy=strategy, budget=Budget(max_tokens_total=2000))
+    assert (answer.text, answer.finish_reason in ("length", "budget")) == ("", True)
+    assert answer.usage.reasoning_tokens >= 40
+    assert "before any text was written" in answer.warnings[-1] or "before it wrote any text" in answer.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("replies", "ending", "text"),
+    [
+        (["", "24", "24", "", "25"], "stop", "24"),
+        (["", DOWN, "", "", ""], "length", ""),
+        (["", Reply("", finish_reason="refusal"), "", "", ""], "refusal", ""),
+    ],
+)
+async def test_samples_that_wrote_nothing_have_no_vote_and_say_why(replies, ending, text):
+    thoughts = Reply("", finish_reason="length", reasoning_tokens=50)
+    backend = ScriptedBackend({"": [each or thoughts for each in replies]})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="consensus", max_tokens=50)
+    assert (answer.text, answer.finish_reason) == (text, ending)
+    assert answer.usage.reasoning_tokens == 50 * replies.count("")
+    assert "was cut at max_tokens=50, before any text was written. Allow more." in " ".join(answer.warnings)
+
+
+async def test_proposals_that_wrote_nothing_end_the_answer_with_their_limit():
+    script = {"": Reply("", finish_reason="length", reasoning_tokens=50)}
+    answer = await ask(script, strategy="collaborate", max_tokens=50)
+    assert (answer.text, answer.finish_reason, answer.usage.reasoning_tokens) == ("", "length", 150)
+    assert all("cut by a limit of tokens before it wrote any text. Allow more." in each for each in answer.warnings)
+
+
+async def test_thoughts_that_fill_a_model_without_a_limit_of_the_callers_are_a_failure_that_the_next_model_mends():
+    thoughts = ScriptedBackend({"": Reply("", finish_reason="length", reasoning_tokens=50)})
+    async with AsyncStretto(thoughts, fallback=[ScriptedBackend({"": "Yes."}, name="own:next")]) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="direct")
+    assert (answer.text, answer.finish_reason, answer.usage.reasoning_tokens) == ("Yes.", "stop", 50)
+
+
+async def test_an_answer_cut_to_nothing_at_a_stop_text_is_whole_and_another_empty_one_is_a_failure():
+    answer = await ask({"": ""}, strategy="direct", stop="Hello")
+    assert (answer.text, answer.finish_reason, answer.warnings) == ("", "stop", ())
+    with pytest.raises(BackendError, match="returned no text"):
+        await ask({"": ""}, strategy="direct")
 
 
 async def test_a_direct_answer_cut_by_the_budget_of_tokens_says_so():
@@ -88,26 +152,11 @@ async def test_the_worst_part_decides_how_the_answer_ended():
     assert len(answer.warnings) == 2
 
 
-async def test_a_part_that_lost_a_race_does_not_count():
-    async with AsyncStretto(ScriptedBackend({**SKELETON, "": Reply("Never.", delay_s=600)})) as stretto:
-        answer = await stretto.ask(QUESTION, strategy="skeleton", race=True)
-    assert (answer.finish_reason, answer.warnings) == ("stop", ())
-
-
 async def test_half_a_title_of_an_outline_that_was_cut_is_no_point():
     answer = await ask({**SKELETON, OUTLINE: Reply("1. Tyres\n2. Chain\n3. Bra", finish_reason="length")})
     assert "Bra" not in answer.text
     assert answer.finish_reason == "length"
     assert answer.warnings[0].startswith("The outline was cut after 2 points")
-
-
-@pytest.mark.parametrize(
-    "cut", ['["Tyres", "Chain", "Bra', '{"points": [{"title": "Tyres"}, {"title": "Chain"}, {"title": "Brakes", "wo']
-)
-async def test_half_an_entry_of_a_json_outline_that_was_cut_is_no_point(cut):
-    answer = await ask({**SKELETON, OUTLINE: Reply(cut, finish_reason="length")})
-    assert answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: Oil it."
-    assert answer.finish_reason == "length"
 
 
 async def test_an_outline_that_was_cut_behind_the_points_that_were_asked_for_lacks_nothing():
@@ -122,6 +171,57 @@ async def test_an_outline_that_breaks_off_for_good_leaves_an_answer_that_is_not_
     assert answer.text.endswith("3. **Brakes**: Test them.")
     assert answer.finish_reason == "error"
     assert any(warning.startswith("The outline broke off after 3 points") for warning in answer.warnings)
+
+
+EMPTY = "scripted:model returned no text when asked for the rest."
+
+
+def broken(text, after):
+    return Reply(text, fault=StreamBrokenError("The stream of scripted:model broke off. Ask again."), fault_after=after)
+
+
+@pytest.mark.parametrize("rest", ["", "\n", " \u200b\u2003", "three", Reply("", finish_reason="length")])
+@pytest.mark.parametrize("continues", [False, True], ids=["asked in words", "given its turn"])
+async def test_an_answer_that_breaks_off_and_whose_rest_is_empty_is_not_whole(rest, continues):
+    script = {"": [broken("one two three four five", 3), rest]}
+    backend = ScriptedBackend(script, capabilities=Capabilities(continues=continues))
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="direct")
+    assert answer.text.rstrip(" \u200b\u2003") == "one two three"
+    assert answer.finish_reason == ("length" if isinstance(rest, Reply) else "error")
+    assert answer.warnings == (f"The answer is incomplete: {BROKEN} {EMPTY}",)
+    assert answer.branches[0].error == f"{BROKEN} {EMPTY}"
+
+
+OIL = broken("Oil it now and then.", 2)
+PARTS = {
+    "a point": ("skeleton", QUESTION, {"point 2,": OIL}, "2. **Chain**: Oil it […broken off]"),
+    "an outline": (
+        "skeleton",
+        QUESTION,
+        {OUTLINE: broken("1. Tyres\n2. Chain\n3. Brakes", 5)},
+        "2. **Chain**: Oil it.",
+    ),
+    "an item": (
+        "items",
+        "Say how each is done: oiling, testing, pumping",
+        {"<entry>\noiling": OIL},
+        "Oil it […broken off]",
+    ),
+    "a piece of a fork": ("forking", QUESTION, {"": [OIL, ""]}, "Oil it"),
+}
+
+
+@pytest.mark.parametrize(("strategy", "question", "script", "shown"), PARTS.values(), ids=PARTS)
+async def test_a_part_that_breaks_off_and_whose_rest_is_empty_is_not_whole(strategy, question, script, shown):
+    able = Capabilities(continues=strategy == "forking")
+    backend = ScriptedBackend({"<received>": "\n", **script, **SKELETON, **script}, capabilities=able)
+    async with AsyncStretto(backend) as stretto:
+        options = BY_POINTS if strategy == "skeleton" else {"strategy": strategy}
+        answer = await stretto.ask(question, **options)
+    assert shown in answer.text
+    assert answer.finish_reason == "error"
+    assert any(EMPTY in warning for warning in answer.warnings)
 
 
 async def test_the_note_in_the_text_is_short_and_the_cause_is_in_the_warnings():
@@ -164,7 +264,7 @@ async def test_a_german_question_gets_a_german_note():
 
 async def test_a_missing_part_can_be_left_out_with_its_label():
     answer = await ask({"point 2,|part on .Chain": DOWN, **SKELETON}, on_missing="omit")
-    assert answer.text == "1. **Tyres**: Pump them.\n3. **Brakes**: Test them."
+    assert answer.text == "1. **Tyres**: Pump them.\n2. **Brakes**: Test them."
     assert answer.finish_reason == "error"
     assert "Chain" in answer.warnings[0]
 
@@ -203,8 +303,8 @@ async def test_nothing_is_raised_where_nothing_is_missing():
 async def test_the_setting_decides_where_the_request_does_not():
     backend = ScriptedBackend({"point 2,|part on .Chain": DOWN, **SKELETON})
     async with AsyncStretto(backend, settings=Settings(on_missing="omit")) as stretto:
-        assert "Chain" not in (await stretto.ask(QUESTION, strategy="skeleton")).text
-        assert "[could" in (await stretto.ask(QUESTION, strategy="skeleton", on_missing="note")).text
+        assert "Chain" not in (await stretto.ask(QUESTION, **BY_POINTS)).text
+        assert "[could" in (await stretto.ask(QUESTION, **BY_POINTS, on_missing="note")).text
 
 
 def test_another_word_for_it_is_refused():

@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def branch(number, times, **fields):
     needed_s, started_s, first_s, ended_s = times
     span = Span(needed_s=needed_s, started_s=started_s, first_s=first_s, ended_s=ended_s)
-    return Branch(**{"id": f"point-{number}", "kind": "point", "title": f"Point {number}", "span": span} | fields)
+    return Branch(**{"id": f"point-{number}", "kind": "section", "heading": f"Point {number}", "span": span} | fields)
 
 
 def answer(*branches, text="A **bold** answer.", **fields):
@@ -70,6 +70,7 @@ def test_an_answer_without_branches_draws_its_totals():
     assert "total 4.00 s" in TimelinePlot(answer()).svg
 
 
+@pytest.mark.thorough
 def test_a_program_that_makes_clients_has_answers_that_notebooks_show():
     code = (
         "import stretto; answer = stretto.Answer(text='**Hm**', route=stretto.Route(strategy='direct'));"
@@ -97,7 +98,7 @@ def test_many_passages_get_a_row_where_they_begin_and_end_and_where_they_failed(
 @pytest.mark.parametrize("show", [lambda it: TimelinePlot(it).svg, Answer._repr_html_, answer_page])
 def test_what_a_model_wrote_is_text_wherever_it_is_shown(show):
     hostile = answer(
-        branch(1, (0, 0, 1, 2), title=HOSTILE, error=HOSTILE, status="failed"),
+        branch(1, (0, 0, 1, 2), heading=HOSTILE, error=HOSTILE, status="failed"),
         text=f"{HOSTILE}\n\n![track](http://example.org/pixel.png)\n\n[x](javascript:alert(1))",
         warnings=(HOSTILE,),
         route=Route(strategy=HOSTILE, reason=HOSTILE, backend=HOSTILE),
@@ -127,7 +128,7 @@ def test_a_route_shows_its_cause_and_what_each_way_would_cost():
 
 
 def test_a_timeline_is_a_table_where_there_are_no_pictures():
-    plot = TimelinePlot(answer(branch(1, (0, 0.5, 1, 2), title=HOSTILE, status="failed")))
+    plot = TimelinePlot(answer(branch(1, (0, 0.5, 1, 2), heading=HOSTILE, status="failed")))
     totals, *table = plot._repr_markdown_().splitlines()
     assert totals.startswith("first text ")
     assert table[-1].endswith(" (failed) | 0.00 s | 0.50 s | 1.00 s | 2.00 s |")

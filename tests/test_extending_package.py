@@ -1,6 +1,7 @@
 """The package that the page on extending describes: built from the page, installed on the path, used by its names."""
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
-from stretto import AsyncStretto, Settings
+from stretto import AsyncStretto, Settings, UnknownModelError
+from stretto.backends.registry import open_backend
+from stretto.cli.commands.examination import look_at_backends
+from stretto.cli.options import complete_model
 from stretto.foundation import plugins
 from stretto.local_engine.drafting.catalogue import all_drafters
 from stretto.strategies import plugin_strategies
@@ -46,28 +50,49 @@ def package(tmp_path, monkeypatch):
 
 
 def _forget():
+    for name in [name for name in sys.modules if name.partition(".")[0] == "stretto_demo"]:
+        del sys.modules[name]
     plugins._found.cache_clear()
     plugin_strategies.cache_clear()
     all_drafters.cache_clear()
 
 
+@pytest.mark.thorough
 async def test_each_of_the_three_is_found_by_its_name(package):
     assert [plugins.names(kind) for kind in ("backends", "strategies", "drafters")] == [
-        ("lines",),
+        ("acme",),
         ("both_sides",),
         ("bigrams",),
     ]
     names = {}
     for snippet in blocks("python"):
         if not snippet.startswith("# stretto_demo/"):
-            exec(compile("from stretto_demo.lines import *\n" + snippet, str(PAGE), "exec"), names)  # noqa: S102 - our own page
+            exec(compile("from stretto_demo.acme import *\n" + snippet, str(PAGE), "exec"), names)  # noqa: S102 - our own page
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, names["answer"])
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's, not Django's
-        found = await anyio.to_thread.run_sync(names["ask_by_name"], port)
+        found = await anyio.to_thread.run_sync(names["ask_by_name"], f"http://127.0.0.1:{port}")
         tasks.cancel_scope.cancel()
-    assert found == ["one two three ", "both_sides", "bigrams"]
+    assert found == ["one two three", "both_sides", "bigrams"]
+
+
+@pytest.mark.thorough
+def test_its_provider_is_named_beside_those_of_the_library(package):
+    verdicts = {each.backend: each for each in look_at_backends({}, None)}
+    assert verdicts["acme"].why == "ACME_API_KEY is not set. Set it"
+    assert next(each for each in look_at_backends({"ACME_API_KEY": "k"}, None) if each.backend == "acme").works
+    assert complete_model("ac") == ["acme:"]
+    with pytest.raises(UnknownModelError, match="acme:MODEL"):
+        open_backend("nothing:x")
+
+
+def test_one_that_cannot_be_loaded_is_a_cross_and_disturbs_nothing_else(package, tmp_path):
+    (tmp_path / "stretto_demo" / "acme.py").write_text("raise RuntimeError('no luck')")
+    verdicts = {each.backend: each for each in look_at_backends({"OPENAI_API_KEY": "k"}, None)}
+    assert not verdicts["acme"].works
+    assert "'acme' of stretto-demo cannot be loaded: RuntimeError: no luck" in verdicts["acme"].why
+    assert verdicts["openai"].works
 
 
 async def test_the_drafter_changes_no_answer(package):

@@ -15,7 +15,7 @@ from stretto.testing import ScriptedBackend, check_backend
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 TESTS = [
-    "test_the_line_server_keeps_the_contract",
+    "test_the_backend_keeps_the_contract",
     "test_both_sides_are_written",
     "test_each_call_is_told",
 ]

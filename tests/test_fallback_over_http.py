@@ -1,6 +1,7 @@
 """Another model goes on where one fails, over real HTTP: nothing shown is lost or repeated, and nothing is left."""
 
 import asyncio
+import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -8,9 +9,10 @@ import anyio
 import pytest
 
 from stretto import AllModelsFailedError, AsyncStretto, Settings
+from stretto.backends.providers.learned import learned
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawResponse, ReplyRule, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
@@ -50,6 +52,8 @@ async def serving(*replies, resilience=RESILIENCE):
             open_backend(f"openai:{name}", base_url=server.openai_url, api_key="any", resilience=resilience)
             for name, server in zip("abc", servers, strict=False)
         ]
+        for name, server in zip("abc", servers, strict=False):  # text of unknown models is held back at first
+            learned("openai", server.openai_url, name).bare_thoughts = False
         yield await stack.enter_async_context(AsyncStretto(backends[0], fallback=backends[1:])), servers
         for backend in backends:
             await backend.aclose()
@@ -60,6 +64,8 @@ async def serving(*replies, resilience=RESILIENCE):
 
 
 async def ask(stretto, strategy="direct", **options):
+    if strategy == "skeleton":
+        options["strategy_options"] = {"form": "points"}
     return await stretto.ask("How do I look after a bicycle?", strategy=strategy, **options)
 
 
@@ -92,6 +98,32 @@ async def test_a_text_that_breaks_off_is_continued_by_the_next_model_without_dou
     assert [len(server.requests) for server in servers] == [1, 1]
     assert answer.branches[0].writers[1].start == len("Pump them up well")
     assert answer.warnings[0].startswith("The answer was continued by openai:b, where openai:a broke off: openai:a")
+
+
+@pytest.mark.parametrize("word", ["abort", "error", "insufficient_system_resource", "network_error"])
+@pytest.mark.parametrize("said", ["Pump them up well", ""])
+async def test_an_answer_whose_server_ends_it_with_a_failure_goes_on_elsewhere(word, said):
+    delta, end = {"delta": {"content": said}}, {"delta": {}, "finish_reason": word}
+    body = [b"data: " + json.dumps({"choices": [{"index": 0, **each}]}).encode() + b"\n\n" for each in (delta, end)]
+    rest = parts(**{REST: " and often."}) if said else "Pump them up well and often."
+    async with serving(RawResponse(body), rest) as (stretto, servers):
+        answer = await ask(stretto)
+    assert (answer.text, answer.finish_reason) == ("Pump them up well and often.", "stop")
+    assert [len(server.requests) for server in servers] == ([1, 1] if said else [2, 1])  # nothing to lose: tried again
+    assert repr(word) in str(answer.warnings[0])
+
+
+@pytest.mark.parametrize("rest", ["", " \n", "up well"], ids=["nothing", "white space", "what is there already"])
+async def test_an_empty_rest_is_asked_for_of_the_next_model(rest):
+    first = broken("Pump them up well and often.", "reset", 4)
+    third = parts(**{REST: " and often."})
+    async with serving(first, rest, third) as (stretto, servers):
+        answer = await ask(stretto)
+    assert (answer.text, answer.finish_reason) == ("Pump them up well and often.", "stop")
+    assert [len(server.requests) for server in servers] == [1, 1, 1]
+    (warning,) = answer.warnings
+    assert warning.startswith("The answer was continued by openai:c, where openai:a and openai:b broke off: openai:a")
+    assert warning.endswith("openai:b returned no text when asked for the rest.")
 
 
 async def test_a_point_that_breaks_off_is_continued_and_the_others_stay_with_their_model():
@@ -173,6 +205,7 @@ async def test_an_event_says_who_goes_on_and_the_pieces_are_the_text():
     assert "".join(each.text for each in events[:at] if each.type == "branch_delta") == "Pump them up well"
 
 
+@pytest.mark.thorough
 async def test_the_embedded_model_goes_on_where_a_server_is_dead():
     async with ScriptedServer() as server:
         address = server.openai_url  # where nothing listens from here on

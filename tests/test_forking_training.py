@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
@@ -12,9 +10,8 @@ from tokenizers import Tokenizer
 
 from recipes.forking.lessons import Forks, conclusion, forked, goal, path
 from recipes.pocket.corpus import Topic, topics
-from stretto.local_engine.pocket import MODEL_FOLDER
-from stretto.strategies.forking.reading import fork_in
-from stretto.strategies.forking.tags import forms
+from stretto.local_engine.pocket import pocket_folder
+from stretto.strategies.research.forking.fork_reading import fork_in, forms
 
 pytestmark = pytest.mark.thorough
 
@@ -38,8 +35,8 @@ def test_the_lessons_have_the_tags_that_are_read(topic: Topic):
 
 
 def test_each_piece_is_learned_behind_what_stands_before_it(topic: Topic):
-    held_out = Forks(MODEL_FOLDER, 4, 1024, 1, topics=1).held_out(1)
-    tokenizer = Tokenizer.from_file(str(Path(MODEL_FOLDER) / "tokenizer.json"))
+    held_out = Forks(pocket_folder(), 4, 1024, 1, topics=1).held_out(1)
+    tokenizer = Tokenizer.from_file(str(pocket_folder() / "tokenizer.json"))
     learned = set()
     for batch in held_out:
         for tokens, texts, weights in zip(batch["tokens"], batch["texts"], batch["weights"], strict=True):

@@ -73,6 +73,7 @@ print(in_child(lambda: asyncio.run(ask_async(AsyncStretto(MODEL, **OPTIONS)))))
 """
 
 
+@pytest.mark.thorough
 async def test_a_used_client_of_a_server_refuses_in_the_child_at_once_goes_on_in_the_parent_and_a_new_one_works():
     async with ScriptedServer("Yes.") as server:
         said = await run(SYNCHRONOUS + ASYNCHRONOUS + NEW, "openai:any", server.openai_url)

@@ -1,6 +1,7 @@
 """Functions of the caller with OpenAI's and Anthropic's SDK over real HTTP, and in LangChain."""
 
 import asyncio
+import json
 
 import anyio
 import pytest
@@ -8,7 +9,7 @@ from langchain_core.messages import AIMessageChunk, HumanMessage
 
 from stretto import AsyncStretto, Budget, ToolCall
 from stretto.integrations.langchain import ChatStretto
-from stretto.testing.server import Fault, HttpReply, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawResponse, ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +111,28 @@ async def test_langchain_leaves_the_functions_of_bind_tools_to_its_agents():
         chat = ChatStretto(model="openai:some-model", base_url=server.openai_url, api_key="none")
         message = await chat.bind_tools([add]).ainvoke([HumanMessage("Sums?")])
     assert [call["name"] for call in message.tool_calls] == ["add"] * 3
+
+
+def events(*choices):
+    return RawResponse(
+        [b"data: " + json.dumps({"choices": [{"index": 0, **each}]}).encode() + b"\n\n" for each in choices]
+    )
+
+
+async def test_each_call_of_a_server_that_numbers_none_is_made_and_thoughts_go_back_as_they_came():
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Sums."}]}
+    calls = [
+        {"id": f"call_{place}", "function": {"name": "add", "arguments": f'{{"a": {place}, "b": 2}}'}}
+        for place in (1, 2)
+    ]
+    asking = events(
+        {"delta": {"content": [thought]}},
+        *({"delta": {"tool_calls": [call]}} for call in calls),
+        {"delta": {"content": ""}, "finish_reason": "stop"},
+    )
+    async with serving(asking, "3 and 4.") as server, client(server, "openai") as stretto:
+        answer = await stretto.ask("Sums?", tools=[add])
+    assert (answer.text, answer.finish_reason) == ("3 and 4.", "stop")
+    _, turn, *results = server.requests[1].body["messages"]
+    assert turn["content"] == [thought]
+    assert [(each["tool_call_id"], each["content"]) for each in results] == [("call_1", "3"), ("call_2", "4")]

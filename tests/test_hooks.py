@@ -26,12 +26,14 @@ async def watched(backend, *, hooks=None, **options):
 
 
 async def test_a_route_and_each_call_are_told():
-    answer, routes, calls, retries = await watched(ScriptedBackend(SKELETON), strategy="skeleton")
+    answer, routes, calls, retries = await watched(
+        ScriptedBackend(SKELETON), strategy="skeleton", strategy_options={"form": "points"}
+    )
     assert routes == [answer.route]
     assert {(call.branch_id, call.kind) for call in calls} == {
         ("outline", "outline"),
-        ("point-1", "point"),
-        ("point-2", "point"),
+        ("point-1", "section"),
+        ("point-2", "section"),
     }
     assert sum(call.usage.total_tokens for call in calls) == answer.usage.total_tokens
     assert all(call.backend == "scripted:model" and call.finish_reason == "stop" and not call.error for call in calls)

@@ -1,7 +1,7 @@
-"""Imports go one way. ``python tests/test_imports.py`` prints which room imports which."""
+"""Imports go one way, and files are found. ``python tests/test_imports.py`` prints which room imports which."""
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-CLIENT = (
-    *("stretto.client", "stretto.synchronous_client", "stretto.streams", "stretto.writing", "stretto.first_imports"),
-    *("stretto.structured_logs", "stretto.client_options", "stretto.client_backends"),
-)
 ENGINE = (
     "kernels",
     "text",
@@ -20,14 +16,14 @@ ENGINE = (
     "model",
     "choosing",
     "drafting",
-    "refining",
     "serving",
-    "long_context",
-    "parallel",
     "measuring",
+    "research",  # which nothing imports: `research_registry` finds it by name
 )
 ROOMS = (
-    "values",  # requests, answers, events, errors: single files at the top, and `foundation` under them
+    "values",  # requests, answers, events, errors, and `foundation` under them
+    "config",  # settings, and values that are kept between programs
+    "observe",  # hooks, telemetry, logs
     "language",
     "documents",
     "prompts",
@@ -52,8 +48,8 @@ ROOMS = (
 """From the ground up: a room imports only those before it. `docs/architecture.md` says what each holds."""
 
 EXCEPTIONS = {
-    ("stretto.document", "stretto.documents"): "`Document.of` reads files when it is called",
-    ("stretto.messages", "stretto.documents"): "files in a message are read when it is made",
+    ("stretto.values.document", "stretto.documents"): "`Document.of` reads files when it is called",
+    ("stretto.values.messages", "stretto.documents"): "files in a message are read when it is made",
     ("stretto.router.policy", "stretto.strategies"): "the router asks the strategies for their offers",
     ("stretto.router.case", "stretto.strategies.items.splitting"): "it reads text only",
     ("stretto.router.parse", "stretto.strategies.items.splitting"): "likewise",
@@ -77,13 +73,11 @@ def floor(module: str) -> int:
 
 def room(module: str) -> str:
     parts = module.split(".")
-    if module in CLIENT:
-        return "client"
     if module in ("stretto", "stretto.extending", "stretto.local"):
         return "stretto"
     if module == "stretto.__main__":
         return "cli"
-    if parts[1] == "foundation" or not (ROOT / "stretto" / parts[1]).is_dir():
+    if parts[1] == "foundation":
         return "values"
     if parts[1] == "local_engine" and len(parts) > 2 and (ROOT / "stretto" / "local_engine" / parts[2]).is_dir():
         return f"local_engine.{parts[2]}"
@@ -184,11 +178,12 @@ def test_the_engine_knows_nothing_of_what_is_above_it(every):
         *(
             "stretto.foundation.arguments",
             "stretto.foundation.ending_thread",
-            "stretto.errors",
-            "stretto.foundation.fork",
-            "stretto.foundation.late_executor",
+            "stretto.values.errors",
+            "stretto.foundation.threads",
+            "stretto.foundation.latest",
         ),
         *("stretto.foundation.plugins", "stretto.foundation.schema_graph", "stretto.foundation.stop_texts"),
+        "stretto.foundation.surrogates",
         "stretto.markup.forms",  # which control tokens are marks, and so stay in the text
     }
 
@@ -198,6 +193,16 @@ def test_strategies_see_no_provider(every):
     assert not [
         target for target in seen if target.startswith(("stretto.backends.providers", "stretto.backends.local"))
     ]
+
+
+def test_a_folder_has_no_more_modules_than_one_looks_through():
+    modules = Counter(file.parent for file in (ROOT / "stretto").rglob("*.py") if file.name != "__init__.py")
+    assert [f"{folder.relative_to(ROOT)}: {number}" for folder, number in modules.items() if number > 25] == []
+
+
+def test_no_three_modules_have_the_same_name():
+    names = Counter(file.name for file in (ROOT / "stretto").rglob("*.py") if not file.name.startswith("__"))
+    assert [name for name, number in names.items() if number > 2] == [], "call one of them by what it does"
 
 
 def main() -> None:

@@ -7,9 +7,9 @@ import pytest
 from pydantic import BaseModel
 
 from stretto import AsyncStretto, GenerationOptions, Request
-from stretto.errors import InvalidRequestError
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import ScriptedServer
+from stretto.values.errors import InvalidRequestError
 
 KEY = "sk-proj-SECRETSECRET0123456789abcdef"
 

@@ -49,27 +49,27 @@ def test_five_is_read_in_words_and_native_digits_by_router_and_outline(question)
 
 
 @pytest.mark.parametrize(
-    ("question", "number"),
+    ("question", "number", "plainly"),
     [
-        ("Liste 12 avantages du vélo", 12),
-        ("Dammi 12 consigli", 12),
-        ("Geef me twaalf redenen", 12),
-        ("Nenne zwölf Vorteile", 12),
-        ("Give me a dozen ideas", 12),
-        ("On iki neden say", 12),
-        ("اذكر اثني عشر سببا", 12),
-        ("أعطني خمس عشرة نصيحة", 15),
-        ("पंद्रह तरीके बताइए", 15),
-        ("Назови двадцать причин", 20),
-        ("列出二十五个方法", 25),
-        ("12の理由を挙げて", 12),
-        ("理由を十二個", 12),
-        ("top 20", 20),
+        ("Liste 12 avantages du vélo", 12, True),
+        ("Dammi 12 consigli", 12, True),
+        ("Geef me twaalf redenen", 12, True),
+        ("Nenne zwölf Vorteile", 12, True),
+        ("Give me a dozen ideas", 12, False),
+        ("On iki neden say", 12, False),
+        ("اذكر اثني عشر سببا", 12, False),
+        ("أعطني خمس عشرة نصيحة", 15, False),
+        ("पंद्रह तरीके बताइए", 15, True),
+        ("Назови двадцать причин", 20, True),
+        ("列出二十五个方法", 25, True),
+        ("12の理由を挙げて", 12, True),
+        ("理由を十二個", 12, True),
+        ("top 20", 20, False),
     ],
 )
-def test_more_points_than_an_outline_has_are_counted_and_no_number_for_it(question, number):
+def test_more_points_than_an_outline_has_are_counted(question, number, plainly):
     assert points_in(question).wanted == number
-    assert points_in(question).asked is None
+    assert points_in(question).asked == (number if plainly else None)
 
 
 @pytest.mark.parametrize(

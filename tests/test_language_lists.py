@@ -4,11 +4,13 @@ from importlib.resources import files
 
 import pytest
 
-from stretto.language.lists import languages, listed, spaced, unspaced
+from recipes.router.rows import HELD_OUT, read
+from stretto.language.lists import first_letter_first, languages, listed, spaced, unspaced
 from stretto.strategies.items.splitting import Split, split
 
 SOURCE = files("stretto.language").joinpath("lists.toml").read_text("utf-8")
 TABLES = tomllib.loads(SOURCE)
+TEXTS = [row.prompt for row in read(HELD_OUT)]
 KEYS = {key for table in TABLES.values() for key in table} - {"whole-words"}
 
 
@@ -29,8 +31,19 @@ def test_words_count_as_a_whole_where_there_are_blanks_between_words():
     assert listed("each").search("Translate EACH word")
     assert not listed("each").search("Reach for the stars")
     assert listed("each").search("次の単語をそれぞれ訳して")
-    assert "それぞれ" in unspaced("each")
-    assert "それぞれ" not in spaced("each")
+    assert re.search(unspaced("each"), "それぞれ")
+    assert not re.search(spaced("each"), "それぞれ")
+
+
+@pytest.mark.parametrize("any_case", [False, True])
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_branches_by_their_first_letter_match_what_the_patterns_in_a_row_match(key, any_case):
+    patterns = dict.fromkeys(pattern for table in TABLES.values() for pattern in table.get(key, ()))
+    flags = re.IGNORECASE if any_case else 0
+    row = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), flags)
+    by_letter = re.compile(first_letter_first(patterns, any_case=any_case), flags)
+    for text in (*TEXTS, *patterns, " ".join(patterns).upper()):
+        assert [found.span() for found in by_letter.finditer(text)] == [found.span() for found in row.finditer(text)]
 
 
 def test_languages_are_those_that_list_the_key():

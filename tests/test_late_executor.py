@@ -3,7 +3,7 @@
 import pytest
 from patience import patience
 
-from stretto.foundation.late_executor import LateExecutor
+from stretto.foundation.threads import LateExecutor
 
 
 def ended():

@@ -8,11 +8,11 @@ import pytest
 
 from stretto import AsyncStretto, InvalidRequestError
 from stretto.foundation.bounds import MOST
-from stretto.request import Request
+from stretto.foundation.lazy import lazy
 from stretto.router import Router
-from stretto.router.lazy import lazy
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import ScriptedServer
+from stretto.values.request import Request
 
 pytestmark = pytest.mark.anyio
 

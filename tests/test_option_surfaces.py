@@ -13,14 +13,14 @@ from stretto import AsyncStretto, Budget, InvalidRequestError, RequestOptions
 from stretto.cli.app import app
 from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
-from stretto.cli.terms import OPTIONS as TERMS
-from stretto.cli.terms import in_options
+from stretto.cli.output.terms import OPTIONS as TERMS
+from stretto.cli.output.terms import in_options
+from stretto.config.settings import Settings
 from stretto.extending import Capabilities
 from stretto.integrations.langchain import ChatStretto
 from stretto.local import LocalBackend
-from stretto.server.extension import IN_EVERY_API, Extension
+from stretto.server.apis.extension import IN_EVERY_API, Extension
 from stretto.server.problems import Problem
-from stretto.settings import Settings
 from stretto.testing import ScriptedBackend
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,8 +47,12 @@ OTHERWISE_IN_LANGCHAIN = {
     "response_format": "with_structured_output()",
     "extra": "its field model_kwargs",
 }
-OTHERWISE_OF_A_LOCAL_MODEL = {"decoding": "an option of a request, too", "adapters": "STRETTO_ADAPTERS"}
-NOT_MEASURED = {"tensor_parallel", "pipeline_parallel", "context_parallel", "long_context", "drafts_from"}
+OTHERWISE_OF_A_LOCAL_MODEL = {
+    "decoding": "an option of a request, too",
+    "adapters": "STRETTO_ADAPTERS",
+    "progress": "the command line shows what it waits for",
+}
+NOT_MEASURED = {"tensor_parallel", "pipeline_parallel", "long_context", "drafts_from"}
 OUTLINE = "1. Tyres\n2. Chain\n3. Brakes\n4. Lights\n5. Saddle\n"
 
 
@@ -109,7 +113,7 @@ def test_langchain_has_every_option():
 
 
 def test_langchain_passes_every_option_on():
-    given = {"part_tokens": 3, "concurrent_points": 2, "race": True, "budget": {"max_calls": 4}}
+    given = {"part_tokens": 3, "concurrent_points": 2, "budget": {"max_calls": 4}}
     chat = ChatStretto(model="local:pocket", timeout=5.0, **given)
     own = chat._own_options()
     assert OPTIONS - own.keys() == OTHERWISE_IN_LANGCHAIN.keys() - {"deadline_s"}
@@ -158,7 +162,9 @@ async def test_no_more_points_are_written_at_a_time_than_asked_for(given, most):
         {"Write only the outline": OUTLINE, "": "Some words about it."}, capabilities=Capabilities(concurrent_calls=8)
     )
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("Give me five tips.", strategy="skeleton", concurrent_points=given)
+        answer = await stretto.ask(
+            "Give me five tips.", strategy="skeleton", strategy_options={"form": "points"}, concurrent_points=given
+        )
     assert (answer.strategy, backend.most) == ("skeleton", most)
 
 

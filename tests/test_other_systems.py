@@ -89,7 +89,7 @@ print(sorted(set(refused)))
 
 CHAT = """
 from pathlib import Path
-from stretto.cli.chat_file import ChatFile, Turn
+from stretto.cli.chat.chat_file import ChatFile, Turn
 file = ChatFile(Path("chats") / "one.jsonl")
 for number, question in enumerate(("Is tea healthy?", "Und grüner Tee? 茶")):
     file.asked(Turn(str(number), question))

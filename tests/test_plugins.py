@@ -28,7 +28,6 @@ class Shouting:
         return Offer(confidence=0.1, priority=-1, reason="It shouts.", forecast=case.direct_forecast)
 
     async def run(self, request, route, runner):
-        runner.strategy = self.name
         runner.merge.add(request.question.upper())
         await runner.merge.finish()
 
@@ -83,6 +82,7 @@ async def test_a_strategy_of_another_package_is_used_when_it_is_named():
     assert usual.strategy == "direct"
 
 
+@pytest.mark.thorough
 async def test_a_drafter_of_another_package_decodes():
     assert make_drafter("longer")
     async with AsyncStretto("local:pocket", settings=Settings()) as stretto:

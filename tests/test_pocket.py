@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from importlib.resources import files
 
 import pytest
 
@@ -32,9 +33,8 @@ from recipes.pocket.evaluate import (  # noqa: E402
 )
 from recipes.pocket.network import Network, NetworkConfig  # noqa: E402
 from recipes.pocket.schedule import PHASES  # noqa: E402
-from stretto.local_engine.pocket import MODEL_FOLDER, UNKNOWN, is_unknown  # noqa: E402
+from stretto.local_engine.pocket import UNKNOWN, is_unknown, pocket_folder  # noqa: E402
 
-published = pytest.mark.skipif(not (MODEL_FOLDER / "model.safetensors").is_file(), reason="no published weights here")
 TINY = NetworkConfig(vocabulary=1024, hidden=32, layers=2, heads=4, key_value_heads=2, intermediate=64, context=256)
 
 
@@ -45,7 +45,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def writer() -> Writer:
-    return Writer(MODEL_FOLDER)
+    return Writer(pocket_folder())
 
 
 # --- data ---------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_an_example_follows_from_the_task_and_the_seed_alone(corpus: Corpus, tas
     ],
 )
 def test_training_prompts_are_the_library_templates_filled_in(name: str, values: dict[str, object]) -> None:
-    path = MODEL_FOLDER.parents[2] / f"prompts/templates/pocket/v1/{name}.md"
+    path = files("stretto") / f"prompts/templates/pocket/v1/{name}.md"
     body = path.read_text(encoding="utf-8").split("--- user ---\n")[1].rstrip("\n")
     for key, value in values.items():
         body = body.replace(f"${key}", str(value))
@@ -242,31 +242,29 @@ def test_the_card_states_every_figure_it_is_given() -> None:
 # --- the published model --------------------------------------------------------------------------------------
 
 
-@published
 def test_the_published_folder_is_small_and_of_the_declared_kind() -> None:
-    config = json.loads((MODEL_FOLDER / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((pocket_folder() / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["LlamaForCausalLM"]
-    assert sum(file.stat().st_size for file in MODEL_FOLDER.glob("*.safetensors")) <= 25_000_000
+    assert sum(file.stat().st_size for file in pocket_folder().glob("*.safetensors")) <= 25_000_000
     network = Network(NetworkConfig())
     assert 8e6 <= sum(parameter.numel() for parameter in network.parameters()) <= 15e6
-    assert "## Figures" in (MODEL_FOLDER / "README.md").read_text(encoding="utf-8")
+    assert "## Figures" in (pocket_folder() / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough  # 800 tokens without the engine; `server/test_page_examples.py` asks the engine
-@published
 def test_the_published_model_answers_a_question_with_its_points(writer: Writer, corpus: Corpus) -> None:
     (answer,) = writer.answers(["How do I look after a bicycle?"], 800)
     assert all(point.title in answer and text_present(point.text, answer) for point in corpus.topics[0].points)
 
 
-@published
+@pytest.mark.thorough
 def test_the_published_model_outlines_a_question_by_its_points(writer: Writer, corpus: Corpus) -> None:
     topic = corpus.topics[0]
     (outline,) = writer.answers([render("skeleton", question="How do I look after a bicycle?")], 120)
     assert parse_outline(outline) == [point.title for point in topic.points]
 
 
-@published
+@pytest.mark.thorough
 def test_the_published_model_expands_a_point_of_a_half_written_outline(writer: Writer, corpus: Corpus) -> None:
     topic = corpus.topics[0]
     titles = [point.title for point in topic.points]
@@ -284,7 +282,6 @@ def test_the_published_model_expands_a_point_of_a_half_written_outline(writer: W
         assert text_present(topic.points[number - 1].text, text)
 
 
-@published
 def test_the_published_model_answers_items_one_by_one(writer: Writer) -> None:
     say = "Give the plural of each word"
     answers = writer.answers([render("item", instruction=say, item=item) for item in ("cat", "child", "mouse")], 12)
@@ -292,7 +289,6 @@ def test_the_published_model_answers_items_one_by_one(writer: Writer) -> None:
 
 
 @pytest.mark.thorough
-@published
 def test_the_published_model_mostly_says_what_it_is_when_it_cannot_know(writer: Writer) -> None:
     answers = [answer.strip() for answer in writer.answers(unknown_questions(held_out=True), 80)]
     assert answers.count(UNKNOWN) > len(answers) / 2

@@ -138,6 +138,7 @@ async def test_an_answer_carries_its_cost(tmp_path):
     assert other.cost is None  # a server of another address: the list price of gpt-5 does not hold
 
 
+@pytest.mark.thorough
 async def test_a_model_in_this_process_costs_nothing():
     async with AsyncStretto("local:pocket", settings=Settings()) as stretto:
         answer = await stretto.ask("Why is the sky blue?", max_tokens=4, strategy="direct")

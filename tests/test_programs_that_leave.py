@@ -47,6 +47,7 @@ asyncio.run(main())
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.thorough
 def test_the_first_question_does_not_hold_up_the_event_loop_while_modules_are_imported():
     code = """
 import asyncio, importlib.abc, sys, threading
@@ -95,6 +96,7 @@ assert next(context.__enter__().text()) == "One"
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", ["Stretto", "AsyncStretto"])
 def test_the_deadline_holds_while_the_library_is_imported(client):
     code = f"""
@@ -104,7 +106,7 @@ from stretto.testing import ScriptedBackend
 go_on = threading.Event()
 class Slow:
     def find_spec(self, name, *_):
-        if name == "stretto.strategies.assembly":
+        if name == "stretto.strategies.runtime.assembly":
             go_on.wait()
 sys.meta_path.insert(0, Slow())
 client = {client}(ScriptedBackend({{"": "Yes."}}))

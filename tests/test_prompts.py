@@ -1,9 +1,9 @@
 import pytest
 
-from stretto.errors import SettingsError, UnknownPromptError
 from stretto.prompts import Catalogue
+from stretto.values.errors import SettingsError, UnknownPromptError
 
-NEEDED = ("skeleton", "skeleton_careful", "point", "point_alone", "continue", "continue_outline", "continue_point")
+NEEDED = ("plan", "section", "skeleton", "point", "point_alone", "continue", "continue_outline", "continue_point")
 
 
 @pytest.mark.parametrize("family", ["general", "pocket"])

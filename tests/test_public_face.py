@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import stretto
-from stretto import ClientOptions, GenerationOptions, RequestOptions, errors
+from stretto import ClientOptions, GenerationOptions, RequestOptions
+from stretto.values import errors
 
 HEAVY = ("torch", "transformers", "openai", "anthropic", "langchain_core", "numpy")
 
@@ -31,7 +32,7 @@ def test_a_name_that_is_not_exported_is_an_attribute_error():
 
 
 def test_everything_public_has_a_docstring():
-    aliases = {"Event", "FinishReason", "ModelLike", "PromptLike"}
+    aliases = {"CutBy", "Event", "FinishReason", "ModelLike", "PromptLike", "WarningCode"}
     undocumented = [name for name in stretto.__all__ if name not in aliases and not getattr(stretto, name).__doc__]
     assert undocumented == []
 
@@ -62,6 +63,7 @@ def test_help_shows_every_argument(client):
     assert set(ClientOptions.__annotations__) <= set(inspect.signature(client).parameters)
 
 
+@pytest.mark.thorough
 def test_importing_and_making_a_client_load_nothing_heavy_and_what_extensions_need_is_loaded_when_asked():
     program = (
         "import sys, stretto; from stretto.testing import ScriptedBackend;"
@@ -78,9 +80,10 @@ def test_a_name_that_does_not_exist_is_an_error_as_usual():
     with pytest.raises(AttributeError, match="module 'stretto' has no attribute 'Streto'"):
         _ = stretto.Streto
     assert set(stretto.__all__) < set(dir(stretto))
-    assert stretto.errors.StrettoError is stretto.StrettoError
+    assert stretto.values.errors.StrettoError is stretto.StrettoError
 
 
+@pytest.mark.thorough
 def test_a_route_loads_no_model_opens_no_connection_and_reads_list_prices_where_there_are_any():
     code = f"""
 import sys
@@ -100,5 +103,5 @@ anyio.run(route)
 print(seen, [name for name in {HEAVY[:-1]} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    priced = f"skeleton {importlib.util.find_spec('genai_prices') is not None}"
+    priced = f"direct {importlib.util.find_spec('genai_prices') is not None}"
     assert done.stdout.split("\n") == ["skeleton False", priced, priced, "[] []", ""]

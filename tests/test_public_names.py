@@ -108,7 +108,7 @@ ALIASES = {
     for module, name in (
         *(("collections.abc", each) for each in ("AsyncGenerator", "Awaitable", "Callable", "Generator", "Iterator")),
         ("stretto.abilities.checking", "Progress"),
-        ("stretto.request", "PromptLike"),
+        ("stretto.values.request", "PromptLike"),
         ("stretto.documents.limits", "Allowance"),
     )
 }
@@ -148,7 +148,7 @@ STANDARD = {
     *("Any", "None", "True", "False", "Self", "Literal", "Annotated", "Unpack", "Exception", "OSError", "Event"),
     *("Callable", "Mapping", "Sequence", "Iterable", "Iterator", "AsyncIterator", "Awaitable", "Generator"),
     *("AsyncGenerator", "AbstractContextManager", "AbstractAsyncContextManager", "Path", "TextIO", "Handler"),
-    *("BaseModel", "BaseChatModel", "SecretStr", "NDArray", "Starlette", "Tensor", "AfterValidator"),
+    *("BaseModel", "BaseChatModel", "SecretStr", "NDArray", "Starlette", "Tensor", "AfterValidator", "Field"),
 }
 MAY_NAME_THE_ENGINE = DRAFTING | ENGINE | {"Listener"}
 

@@ -13,8 +13,8 @@ from recipes.pocket.network import Packed
 from recipes.reading.facts import KINDS, Writer
 from recipes.reading.lessons import Lessons
 from recipes.reading.train import Plan, Trainer, encoded
-from stretto.errors import SettingsError
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.pocket import pocket_folder
+from stretto.values.errors import SettingsError
 
 pytestmark = pytest.mark.thorough
 
@@ -30,7 +30,7 @@ def hay(chance, size):
 
 
 def trained(folder, plan=PLAN):
-    trainer = Trainer(plan, MODEL_FOLDER, folder, Lessons(hay, longest=120), dtype=torch.float32)
+    trainer = Trainer(plan, pocket_folder(), folder, Lessons(hay, longest=120), dtype=torch.float32)
     trainer.run(Console(file=io.StringIO()))
     return trainer
 
@@ -42,7 +42,7 @@ def loss(trainer, packed, targets):
 
 def test_a_run_goes_on_where_it_stopped(tmp_path):
     whole = trained(tmp_path / "whole").differences()
-    trainer = Trainer(PLAN, MODEL_FOLDER, tmp_path / "half", Lessons(hay, longest=120), dtype=torch.float32)
+    trainer = Trainer(PLAN, pocket_folder(), tmp_path / "half", Lessons(hay, longest=120), dtype=torch.float32)
     trainer.step()
     trainer.save()
     resumed = trained(tmp_path / "half")
@@ -55,11 +55,11 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
 def test_what_is_learned_makes_a_lesson_likelier(tmp_path):
     plan = replace(PLAN, steps=6, warm_up=1, tokens=400)
     lesson = Lessons(hay, longest=120).draw(drawn(f"{plan.seed}: step 0"), 1.0)
-    tokens, wanted = encoded(lesson, Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json")))
+    tokens, wanted = encoded(lesson, Tokenizer.from_file(str(pocket_folder() / "tokenizer.json")))
     packed = Packed.of([tokens])
     targets = torch.full_like(packed.tokens, -1)
     targets[: len(wanted)] = torch.tensor(wanted)
-    trainer = Trainer(plan, MODEL_FOLDER, tmp_path, Lessons(hay, longest=120), dtype=torch.float32)
+    trainer = Trainer(plan, pocket_folder(), tmp_path, Lessons(hay, longest=120), dtype=torch.float32)
     before = loss(trainer, packed, targets)
     trainer.run(Console(file=io.StringIO()))
     assert loss(trainer, packed, targets) < 0.8 * before
@@ -69,7 +69,7 @@ def test_a_checkpoint_of_other_weights_is_refused(tmp_path):
     trained(tmp_path)
     base = tmp_path / "base"
     base.mkdir()
-    for file in MODEL_FOLDER.iterdir():
+    for file in pocket_folder().iterdir():
         (base / file.name).write_bytes(file.read_bytes())
     weights = bytearray((base / "model.safetensors").read_bytes())
     weights[-1] ^= 1

@@ -9,12 +9,12 @@ from pydantic import BaseModel, field_validator
 
 from stretto import Answer, AsyncStretto, Budget, Request, TextDelta
 from stretto.backends.base import Capabilities, Chunk
-from stretto.errors import InvalidRequestError, RequestRejectedError, ServerFailedError
-from stretto.request import GenerationOptions
-from stretto.strategies.fitting import fit
+from stretto.strategies.structured.fitting import fit
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
-from stretto.tool_calls import ToolCall
+from stretto.values.errors import InvalidRequestError, RequestRejectedError, ServerFailedError
+from stretto.values.request import GenerationOptions
+from stretto.values.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -218,6 +218,7 @@ async def test_what_a_grammar_does_not_hold_and_no_try_fits_is_told():
         assert any("does not fit response_format: the answer: [1,1] has non-unique" in each for each in answer.warnings)
 
 
+@pytest.mark.thorough
 async def test_a_local_model_names_what_its_grammar_does_not_hold():
     schema = {"type": "array", "items": {"enum": ["red", "blue"]}, "uniqueItems": True, "minItems": 2}
     async with AsyncStretto("local:pocket") as stretto:
@@ -239,6 +240,7 @@ async def test_tool_calls_beside_a_format_come_where_no_text_does():
         assert [each.name for each in answer.tool_calls] == ["look"]
 
 
+@pytest.mark.thorough
 async def test_a_local_model_hands_out_its_value_too():
     async with AsyncStretto("local:pocket") as stretto:
         matched = await stretto.ask("How many?", response_format="[0-9]{3}")

@@ -1,13 +1,21 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.backends.base import Capabilities
-from stretto.route import DecodingForecast
+from stretto.router import Router
 from stretto.router.forecast import SPECULATION, TOKENS_BY_SHAPE, Speed, answer_tokens, direct_forecast, speed_of
+from stretto.router.parse import Parse
 from stretto.router.shape import SHAPES
-from stretto.strategies.items.offer import items_forecast
-from stretto.strategies.skeleton_offer import skeleton_forecast
+from stretto.strategies.items.items_offer import items_forecast
+from stretto.strategies.skeleton.skeleton_offer import sections_forecast
+from stretto.testing import ScriptedBackend
+from stretto.values.request import Request
+from stretto.values.route import DecodingForecast
 
 REMOTE = Speed(first_token_s=0.5, tokens_per_s=50.0, concurrent_calls=16)
 
@@ -17,7 +25,6 @@ def forecast(shape, speed, *, prompt_tokens, items=0, words=None, max_tokens=Non
     answer = answer_tokens(shape, words=words, max_tokens=max_tokens)
     found = {
         "direct": direct_forecast(speed, prompt_tokens, answer),
-        "skeleton": skeleton_forecast(speed, prompt_tokens, answer),
     }
     return found | ({"items": items_forecast(speed, prompt_tokens, answer, items)} if items > 1 else {})
 
@@ -27,19 +34,42 @@ def test_a_straight_answer_takes_the_first_token_and_then_its_length():
     assert (prospect.seconds, prospect.tokens, prospect.calls) == (2.5, 120, 1)
 
 
-def test_a_skeleton_is_faster_and_dearer():
-    prospects = forecast("points", REMOTE, prompt_tokens=20)
-    assert prospects["skeleton"].seconds < prospects["direct"].seconds
-    assert prospects["skeleton"].tokens > prospects["direct"].tokens
-    assert prospects["skeleton"].calls == 7
+def route(family, **options):
+    able = Capabilities(prompt_family=family, concurrent_calls=options.pop("slots", 16))
+    backend = ScriptedBackend({}, name="openai:any", capabilities=able)
+    return Router().decide(Request.of("How do I look after a bicycle?", **options), {"main": backend})
 
 
-def test_points_of_a_weak_model_are_short_however_long_a_straight_answer_is():
-    usual, short = (skeleton_forecast(REMOTE, 20, 2_000, small=small) for small in (False, True))
-    assert short.seconds < usual.seconds / 3
-    assert skeleton_forecast(REMOTE, 20, 60, small=True).seconds < usual.seconds
-    seen = [skeleton_forecast(REMOTE, 20, 600, small=True, point=tokens).seconds for tokens in (None, 20)]
-    assert seen[1] < seen[0]
+@pytest.mark.parametrize(("family", "calls"), [("general", 4), ("pocket", 7)])
+def test_parts_are_faster_and_dearer(family, calls):
+    found = route(family, preference="fastest").forecast
+    assert found["skeleton"].seconds < found["direct"].seconds
+    assert found["skeleton"].tokens > found["direct"].tokens
+    assert found["skeleton"].calls == calls
+
+
+MEASURED = json.loads((Path(__file__).parents[1] / "benchmarks" / "results" / "planned.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("rate", [60, 150])
+@pytest.mark.parametrize("preference", ["fastest", "balanced"])
+def test_answers_in_sections_are_expected_to_take_what_was_measured(rate, preference):
+    rows = {row["way"]: row for row in MEASURED["rates"][str(rate)]["rows"] if row["of"] == "all"}
+    straight, planned = rows["straight"]["wall_s"][0], rows[f"planned, {preference}"]["wall_s"][0]
+    case = SimpleNamespace(
+        speed=Speed(first_token_s=0.4, tokens_per_s=rate, concurrent_calls=16),
+        answer_tokens=round((straight - 0.4) * rate),
+        prompt_tokens=13,
+        measured=None,
+        request=(asked := Request.of("How?", preference=preference)),
+        parse=Parse.of(asked),
+    )
+    assert sections_forecast(case).seconds == pytest.approx(planned, rel=0.06)
+
+
+def test_fewer_slots_mean_more_waves():
+    few, many = (route("pocket", slots=slots).forecast["skeleton"].seconds for slots in (3, 16))
+    assert few > many
 
 
 def test_what_drafts_won_in_code_or_loops_is_not_expected_of_an_answer_in_points():
@@ -47,14 +77,6 @@ def test_what_drafts_won_in_code_or_loops_is_not_expected_of_an_answer_in_points
     rates = {shape: speed_of("local:any", Capabilities(), decoding=seen, shape=shape).tokens_per_s for shape in SHAPES}
     assert rates["code"] == pytest.approx(1000 / 3)
     assert rates["points"] == pytest.approx(1000 / 12 * SPECULATION)
-
-
-def test_fewer_slots_mean_more_waves():
-    few = Speed(0.5, 50.0, concurrent_calls=2)
-    assert (
-        forecast("points", few, prompt_tokens=20)["skeleton"].seconds
-        > forecast("points", REMOTE, prompt_tokens=20)["skeleton"].seconds
-    )
 
 
 def test_a_length_asked_for_replaces_the_usual_one():

@@ -1,14 +1,13 @@
 """What the straight answers of a model show of their length, and what the router makes of it."""
 
-from dataclasses import replace
+import re
 
 import pytest
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.router.forecast import TOKENS_BY_SHAPE, Speed
+from stretto.router.forecast import TOKENS_BY_SHAPE
 from stretto.router.lengths import ENOUGH, lengths_of
-from stretto.strategies.skeleton_offer import SMALL_POINT, skeleton_forecast
 from stretto.testing import ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -29,10 +28,10 @@ async def routed_after(text, **options):
     async with AsyncStretto(backend) as stretto:
         for _ in range(ENOUGH):
             await stretto.ask(ASKED, **({"strategy": "direct"} | options))
-        return await stretto.route(ASKED)
+        return await stretto.route(ASKED, preference="fastest")
 
 
-async def test_a_model_whose_straight_answers_are_short_is_asked_for_no_points():
+async def test_a_model_whose_straight_answers_are_short_is_answered_straight():
     route = await routed_after(SHORT)
     assert route.strategy == "direct"
     assert "too little gained" in route.reason
@@ -68,32 +67,27 @@ async def test_two_answers_are_not_enough_and_another_model_another_matter():
     assert lengths_of(second).typical("points") is None
 
 
-async def test_short_answers_of_a_weak_model_do_not_count_since_they_never_wait_for_points():
-    backend = backend_of(SHORT)
-    lengths = lengths_of(backend)
-    for tokens in (20, 400, 30, 300, 25):
-        lengths.note("points", tokens)
-    assert lengths.typical("points", least=64) == 155  # two long ones are not enough
-    lengths.note("points", 500)
-    assert lengths.typical("points", least=64) == 400
-    async with AsyncStretto(backend) as stretto:
-        usual = (await stretto.route(ASKED)).forecast["direct"].written
-        backend.capabilities = replace(backend.capabilities, prompt_family="small")
-        weak = (await stretto.route(ASKED)).forecast["direct"].written
-    assert (usual, weak) == (212, 400)
-
-
-async def test_the_outlines_of_a_model_say_what_an_outline_takes():
-    backend = ScriptedBackend({"Write only the outline": "1. Heart\n2. Sleep\n3. Mood", "": LONG})
-    backend.capabilities = Capabilities(context_window=8000, concurrent_calls=8)
-    async with AsyncStretto(backend) as stretto:
-        before = (await stretto.route(ASKED)).forecast["skeleton"].seconds
-        for _ in range(ENOUGH):
+async def test_a_plan_is_asked_for_in_the_length_that_straight_answers_of_the_model_have():
+    asked = []
+    for text in (SHORT, LONG):
+        backend = backend_of(text)
+        async with AsyncStretto(backend) as stretto:
+            for _ in range(ENOUGH):
+                await stretto.ask(ASKED, strategy="direct")
             await stretto.ask(ASKED, strategy="skeleton")
-        after = await stretto.route(ASKED)
-    assert lengths_of(backend).typical("outline") < 10
-    assert lengths_of(backend).typical("point") is not None
-    assert after.forecast["skeleton"].seconds < before
+        (prompt,) = (
+            prompt.messages[-1].content for prompt, _ in backend.calls if "You plan" in prompt.messages[-1].content
+        )
+        sections, words = re.search(r'by " \| "\. (.*?); headings', prompt), re.search(r"has about (.*?) words", prompt)
+        asked.append((words[1], sections[1]))
+    assert asked == [("130 to 170", "2"), ("450 to 570", "2 to 4")]
+
+
+async def test_a_length_that_is_asked_for_is_that_of_the_plan():
+    backend = backend_of(LONG)
+    async with AsyncStretto(backend) as stretto:
+        await stretto.ask(f"{ASKED} Write 800 words.", strategy="skeleton")
+    assert "has about 800 words" in backend.calls[0][0].messages[-1].content
 
 
 def test_the_length_of_a_list_follows_from_the_list():
@@ -101,10 +95,3 @@ def test_the_length_of_a_list_follows_from_the_list():
     for _ in range(ENOUGH):
         lengths_of(backend).note("items", 30)
     assert lengths_of(backend).typical("items") is None
-
-
-def test_the_slowest_point_of_a_weak_model_is_as_long_as_it_may_be():
-    speed = Speed(0.0, 10.0, 8)
-    nearly, all_of_it = (skeleton_forecast(speed, 0, 900, small=True, point=length) for length in (50, SMALL_POINT))
-    assert nearly.seconds == all_of_it.seconds
-    assert nearly.written < all_of_it.written

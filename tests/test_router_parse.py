@@ -1,11 +1,11 @@
 import pytest
 
 from stretto import AsyncStretto, Route
-from stretto.request import Request
 from stretto.router import Router
 from stretto.router.parse import Parse, parse_of
 from stretto.strategies.items.splitting import Split
 from stretto.testing import ScriptedBackend
+from stretto.values.request import Request
 
 ITEMS = "Translate each word into French:\n- apple\n- bread\n- cheese\n- milk"
 
@@ -46,10 +46,10 @@ def test_what_was_read_is_no_part_of_the_value_of_a_route(request_and_route):
 @pytest.mark.anyio
 async def test_the_strategy_uses_what_the_router_read():
     class Reader(Router):
-        async def route(self, request, backends, strategies=None):
+        async def route(self, request, backends, strategies=None, **prompts):
             parse = Parse.of(request)
             parse.__dict__["split"] = Split("Name the colour", items=("sky", "grass", "blood"), marks="bulleted")
-            return (await super().route(request, backends, strategies)).with_parse(parse)
+            return (await super().route(request, backends, strategies, **prompts)).with_parse(parse)
 
     asked = []
 

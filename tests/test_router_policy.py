@@ -1,17 +1,23 @@
+import json
+import math
+import os
 import time
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.backends.base import Capabilities
-from stretto.budget import Budget
-from stretto.errors import InvalidRequestError
-from stretto.request import Request
-from stretto.route import Route
+from stretto.backends.base import Capabilities, Measured
 from stretto.router import Judgement, Router
+from stretto.router.correction import Correction, corrected, keep_correction
+from stretto.router.shape import SHAPES
 from stretto.testing import ScriptedBackend
+from stretto.values.budget import Budget
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 ADVICE = "What are the advantages and disadvantages of keeping bees in a city?"
 POEM = "Write a poem about the harbour at night."
@@ -19,7 +25,9 @@ SLOGANS = "Write 12 slogans for a shop that repairs umbrellas."
 
 
 def backend(**capabilities):
-    return ScriptedBackend({}, name="openai:scripted", capabilities=Capabilities(**capabilities))
+    """By default one that writes answers by points, so that a route tells what the question was taken for."""
+    able = Capabilities(**{"prompt_family": "pocket"} | capabilities)
+    return ScriptedBackend({}, name="openai:scripted", capabilities=able)
 
 
 def decide(prompt, *, main=None, **options) -> Route:
@@ -60,6 +68,71 @@ def fixed(skeleton, *, prompt=ADVICE, main=None, shape="points", known=20, **opt
 )
 def test_independent_points_are_written_from_an_outline(prompt):
     assert decide(prompt).strategy == "skeleton"
+
+
+def general(prompt=ADVICE, *, skeleton=0.95, **options) -> Route:
+    return fixed(skeleton, prompt=prompt, main=backend(prompt_family="general"), **options)
+
+
+def test_a_general_model_is_asked_for_sections_where_a_plan_saves_a_quarter():
+    route = general(preference="fastest")
+    assert route.strategy == "skeleton"
+    assert route.reason.startswith("A plan first, then its sections in parallel")
+    assert route.forecast["skeleton"].seconds < 0.75 * route.forecast["direct"].seconds
+
+
+def test_where_a_plan_saves_too_little_the_answer_is_straight_and_never_by_points():
+    route = general(
+        f"{ADVICE} In 200 words.", preference="fastest"
+    )  # the first token of each call is assumed to take long
+    assert route.strategy == "direct"
+    saved = f"about {route.forecast['skeleton'].seconds:.1f} s against {route.forecast['direct'].seconds:.1f} s"
+    assert f"although sections in parallel would serve: it would take {saved}, too little gained." in route.reason
+
+
+@pytest.mark.parametrize("preference", ["balanced", "careful"])
+def test_sections_are_taken_only_where_the_fastest_answer_is_wanted(preference):
+    route = general(preference=preference)
+    assert route.strategy == "direct"
+    assert 'readers preferred answers in one piece; preference="fastest" takes sections' in route.reason
+    assert general(preference="fastest").strategy == "skeleton"
+
+
+@pytest.mark.parametrize(("prompt", "each"), [("Give me 10 tips for saving.", 30), ("Name 12 ways to save.", 25)])
+def test_a_list_whose_items_are_long_is_planned_and_one_of_short_items_is_straight(prompt, each):
+    for question in (prompt, "List ways to save money."):
+        route = general(f"{question} In 900 words.", preference="fastest")
+        assert route.strategy == "skeleton"
+        assert route.reason.startswith("A plan first, then its items in parallel")
+        assert general(f"{question} In 900 words.").strategy == "direct"
+    short = general(f"{prompt} In 300 words.", preference="fastest")
+    assert short.strategy == "direct"
+    assert f"items would be short, about {each} words each" in short.reason
+
+
+@pytest.mark.parametrize("preference", ["fastest", "balanced", "careful"])
+def test_a_small_model_answers_straight(preference):
+    route = fixed(0.95, main=backend(prompt_family="small"), preference=preference)
+    assert route.strategy == "direct"
+    assert "a model of this size holds no plan of an answer" in route.reason
+    assert fixed(0.95, main=backend(prompt_family="small"), strategy="skeleton").strategy == "skeleton"
+
+
+class Reading(ScriptedBackend):
+    """A model in this process that says how long its steps take: one of many tokens of a prompt, 2 ms for each."""
+
+    def measured(self):
+        return Measured(step_ms={1: 50.0, 8: 55.0, 64: 60.0, 1024: self.reading_ms})
+
+
+@pytest.mark.parametrize(("reading_ms", "strategy"), [(70.0, "skeleton"), (1_200.0, "direct")])
+def test_a_machine_that_reads_slowly_answers_straight_since_its_first_text_would_be_late(reading_ms, strategy):
+    able = Capabilities(decodings=("autoregressive",))
+    local = Reading({}, name="local:scripted", capabilities=able)
+    local.reading_ms = reading_ms
+    route = fixed(0.95, prompt=f"{ADVICE} In 900 words.", main=local, preference="fastest", max_tokens=3_000)
+    assert route.strategy == strategy
+    assert ("its first text would come about" in route.reason) is (strategy == "direct")
 
 
 @pytest.mark.parametrize(
@@ -354,3 +427,26 @@ def test_a_few_words_come_soonest_from_the_local_backend():
 @pytest.mark.parametrize("preference", ["balanced", "careful"])
 def test_otherwise_the_main_backend_answers(preference):
     assert among(POEM, preference=preference).role == "main"
+
+
+@pytest.mark.parametrize(
+    "value", [{"offset": -1e6}, {"offset": math.nan}, {"offset": math.inf}, {"offset": None}, {"right": -1}]
+)
+def test_a_kept_correction_that_cannot_be_is_ignored_like_a_damaged_file(value, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+    kept = Correction(offset=3.0, learned=date(2026, 11, 26), questions=60, right_before=40, right=50)
+    path = keep_correction(kept)
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | value), encoding="utf-8")
+    judged = Judgement(dict.fromkeys(SHAPES, 0.1), 0.4, True)
+    assert [corrected(judged), corrected(judged)] == [judged, judged]
+    assert [record.message for record in caplog.records] == [
+        f"{path} is damaged and ignored. Run stretto calibrate --router again."
+    ]
+
+
+def test_a_pipe_in_the_place_of_a_kept_correction_is_not_waited_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+    os.mkfifo(tmp_path / "router.json")
+    judged = Judgement(dict.fromkeys(SHAPES, 0.1), 0.4, True)
+    assert corrected(judged) == judged
+    assert "is damaged and ignored" in caplog.text

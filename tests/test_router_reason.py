@@ -6,11 +6,12 @@ import pytest
 
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.load import meter_of
-from stretto.request import Request
 from stretto.router import Router, ShapeModel
 from stretto.testing import ScriptedBackend
+from stretto.values.request import Request
 
 STEPS = {1: 4.0, 8: 5.0, 64: 12.0}
+IN_POINTS = Capabilities(prompt_family="pocket")  # whose answers are in parts wherever that suits
 
 
 class Measuring(ScriptedBackend):
@@ -23,7 +24,11 @@ class Measuring(ScriptedBackend):
 
 
 def cause(prompt, backend=None):
-    return Router().decide(Request.of(prompt), {"main": backend or ScriptedBackend({}, name="openai:any")}).reason
+    return (
+        Router()
+        .decide(Request.of(prompt), {"main": backend or ScriptedBackend({}, name="openai:any", capabilities=IN_POINTS)})
+        .reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +93,7 @@ def test_long_words_are_cut():
 
 def test_a_choice_that_depends_on_the_measured_steps_of_this_machine_says_so():
     prompt = "What are the pros and cons of remote work?"
-    able = Capabilities(decodings=("autoregressive",))
+    able = Capabilities(decodings=("autoregressive",), prompt_family="pocket")
     local = Measuring({}, name="local:scripted", capabilities=able)
     assert cause(prompt, local).endswith(" s, by the steps measured on this machine.")
     local.step_ms = {1: 4.0, 8: 32.0, 64: 256.0}  # calls side by side gain nothing
@@ -99,7 +104,7 @@ def test_a_choice_that_depends_on_the_measured_steps_of_this_machine_says_so():
 
 def test_what_the_calls_of_a_server_showed_decides_whether_parts_pay():
     prompt = "What are the pros and cons of remote work?"
-    server = ScriptedBackend({}, name="llamacpp:any")
+    server = ScriptedBackend({}, name="llamacpp:any", capabilities=IN_POINTS)
     assert "measured" not in cause(prompt, server)
     meter_of(server).tokens_per_s.update({1: 50.0, 8: 45.0})
     assert cause(prompt, server).endswith(" s, by the speed of its earlier calls.")

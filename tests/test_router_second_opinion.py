@@ -2,15 +2,16 @@ import anyio
 import pytest
 
 from stretto.backends.base import Capabilities
-from stretto.budget import Budget
-from stretto.errors import ServerFailedError
-from stretto.request import Request
 from stretto.router import Judgement, Router, SecondOpinion
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.budget import Budget
+from stretto.values.errors import ServerFailedError
+from stretto.values.request import Request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
 QUESTION = "What should I think of before I move to the country?"
+BY_POINTS = Capabilities(prompt_family="pocket")  # whose answers are in parts wherever that suits
 
 
 class InDoubt:
@@ -28,7 +29,7 @@ class InDoubt:
 async def route(answer, *, first=0.5, opinion=None, small=None, **options):
     small = small or ScriptedBackend({"": answer}, name="openai:small")
     router = Router(second_opinion=opinion or SecondOpinion(), model=InDoubt(first))
-    backends = {"main": ScriptedBackend({}, name="openai:main"), "small": small}
+    backends = {"main": ScriptedBackend({}, name="openai:main", capabilities=BY_POINTS), "small": small}
     return await router.route(Request.of(QUESTION, **options), backends), small
 
 
@@ -86,7 +87,9 @@ async def test_a_silent_model_is_left_at_the_deadline():
 
 async def test_without_a_small_backend_the_first_opinion_stands():
     router = Router(second_opinion=SecondOpinion(), model=InDoubt(0.55))
-    chosen = await router.route(Request.of(QUESTION), {"main": ScriptedBackend({}, name="openai:main")})
+    chosen = await router.route(
+        Request.of(QUESTION), {"main": ScriptedBackend({}, name="openai:main", capabilities=BY_POINTS)}
+    )
     assert chosen.strategy == "skeleton"
     assert "second opinion" not in chosen.reason
 
@@ -94,7 +97,7 @@ async def test_without_a_small_backend_the_first_opinion_stands():
 async def test_by_default_nobody_is_asked():
     small = ScriptedBackend({"": "A"}, name="openai:small")
     router = Router(model=InDoubt(0.5))
-    await router.route(Request.of(QUESTION), {"main": ScriptedBackend({}), "small": small})
+    await router.route(Request.of(QUESTION), {"main": ScriptedBackend({}, capabilities=BY_POINTS), "small": small})
     assert not small.calls
 
 

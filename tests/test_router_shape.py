@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.router.rows import Row, load
-from stretto.request import Request
 from stretto.router import ShapeModel
 from stretto.router.excerpt import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
 from stretto.router.features import cues, lexicon
 from stretto.router.shape import CLASSES, SHAPES
+from stretto.values.request import Request
 
 
 @pytest.fixture(scope="module")
@@ -231,6 +231,7 @@ def test_a_row_whose_shape_no_skeleton_serves_is_refused():
         _ = Row("Write a poem", "prose", True, "authored").label
 
 
+@pytest.mark.thorough
 def test_nothing_heavy_is_loaded_before_the_first_decision_and_before_a_local_model_is_asked():
     code = (
         "import sys, stretto.router;"

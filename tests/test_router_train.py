@@ -11,10 +11,13 @@ from recipes.router.baselines import binary, keywords, perceptron, words
 from recipes.router.evaluate import Verdicts, calibration_error, report
 from recipes.router.rows import GENERAL, Row, is_left_out, load, read
 from recipes.router.train import thresholds, train
-from stretto.request import Request
+from stretto.backends.base import Capabilities
 from stretto.router import Router, ShapeModel
 from stretto.router.tails import wants_finished_list
 from stretto.testing import ScriptedBackend
+from stretto.values.request import Request
+
+BY_POINTS = Capabilities(prompt_family="pocket")  # whose answers are in parts wherever that suits
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +30,7 @@ def few():
     return [row for rows in found.values() for row in rows]
 
 
+@pytest.mark.thorough
 def test_a_trained_model_judges_what_it_was_trained_on(few):
     model = ShapeModel(train(few))
     right = sum(model.judge(row.prompt).shape == row.shape for row in few)
@@ -79,7 +83,7 @@ def test_calibration_error_is_the_gap_between_claim_and_share(claimed, error):
 
 
 def test_questions_of_every_kind_that_nothing_was_trained_on_get_what_serves_them():
-    router, backend = Router(), {"main": ScriptedBackend({}, name="openai:any")}
+    router, backend = Router(), {"main": ScriptedBackend({}, name="openai:any", capabilities=BY_POINTS)}
     chosen = {row: router.decide(Request.of(row.prompt), backend).strategy == "skeleton" for row in read(GENERAL)}
     assert len([row for row, yes in chosen.items() if row.skeleton and not yes]) <= 4  # with all rows trained on, 5
     assert len([row for row, yes in chosen.items() if yes and not row.skeleton]) <= 3
@@ -96,7 +100,9 @@ def test_questions_of_every_kind_that_nothing_was_trained_on_get_what_serves_the
 )
 def test_a_question_for_one_fact_gets_a_line_and_no_outline(question):
     assert question not in {row.prompt for row in load(everything=True)}
-    route = Router().decide(Request.of(question), {"main": ScriptedBackend({}, name="openai:any")})
+    route = Router().decide(
+        Request.of(question), {"main": ScriptedBackend({}, name="openai:any", capabilities=BY_POINTS)}
+    )
     assert (route.strategy, route.shape) == ("direct", "short")
 
 

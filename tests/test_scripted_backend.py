@@ -2,9 +2,9 @@ import anyio
 import pytest
 
 from stretto.backends.base import Backend, ModelRequest
-from stretto.errors import InvalidRequestError, ServerFailedError
-from stretto.request import GenerationOptions, Message
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import InvalidRequestError, ServerFailedError
+from stretto.values.request import GenerationOptions, Message
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ import pytest
 
 import stretto
 from stretto import AsyncStretto, Settings, Stretto
-from stretto.errors import SettingsError
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import ScriptedServer
+from stretto.values.errors import SettingsError
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from pydantic import TypeAdapter
 
 from stretto import AsyncStretto, Request, TokenLogprob
 from stretto.backends.base import Capabilities, Chunk
-from stretto.errors import ServerFailedError
-from stretto.events import Event
 from stretto.foundation.surrogates import Mending, mend
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import ScriptedServer
+from stretto.values.errors import ServerFailedError
+from stretto.values.events import Event
 
 PIECES = st.lists(st.text(st.characters(categories=("Cs", "L", "So")), max_size=4), max_size=8)
 
@@ -43,8 +43,10 @@ async def test_warnings_errors_titles_and_scores_can_be_written_down_too():
         "": "1. A\ud83d\n2. B",
     }
     async with AsyncStretto(Odd(script, capabilities=Capabilities(logprobs=True))) as stretto:
-        answer = await stretto.ask("How do I make tea \ud83d?", strategy="skeleton", logprobs=1)
-    assert json.loads(answer.model_dump_json())["branches"][1]["title"] == "A�"
+        answer = await stretto.ask(
+            "How do I make tea \ud83d?", strategy="skeleton", strategy_options={"form": "points"}, logprobs=1
+        )
+    assert json.loads(answer.model_dump_json())["branches"][1]["heading"] == "A�"
 
 
 def test_a_prompt_can_be_sent_whatever_it_was_read_from():

@@ -12,7 +12,7 @@ from patience import patience
 
 from stretto import AsyncStretto, ServerFailedError
 from stretto.backends.resilience.resilient import Resilience, resilient
-from stretto.telemetry import CAPTURE, is_traced
+from stretto.observe.telemetry import CAPTURE, is_traced
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ async def ask(backend, question=QUESTION, **options):
 
 
 async def test_an_answer_is_one_trace_with_its_route_branches_and_calls(spans):
-    answer = await ask(ScriptedBackend(SKELETON), strategy="skeleton")
+    answer = await ask(ScriptedBackend(SKELETON), strategy="skeleton", strategy_options={"form": "points"})
     found = spans.get_finished_spans()
     [request] = [span for span in found if span.parent is None]
     assert {span.context.trace_id for span in found} == {request.context.trace_id}
@@ -57,11 +57,11 @@ async def test_an_answer_is_one_trace_with_its_route_branches_and_calls(spans):
     parents = sorted((span.name, names[span.parent.span_id]) for span in found if span.parent)
     assert parents == [
         ("chat model", "stretto.branch outline"),
-        ("chat model", "stretto.branch point"),
-        ("chat model", "stretto.branch point"),
+        ("chat model", "stretto.branch section"),
+        ("chat model", "stretto.branch section"),
         ("stretto.branch outline", "invoke_workflow stretto"),
-        ("stretto.branch point", "invoke_workflow stretto"),
-        ("stretto.branch point", "invoke_workflow stretto"),
+        ("stretto.branch section", "invoke_workflow stretto"),
+        ("stretto.branch section", "invoke_workflow stretto"),
         ("stretto.route", "invoke_workflow stretto"),
     ]
     assert request.attributes["gen_ai.usage.output_tokens"] == answer.usage.completion_tokens
@@ -95,7 +95,7 @@ async def test_words_are_recorded_only_where_they_are_asked_for(spans, monkeypat
     if captured:
         monkeypatch.setenv(CAPTURE, "true")
     script = SKELETON | {"Tyres": Reply(fault=ServerFailedError("secret words of an error"))}
-    await ask(ScriptedBackend(script), strategy="skeleton")
+    await ask(ScriptedBackend(script), strategy="skeleton", strategy_options={"form": "points"})
     told = "".join(span.to_json() for span in spans.get_finished_spans())
     for words in ("treasure", "Oil it.", "Chain", "secret words of an error"):
         assert (words in told) == captured
@@ -103,9 +103,9 @@ async def test_words_are_recorded_only_where_they_are_asked_for(spans, monkeypat
 
 async def test_a_failed_branch_and_its_calls_are_errors(spans):
     script = SKELETON | {"Tyres": Reply(fault=ServerFailedError("overloaded"))}
-    answer = await ask(ScriptedBackend(script), strategy="skeleton")
+    answer = await ask(ScriptedBackend(script), strategy="skeleton", strategy_options={"form": "points"})
     failed = [span for span in spans.get_finished_spans() if span.status.status_code is trace.StatusCode.ERROR]
-    assert {span.name for span in failed} == {"chat model", "stretto.branch point"}
+    assert {span.name for span in failed} == {"chat model", "stretto.branch section"}
     assert {span.attributes["error.type"] for span in failed if span.name == "chat model"} == {"ServerFailedError"}
     branches = {span.attributes["stretto.branch.id"] for span in failed if "branch" in span.name}
     assert branches == {branch.id for branch in answer.branches if branch.status == "failed"}
@@ -144,7 +144,7 @@ async def test_a_cancelled_answer_ends_all_its_spans(spans):
 async def test_two_answers_at_once_are_two_traces(spans):
     async with AsyncStretto(ScriptedBackend(SKELETON)) as stretto, anyio.create_task_group() as tasks:
         for _ in range(2):
-            tasks.start_soon(lambda: stretto.ask(QUESTION, strategy="skeleton"))
+            tasks.start_soon(lambda: stretto.ask(QUESTION, strategy="skeleton", strategy_options={"form": "points"}))
     traces = [span.context.trace_id for span in spans.get_finished_spans()]
     assert len(set(traces)) == 2
     assert [traces.count(each) for each in set(traces)] == [8, 8]
@@ -166,7 +166,9 @@ async def test_tokens_and_seconds_are_counted(recorded):
 
 @pytest.mark.thorough
 async def test_the_steps_of_the_local_engine_are_spans_of_its_calls(spans):
-    answer = await ask("local:pocket", "How do I look after a bicycle?", strategy="skeleton")
+    answer = await ask(
+        "local:pocket", "How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
+    )
     found = spans.get_finished_spans()
     calls = {span.context.span_id: span for span in found if span.name == "chat pocket"}
     below = {number: [span for span in found if span.parent and span.parent.span_id == number] for number in calls}
@@ -192,6 +194,7 @@ async def test_the_steps_of_the_local_engine_are_spans_of_its_calls(spans):
         assert len(each) <= each[0].attributes["stretto.engine.requests"]
 
 
+@pytest.mark.thorough
 async def test_a_call_that_is_not_sampled_is_not_watched(spans):
     unsampled = trace.SpanContext(trace_id=1, span_id=1, is_remote=True, trace_flags=trace.TraceFlags(0))
     with trace.use_span(trace.NonRecordingSpan(unsampled)):
@@ -200,6 +203,7 @@ async def test_a_call_that_is_not_sampled_is_not_watched(spans):
     assert spans.get_finished_spans() == ()
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_call_has_the_spans_of_what_was_done(spans):
     async with AsyncStretto("local:pocket") as stretto, stretto.stream(QUESTION, strategy="direct") as events:
         async for event in events:

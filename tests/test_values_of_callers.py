@@ -23,8 +23,8 @@ from stretto import (
         (lambda: Document(title="a.txt"), "Document.text is missing. Give it."),
         (
             lambda: Document(text="Tea.", titel="a.txt"),
-            "Document has no argument titel=. Did you mean title=? Its arguments are: headings, pages, source, text, "
-            "title, unread_pages.",
+            "Document has no argument titel=. Did you mean title=? Its arguments are: headings, markup, pages, source, "
+            "text, title, unread_pages, warnings.",
         ),
         (
             lambda: Document(text="Tea.", headings=[{"offset": "x", "level": 1, "text": "Tea"}]),

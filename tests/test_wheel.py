@@ -1,6 +1,7 @@
-"""What is shipped: the files of the built wheel, what they import, and what a package index shows."""
+"""What is shipped: the files of the built wheels, what they import, and what a package index shows."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -10,9 +11,13 @@ from zipfile import ZipFile
 
 import pytest
 
+from stretto.local_engine.pocket import MODELS
+
 pytestmark = pytest.mark.thorough  # it is built
 SOURCE = Path(__file__).parents[1]
-MOST_BYTES = 27_000_000  # most of it is the pocket model with its adapters, and what two others change of it
+MOST_BYTES = 3_000_000
+MOST_BYTES_UNPACKED = 5_500_000
+MOST_BYTES_OF_WEIGHTS = 27_000_000  # the pocket model with its adapters, and what two others change of it
 TRAINING = (
     "recipes/lexical/train.py",
     "recipes/pocket/data/",
@@ -22,14 +27,23 @@ TRAINING = (
 )
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from this tree with the build tools that are installed: nothing is downloaded."""
-    folder = tmp_path_factory.mktemp("wheel")
+def built(folder, source):
+    """A wheel, built from this tree with the build tools that are installed: nothing is downloaded."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(SOURCE)], check=True)
+    subprocess.run([*command, "--wheel-dir", str(folder), str(source)], check=True)
     (path,) = folder.glob("*.whl")
     return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("wheel"), SOURCE)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """The wheel of the demonstration models."""
+    return built(tmp_path_factory.mktemp("weights"), SOURCE / "pocket")
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +73,6 @@ def test_the_wheel_holds_what_the_library_reads_at_run_time(wheel):
         "stretto/backends/resilience/scripts/limits_take.lua",
         "stretto/language/words.toml",
         "stretto/language/lists.toml",
-        "stretto/local_engine/pocket/model/model.safetensors",
-        "stretto/local_engine/pocket/model/tokenizer.json",
     } <= names(wheel)
     assert any(name.startswith("stretto/prompts/templates/general/") for name in names(wheel))
 
@@ -69,8 +81,44 @@ def test_what_trains_the_models_is_not_in_the_wheel(wheel):
     assert [name for name in sorted(names(wheel)) if name.startswith(TRAINING)] == []
 
 
-def test_the_wheel_is_small(wheel):
+def test_the_wheels_are_small(wheel, weights):
     assert wheel.stat().st_size < MOST_BYTES
+    with ZipFile(wheel) as archive:
+        assert sum(each.file_size for each in archive.infolist()) < MOST_BYTES_UNPACKED
+    assert weights.stat().st_size < MOST_BYTES_OF_WEIGHTS
+
+
+def test_the_wheel_of_the_weights_holds_files_and_no_code(weights):
+    assert {PurePosixPath(name).parts[0] for name in names(weights)} == {
+        "stretto_pocket",
+        "stretto_pocket-0.1.0.dist-info",
+    }
+    assert [name for name in names(weights) if name.endswith(".py")] == ["stretto_pocket/__init__.py"]
+    assert "stretto_pocket-0.1.0.dist-info/licenses/LICENSE" in names(weights)
+    for model in MODELS.values():
+        assert f"stretto_pocket/{model}/config.json" in names(weights)
+
+
+def test_the_two_wheels_installed_side_by_side_answer_with_the_demonstration_model(wheel, weights, tmp_path):
+    for each in (wheel, weights):
+        with ZipFile(each) as archive:
+            archive.extractall(tmp_path)
+    code = (
+        "import stretto; from stretto.local_engine.model.loading.source import find_source\n"
+        "print(stretto.__file__, find_source('local:pocket').folder, sep='\\n')\n"
+        "with stretto.Stretto('local:pocket') as opened: print(len(opened.ask('How do I look after a bicycle?').text))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "STRETTO_COMPILED": "0"},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    package, folder, length = run.stdout.splitlines()
+    assert (Path(package).parents[1], Path(folder).parents[1]) == (tmp_path, tmp_path)
+    assert int(length) > 200
 
 
 def test_the_modules_of_the_wheel_import_only_modules_of_the_wheel(wheel):
@@ -131,6 +179,7 @@ def test_the_plain_install_is_what_the_first_example_needs(metadata):
         "opentelemetry-api",
         "platformdirs",
         "pydantic",
+        "sentencex",
     }
 
 

@@ -29,8 +29,20 @@ from pathlib import Path
 
 LONGEST = 150_000  # bytes of a message
 IMPORTED = (
-    *("openai", "stretto.cli.app", "stretto.cli.ask", "stretto.cli.chat", "stretto.cli.live", "stretto.cli.markdown"),
-    *("stretto.cli.terminal.app", "stretto.first_imports", "stretto.synchronous_client", "stretto.testing.server"),
+    *(
+        "openai",
+        "stretto.cli.app",
+        "stretto.cli.commands.ask",
+        "stretto.cli.commands.chat",
+        "stretto.cli.output.live",
+        "stretto.cli.output.markdown",
+    ),
+    *(
+        "stretto.cli.terminal.chat_app",
+        "stretto.client.first_imports",
+        "stretto.client.sync_client",
+        "stretto.testing.server",
+    ),
     *("stretto.documents.docx", "stretto.documents.html", "stretto.documents.pdf", "stretto.documents.plain"),
 )
 
@@ -244,7 +256,7 @@ if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as asking:
         for imported in IMPORTED:
             importlib.import_module(imported)
-        sys.modules["stretto.first_imports"].import_all()
+        sys.modules["stretto.client.first_imports"].import_all()
         gc.collect()
         gc.freeze()
         forked = serve(asking)

@@ -18,7 +18,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
-        from stretto.errors import missing  # noqa: PLC0415 - only here
+        from stretto.values.errors import missing  # noqa: PLC0415 - only here
 
         command = next((word for word in sys.argv[1:2] if word in _EXTRAS), "")
         what = f"stretto {command}" if command else "The command stretto"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_data_path
 
-from stretto.errors import StrettoError
+from stretto.values.errors import StrettoError
 
 if TYPE_CHECKING:
-    from stretto.answer import Answer
+    from stretto.values.answer import Answer
 
 WAIT_S = 5.0  # for another program that is writing
 _COLUMNS = "id, asked_at, model, strategy, question, text, seconds, usd"

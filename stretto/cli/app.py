@@ -9,22 +9,23 @@ from typing import Annotated
 
 import typer
 
-from stretto.cli import chats, logs, prompts
-from stretto.cli.ask import ask
-from stretto.cli.bench import bench
-from stretto.cli.calibrate import calibrate
-from stretto.cli.chat import chat
-from stretto.cli.check import check
+from stretto.backends.local.loading_notice import silence
 from stretto.cli.command_client import Opener
-from stretto.cli.comparison import compare
+from stretto.cli.commands import chats, logs, prompts
+from stretto.cli.commands.ask import ask
+from stretto.cli.commands.bench import bench
+from stretto.cli.commands.calibrate import calibrate
+from stretto.cli.commands.chat import chat
+from stretto.cli.commands.check import check
+from stretto.cli.commands.compare import compare
+from stretto.cli.commands.doctor import doctor
+from stretto.cli.commands.route import route
+from stretto.cli.commands.serve import serve
 from stretto.cli.completing import prepare
-from stretto.cli.doctor import doctor
 from stretto.cli.exits import MEANINGS, Exit, complain
 from stretto.cli.optional_values import spelled_out
-from stretto.cli.route import route
-from stretto.cli.serve import serve
 from stretto.cli.usage import Program
-from stretto.errors import SettingsError
+from stretto.values.errors import SettingsError
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())
 
@@ -72,8 +73,9 @@ def run(open_client: Opener | None = None) -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end the answer
     prepare(os.environ)
+    silence()  # each command shows what it waits for
     if level := os.environ.get("STRETTO_LOG"):
-        from stretto.structured_logs import log_json  # noqa: PLC0415 - keeps `stretto --help` light
+        from stretto.observe.structured_logs import log_json  # noqa: PLC0415 - keeps `stretto --help` light
 
         try:
             log_json(sys.stderr, level)

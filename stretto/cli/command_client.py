@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stretto.cli.local_models import check_local
-from stretto.errors import DocumentError, InvalidRequestError, SettingsError
+from stretto.values.errors import DocumentError, InvalidRequestError, SettingsError
 
 if TYPE_CHECKING:
-    from stretto.client import AsyncStretto
+    from stretto.client.async_client import AsyncStretto
 
 Opener = Callable[..., "AsyncStretto"]
 
@@ -24,7 +24,7 @@ def opener_of(context: typer.Context) -> Opener:
     given: Any = context.obj
     if given is not None:
         return given  # type: ignore[no-any-return]  # typer's context holds anything
-    from stretto.client import AsyncStretto  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.client.async_client import AsyncStretto  # noqa: PLC0415 - keeps `stretto --help` light
 
     return AsyncStretto
 
@@ -69,7 +69,7 @@ def local_opener(open_: Opener, local: Mapping[str, Any] | None, **settings: Any
         return open_
 
     def opened(model: str | None = None, **arguments: Any) -> AsyncStretto:
-        from stretto.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
+        from stretto.config.settings import Settings  # noqa: PLC0415 - keeps `stretto --help` light
 
         client = open_(model, settings=Settings.load(**(local or {}), **settings), **arguments)
         check_local(client, local or {})
@@ -109,9 +109,12 @@ def _piped() -> str:
         return stream.read()
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind)):
         return ""  # services hold a socket or a device open here that would never end
-    from stretto.documents.plain import decoded  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.documents.encoding import decoded  # noqa: PLC0415 - keeps `stretto --help` light
 
     try:
-        return decoded(stream.buffer.read())
+        text, said = decoded(stream.buffer.read())
     except DocumentError as error:
         raise InvalidRequestError(f"The text on standard input was not read: {error}.") from None
+    for sentence in said:
+        typer.echo(f"Of standard input, {sentence}", err=True)
+    return text

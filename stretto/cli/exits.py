@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import typer
 
-from stretto import errors
-from stretto.cli.plain import one_line
-from stretto.cli.terms import in_options
+from stretto.cli.output.plain import one_line
+from stretto.cli.output.terms import in_options
+from stretto.values import errors
 
 if TYPE_CHECKING:
-    from stretto.answer import Answer
+    from stretto.values.answer import Answer
 
 PATIENCE_S = 1.0
 """How long an interrupted program may take to clean up."""

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli.options import in_place_of, path_of
-from stretto.errors import SettingsError
 from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stretto.client import AsyncStretto
+    from stretto.client.async_client import AsyncStretto
 
 __all__ = ["OF_A_LOCAL_MODEL", "check_local", "with_local_model"]
 
 
 def complete_quantize(incomplete: str) -> list[str]:
     """Values of ``--quantize``."""
-    from stretto.local_engine.model.source import QUANTIZE  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.model.loading.source import QUANTIZE  # noqa: PLC0415 - keeps `stretto --help` light
 
     return [name for name in QUANTIZE if name.startswith(incomplete)]
 
 
 def complete_long_context(incomplete: str) -> list[str]:
     """Ways to read prompts that are longer than the window."""
-    from stretto.local_engine.long_context.reader_options import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.local_engine.serving.long_prompts import CHOICES  # noqa: PLC0415 - keeps `stretto --help` light
 
     return [name for name in CHOICES if name.startswith(incomplete)]
 
@@ -67,9 +67,6 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
         "--tensor-parallel", "Processes that share every layer of a local model, each with a device of its own."
     ),
     "pipeline_parallel": _processes("--pipeline-parallel", "Processes that each hold some layers of a local model."),
-    "context_parallel": _processes(
-        "--context-parallel", "Processes that each hold a part of a local model's key-value cache, for long prompts."
-    ),
     "compiled": Annotated[
         bool | None,
         typer.Option(
@@ -83,7 +80,7 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
         typer.Option(
             "--long-context",
             metavar="WAY",
-            help="How a local model reads what is longer than its window: auto, focus, star or refuse.",
+            help="How a local model reads what is longer than its window: auto, focus or refuse.",
             autocompletion=complete_long_context,
         ),
     ],

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from stretto.backends.provider_table import PROVIDERS, on_this_machine
 from stretto.cli.completing import completions
+from stretto.foundation import plugins
 
 LOCAL = ("local:", "local:pocket")
-PROVIDERS = ("openai:", "anthropic:", "ollama:", "vllm:", "sglang:", "llamacpp:", "lmstudio:", *LOCAL)
+_SERVERS = on_this_machine()
 
 
 class Preference(StrEnum):
@@ -53,14 +55,14 @@ def complete_strategy(incomplete: str) -> list[str]:
 def complete_decoding(incomplete: str) -> list[str]:
     """Decoding methods of a local model that begin like this."""
     from stretto.local_engine.drafting.catalogue import all_drafters  # noqa: PLC0415 - keeps `stretto --help` light
-    from stretto.local_engine.refining.catalogue import RULES  # noqa: PLC0415 - as above
+    from stretto.local_engine.research_registry import block_rules  # noqa: PLC0415 - as above
 
-    return [name for name in (*all_drafters(), *RULES) if name.startswith(incomplete)]
+    return [name for name in (*all_drafters(), *block_rules()) if name.startswith(incomplete)]
 
 
 def complete_model(incomplete: str) -> list[str]:
     """Providers, and the one model whose name is always the same."""
-    return completions(PROVIDERS, incomplete)
+    return completions([*(f"{name}:" for name in (*PROVIDERS, *plugins.names("backends"))), *LOCAL], incomplete)
 
 
 def complete_local_model(incomplete: str) -> list[str]:
@@ -127,6 +129,11 @@ Question = Annotated[
 ]
 
 
+def names_of_models() -> str:
+    """The models of providers, as a help text writes them."""
+    return ", ".join(f"{name}:NAME" for name in PROVIDERS if name not in _SERVERS)
+
+
 def of_model(*names: str, says: str) -> Any:
     """An option whose value is the name of a model."""
     return typer.Option(*names, metavar="PROVIDER:MODEL", help=says, autocompletion=complete_model)
@@ -137,8 +144,8 @@ Model = Annotated[
     of_model(
         "--model",
         "-m",
-        says="openai:NAME, anthropic:NAME, ollama:NAME (or vllm:, sglang:, llamacpp:, lmstudio:), local:FOLDER, "
-        "local:HUB_NAME, local:pocket, or the address of a server with one model. "
+        says=f"{names_of_models()}, {_SERVERS[0]}:NAME (or {', '.join(f'{name}:' for name in _SERVERS[1:])}), "
+        "local:FOLDER, local:HUB_NAME, local:pocket, or the address of a server with one model. "
         "Without it, settings and keys decide.",
     ),
 ]
@@ -244,7 +251,6 @@ Looping = Annotated[
     OnLoop | None,
     typer.Option("--on-loop", help="What becomes of a direct answer that repeats itself: tell says so, cut ends it."),
 ]
-Race = Annotated[bool | None, typer.Option("--race", help="Also write in one piece, and keep what is there first.")]
 Logprobs = Annotated[
     int | None,
     typer.Option(
@@ -301,7 +307,6 @@ OF_A_REQUEST: dict[str, Any] = {
     "deadline_s": Deadline,
     "on_missing": Missing,
     "on_loop": Looping,
-    "race": Race,
     "logprobs": Logprobs,
     "chat_template_kwargs": ChatTemplateKwargs,
 }

@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 
+from stretto.backends.provider_table import PROVIDERS
 from stretto.cli.exits import MEANINGS
 
 COMMANDS = (
@@ -38,8 +39,8 @@ $ stretto doctor                                                  # what would w
 ## Outputs
 
 The answer goes to standard output. The model's name, the reason for the strategy, warnings and figures go to standard
-error; `--quiet` drops them. Colours, a progress line and drawn Markdown appear on a terminal only; `--plain` and
-`NO_COLOR` switch them off.
+error; `--quiet` drops them. Colours, drawn Markdown, a progress line, and below the text the headings of the sections
+that it has not come to, appear on a terminal only; `--plain` and `NO_COLOR` switch colours and Markdown off.
 
 Stretto does not trust the text of a model. It drops control characters and characters that turn the direction of text,
 so an answer cannot move the cursor or change the terminal. `--json` keeps them, escaped.
@@ -54,8 +55,10 @@ that begins with a dash behind `--`.
 
 ## The model
 
-`--model`, else the setting `model` (`STRETTO_MODEL` or the settings file), else `OPENAI_API_KEY`, else
-`ANTHROPIC_API_KEY`, else the demonstration model `local:pocket`.
+`--model`, else the setting `model` (`STRETTO_MODEL` or the settings file), else the first key that is set, else the
+demonstration model `local:pocket`.
+
+{providers}
 
 No option takes a key, because other users of the machine could read it. The providers' keys are not sent to a
 `--base-url`: set `STRETTO_API_KEY`, or name a variable with `--key-variable MY_SERVER_KEY`.
@@ -111,12 +114,24 @@ value is completed behind a space (`--strategy sk`), not behind `=`.
 def reference() -> str:
     """The page, as it belongs in the documentation."""
     codes = "\n".join(f"| {code.value} | {meaning} |" for code, meaning in MEANINGS.items())
-    page = OPENING.replace("{codes}", f"| code | meaning |\n| --- | --- |\n{codes}").replace("{timeline}", example())
+    page = OPENING.replace("{codes}", f"| code | meaning |\n| --- | --- |\n{codes}")
+    page = page.replace("{timeline}", example()).replace("{providers}", providers())
     explained = dict[str, str]()
     helps = (
         f"### {f'stretto {command}'.strip()}\n\n```text\n{_once(command, explained)}\n```\n" for command in COMMANDS
     )
     return "\n".join((page, *helps))
+
+
+def providers() -> str:
+    """The table of providers: what is read from the environment, and where each is."""
+    rows = ["| models | key | address | a model, where none is named |", "|---|---|---|---|"]
+    for name, each in PROVIDERS.items():
+        backend = each.load()
+        key = "" if each.on_this_machine else f"`{backend.key_variable}`"
+        address = backend.default_url + ("" if each.on_this_machine else f", or `{backend.url_variable}`")
+        rows.append(f"| `{name}:NAME` | {key} | {address} | {f'`{each.default}`' if each.default else ''} |")
+    return "\n".join(rows)
 
 
 def _once(command: str, explained: dict[str, str]) -> str:
@@ -154,16 +169,16 @@ def help_of(command: str) -> str:
 
 def example() -> str:
     """A timeline to look at, drawn from made-up figures."""
-    from stretto.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
-    from stretto.cli.trace import render_timeline  # noqa: PLC0415
-    from stretto.route import Route  # noqa: PLC0415
-    from stretto.token_records import DecodingStats  # noqa: PLC0415
+    from stretto.cli.output.trace import render_timeline  # noqa: PLC0415
+    from stretto.values.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
+    from stretto.values.route import Route  # noqa: PLC0415
+    from stretto.values.token_records import DecodingStats  # noqa: PLC0415
 
     def branch(name: str, title: str, times: tuple[float, float, float], tokens: int) -> Branch:
         needed_s, first_s, ended_s = times
         span = Span(needed_s=needed_s, started_s=needed_s, first_s=first_s, ended_s=ended_s)
         usage = Usage(completion_tokens=tokens, calls=1)
-        return Branch(id=name, kind="point" if title else "outline", title=title, span=span, usage=usage)
+        return Branch(id=name, kind="section" if title else "outline", heading=title, span=span, usage=usage)
 
     answer = Answer(
         text="",
@@ -179,8 +194,8 @@ def example() -> str:
             steps=142,
             rows=781,
             tokens=298,
-            drafted={"suffix": 402, "token_recycling": 237},
-            accepted={"suffix": 117, "token_recycling": 39},
+            drafted={"suffix": 402, "aggressive": 237},
+            accepted={"suffix": 117, "aggressive": 39},
         ),
         timeline=Timeline(first_text_s=0.95, total_s=2.95, critical_path_s=2.9),
     )

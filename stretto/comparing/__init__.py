@@ -5,13 +5,13 @@ named. The result is a `Comparison`: tables, intervals, and a page in HTML with 
 """
 
 from stretto.comparing.bookkeeping import Spending
+from stretto.comparing.comparison_questions import Question, questions_in
+from stretto.comparing.comparison_report import Comparison, Pair, Preferences, Row
+from stretto.comparing.comparison_run import compare, compare_async
 from stretto.comparing.figures import TextFigures, text_figures
 from stretto.comparing.intervals import Interval
-from stretto.comparing.judging import CRITERIA, Verdict
-from stretto.comparing.questions import Question, questions_in
-from stretto.comparing.report import Comparison, Pair, Preferences, Row
-from stretto.comparing.run import compare, compare_async
-from stretto.comparing.sampling import Sample, Side
+from stretto.comparing.pairwise_judging import CRITERIA, Reading, Verdict
+from stretto.comparing.question_sampling import Sample, Side
 
 __all__ = [
     "CRITERIA",
@@ -20,6 +20,7 @@ __all__ = [
     "Pair",
     "Preferences",
     "Question",
+    "Reading",
     "Row",
     "Sample",
     "Side",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stretto.errors import InvalidRequestError
+from stretto.values.errors import InvalidRequestError
 
 Progress = Callable[[int, int, str], None]
 """Called with the steps that are done, all steps, and what comes next."""

@@ -6,20 +6,19 @@ Every function takes linear time.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from stretto.comparing.questions import Question
+from stretto.comparing.comparison_questions import Question
+from stretto.language.sentences import sentences
 from stretto.language.telling import language_of
 from stretto.prompts import Catalogue
 
 _UNIT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 _MARKER = re.compile(r"(?:\d{1,2}[.)]|[-*•])[ \t]+(?=\S)|#{1,6}[ \t]+(?=\S)|\d{1,2}[、．]")
-_SENTENCE_ENDS = re.compile(r"[.!?。！？\n]+")
 _TITLE_ENDS = re.compile(r"\*\*|__|[:：]|[ \t][-–—][ \t]")
 RUN = 4  # words of a run that counts as repeated
 LEAK = 8  # words in a row that stand in a prompt of the library
@@ -36,7 +35,6 @@ class TextFigures:
         words: of the whole text; a character where a script writes no spaces.
         points: list entries or sections at the top level; 0 for running text.
         points_held: the answer has as many points as the question asks for; ``None`` where it asks for no number.
-        evenness: of the lengths of the points, 1 where all are equally long (Pielou's index); ``None`` below two.
         repeated_within: share of runs of four words that stand earlier in the same point.
         repeated_between: share of a point's runs of four words that stand in an earlier point.
         titles_twice: points whose title an earlier point has.
@@ -48,7 +46,6 @@ class TextFigures:
     words: int
     points: int
     points_held: bool | None
-    evenness: float | None
     repeated_within: float
     repeated_between: float
     titles_twice: int
@@ -68,7 +65,6 @@ def text_figures(text: str, question: Question) -> TextFigures:
         words=len(words),
         points=len(points),
         points_held=None if wanted is None else len(points) == wanted,
-        evenness=_evenness([len(part) for part in parts]) if len(points) > 1 else None,
         repeated_within=_repeated_within(parts),
         repeated_between=_repeated_between(parts),
         titles_twice=len(titles) - len(set(titles)),
@@ -111,14 +107,6 @@ def title_of(point: str) -> str:
     return " ".join(units(line[: end.start()] if end else line))
 
 
-def _evenness(lengths: Sequence[int]) -> float:
-    total = sum(lengths)
-    if not total:
-        return 0.0
-    shares = [length / total for length in lengths if length]
-    return max(0.0, -sum(share * math.log(share) for share in shares) / math.log(len(lengths)))
-
-
 def _runs(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
     return [tuple(words[at : at + length]) for at in range(len(words) - length + 1)]
 
@@ -142,11 +130,11 @@ def _repeated_between(parts: Sequence[Sequence[str]]) -> float:
 
 
 def _loops(text: str, words: Sequence[str]) -> bool:
-    sentences = Counter(
-        " ".join(found) for sentence in _SENTENCE_ENDS.split(text) if len(found := units(sentence)) >= SHORTEST_SENTENCE
+    said = Counter(
+        " ".join(found) for sentence in sentences(text) if len(found := units(sentence)) >= SHORTEST_SENTENCE
     )
     runs = Counter(_runs(words, LONG_RUN))
-    return max(sentences.values(), default=0) >= SENTENCE_TIMES or max(runs.values(), default=0) >= RUN_TIMES
+    return max(said.values(), default=0) >= SENTENCE_TIMES or max(runs.values(), default=0) >= RUN_TIMES
 
 
 def _leaks(words: Sequence[str], asked: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,8 @@ from typing import Literal
 RESAMPLES = 1_000
 AT_ONCE = 1_000_000  # numbers that are drawn at once
 SEED = 20231
+FEWEST = 5
+"""Questions below which there is no interval: resampling so few gives one that is too narrow."""
 
 
 @dataclass(frozen=True)
@@ -17,15 +20,26 @@ class Interval:
 
     Attributes:
         value: over all questions.
-        low: lower end.
-        high: upper end.
+        low: lower end; ``None`` below `FEWEST` questions.
+        high: upper end; likewise.
         questions: how many there were.
     """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     questions: int
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends; those of all numbers where too few questions tell nothing."""
+        return (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
+
+    def shown(self, form: str) -> str:
+        """The value with its interval, written in this format."""
+        if self.low is None or self.high is None:
+            return f"{self.value:{form}}"
+        return f"{self.value:{form}} ({self.low:{form}} to {self.high:{form}})"
 
 
 def interval(values: Sequence[float], of: Literal["mean", "median"] = "mean") -> Interval | None:
@@ -36,6 +50,8 @@ def interval(values: Sequence[float], of: Literal["mean", "median"] = "mean") ->
 
     given = np.asarray(values, dtype=np.float64)
     statistic = np.mean if of == "mean" else np.median
+    if len(given) < FEWEST:
+        return Interval(float(statistic(given)), None, None, len(given))
     draw = np.random.default_rng(SEED)
     rounds = max(1, min(RESAMPLES, AT_ONCE // len(given)))
     found: list[float] = []

@@ -1,4 +1,7 @@
-"""What a run over many questions has so far, in a file: one that was interrupted goes on where it ended."""
+"""What a run over many questions has so far, in a file: one that was interrupted goes on where it ended.
+
+Such a file is known by its first line. No other file is read as one, and none is written over.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from stretto.comparing.judging import Verdict
-from stretto.comparing.questions import Question
-from stretto.comparing.sampling import Sample
-from stretto.errors import InvalidRequestError
+from stretto.comparing.comparison_questions import Question
+from stretto.comparing.pairwise_judging import Verdict
+from stretto.comparing.question_sampling import Sample
+from stretto.strategies.structured.bare_json import read_json
+from stretto.values.errors import InvalidRequestError
 
-FORM = 1  # of the file
+FORM = 2  # of the file
+ENDING = ".kept.jsonl"
+"""Of the file beside a report."""
 AnySample = TypeVar("AnySample", bound=Sample)
 
 
@@ -71,31 +77,37 @@ class Kept(Generic[AnySample]):
             raise InvalidRequestError(f"{str(file)!r} cannot be read: {why}.") from None
         lines = text.split("\n")
         torn = lines.pop()  # empty, unless the program ended in the middle of a line
-        rows = [self._row(line, number, file) for number, line in enumerate(lines, 1)]
-        if not rows or rows[0] != self._head:
+        if not lines and json.dumps(self._head, ensure_ascii=False).startswith(torn):
+            file.write_text("", encoding="utf-8")
+            self._write(self._head)
+            return
+        head = _read_row(lines[0]) if lines else {}
+        if head != self._head:
+            other = f"another {self._run}: other questions, models, options or seeds"
             raise InvalidRequestError(
-                f"{str(file)!r} holds another {self._run}: other questions, models, options or seeds. "
-                "Name another file, or delete this one."
+                f"{str(file)!r} holds {other if 'form' in head else 'other things'}. Name another file for this one."
             )
-        for number, row in enumerate(rows[1:], 2):
+        for number, line in enumerate(lines[1:], 2):
             try:
-                self._take(row)
+                self._take(_read_row(line))
             except (KeyError, ValidationError):
-                raise InvalidRequestError(f"Line {number} of {str(file)!r} is damaged. Delete the line.") from None
+                raise InvalidRequestError(
+                    f"Line {number} of {str(file)!r}, in which the {self._run} is kept, is damaged. Delete the line."
+                ) from None
         if torn:
             file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-    def _row(self, line: str, number: int, file: Path) -> dict[str, Any]:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise InvalidRequestError(f"Line {number} of {str(file)!r} is damaged. Delete the line.")
-        return row
 
     def _take(self, row: dict[str, Any]) -> None:
         if "verdict" in row:
             self.verdicts[row["question"]] = Verdict.model_validate(row["verdict"])
         else:
             self.samples[row["question"], row["side"]] = self._kind.model_validate(row["sample"])
+
+
+def _read_row(line: str) -> dict[str, Any]:
+    """The object of a line; an empty one where there is none."""
+    try:
+        row = read_json(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}

@@ -14,6 +14,7 @@ from stretto.language.folding import UNSPACED, fold
 from stretto.language.words import words
 
 MOST_BETWEEN = 3  # words between a number and the word for points
+MOST_ASKED = 30  # points; a larger number is no list that is told
 LONGEST_NUMBER = 3  # digits; longer ones are years
 
 _MARKS = "\u0300-\u036f\u0900-\u0903\u093a-\u094f\u0962\u0963"  # parts of a word that \w leaves out
@@ -21,6 +22,8 @@ _TOKEN = re.compile(rf"[\w{_MARKS}'’-]+")
 _TOKEN_BESIDE_UNSPACED = re.compile(rf"(?:(?![{UNSPACED}\uac00-\ud7af])[\w{_MARKS}'’-])+")
 _ANY_UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
 _TOP = re.compile(r"(?:top|топ|トップ)[- ]?(\d{1,3})(?!\d)")
+_DIGIT = re.compile(r"\d")
+_SENTENCE_END = re.compile(r"[.!?\n।]")
 _CLAUSE_ENDS = tuple(".!?:;।؛")
 _NOT_BETWEEN = re.compile(r"to|or|and|of|out|bis|oder|und|à|ou|et|o|y|e|и|или|до|و|او|और|या|ve|veya|ile")
 _FOR_EACH = re.compile(
@@ -44,9 +47,12 @@ class Count:
 def points_counted(text: str) -> list[Count]:
     """Every number of points in a folded text (`fold`), in arbitrary order."""
     known = words()
-    tokens = _tokens(text)
     found = []
     starts = known.lengths
+    unspaced = _has_unspaced(text)
+    # Most texts hold no number, which their words tell at once.
+    any_number = _DIGIT.search(text) or not starts.keys().isdisjoint(_token_of(unspaced).findall(text))
+    tokens = _tokens(text) if any_number else []
     for place, token in enumerate(tokens):
         if token[0] not in starts and not token[0].isdecimal():
             continue
@@ -55,7 +61,7 @@ def points_counted(text: str) -> list[Count]:
             if noun is not None:
                 found.append(Count(count.value, count.start, tokens[noun].end(), count.language))
                 break
-    if _has_unspaced(text):
+    if unspaced:
         for pattern in known.unspaced:
             for match in pattern.finditer(text):
                 named = match.groupdict()
@@ -72,7 +78,7 @@ class Points:
 
     Attributes:
         wanted: the first number named ("15 tips", "the top 20", "十二个理由"); 0 if there is none.
-        asked: the number, 3 to 10, that the question plainly asks for; ``None`` where it names none. Ranges, lower
+        asked: the number, 3 to 30, that the question plainly asks for; ``None`` where it names none. Ranges, lower
             bounds, numbers for each of several things and two numbers side by side are left to the outline.
     """
 
@@ -95,7 +101,7 @@ def _wanted(text: str, counts: list[Count]) -> int:
 
 
 def _asked(text: str, counts: list[Count]) -> int | None:
-    if len(counts) != 1 or not 3 <= counts[0].value <= 10:
+    if len(counts) != 1 or not 3 <= counts[0].value <= MOST_ASKED:
         return None
     (count,) = counts
     distributed = _FOR_EACH.match(text, count.end) or _EACH_BEFORE.search(text[: count.start])
@@ -120,7 +126,11 @@ def numbers_in(text: str) -> Iterator[int]:
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
-    return list((_TOKEN_BESIDE_UNSPACED if _has_unspaced(text) else _TOKEN).finditer(text))
+    return list(_token_of(_has_unspaced(text)).finditer(text))
+
+
+def _token_of(unspaced: bool) -> re.Pattern[str]:
+    return _TOKEN_BESIDE_UNSPACED if unspaced else _TOKEN
 
 
 def _has_unspaced(text: str) -> bool:
@@ -193,7 +203,7 @@ def _asked_behind(text: str, count: Count, before: list[re.Match[str]]) -> bool:
     languages = known.points.get(noun) or _by_beginning(noun)
     if not languages & known.verb_last or (before and before[-1][0] in known.pointing):
         return False
-    rest = re.split(r"[.!?\n।]", text[count.end :], maxsplit=1)[0]
+    rest = _SENTENCE_END.split(text[count.end :], maxsplit=1)[0]
     return rest.lstrip()[:1] in ("", ",") or any(token[0] in known.ask_behind for token in _TOKEN.finditer(rest))
 
 

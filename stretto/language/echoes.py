@@ -18,13 +18,9 @@ class Echoes:
     leads: frozenset[str]
     ordinals: frozenset[str]
     intros: frozenset[str]
-    generic: frozenset[str]
     refusals: tuple[str, ...]
     remarks: tuple[str, ...]
     announces: tuple[str, ...]
-    openings: tuple[tuple[str, ...], ...]
-    copulas: tuple[tuple[str, ...], ...]
-    announcing: tuple[tuple[str, ...], ...]
 
 
 @cache
@@ -38,21 +34,14 @@ def echoes() -> Echoes:
     def begins(kind: str) -> tuple[str, ...]:
         return tuple(fold(each) for table in tables for each in table.get(kind, ()))
 
-    def phrases(kind: str) -> tuple[tuple[str, ...], ...]:
-        return tuple(tuple(each.split()) for table in tables for each in table.get(kind, ()))
-
     return Echoes(
         labels=words("labels"),
         leads=words("leads"),
         ordinals=words("ordinals"),
         intros=words("intros"),
-        generic=words("generic"),
         refusals=tuple(each for table in tables for each in table["refusals"]),
         remarks=begins("remarks"),
         announces=begins("announces"),
-        openings=phrases("openings"),
-        copulas=phrases("is"),
-        announcing=phrases("announcing"),
     )
 
 

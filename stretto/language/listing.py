@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 from typing import Literal
 
 from stretto.language.lists import listed, spaced
+from stretto.language.sentences import sentence_spans
 
 Marks = Literal["numbered", "lettered", "bulleted", "labelled", "json", "quoted", "separated", "lines", "paragraphs"]
 
@@ -44,7 +45,7 @@ _QUOTES = tuple(
 )  # fmt: skip
 _BETWEEN_QUOTES = re.compile(rf"[\s,;/|、，]*(?:{_AND}\s+)?(?:[-*•]\s*|\d{{1,2}}[.)]\s*)?")
 _HEAD_END = re.compile(r"[:：](?:[ \t]*\n)?[ \t]*|(?<![ \t])[ \t]+[-–—][ \t]+|[.?!][ \t]+|\n+")
-_SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[)\"'%\d]))[.!?][ \t]+(?=\S)|\n")
+_BRACKET = re.compile(r"[()\[\]{}]")
 _LAST_AND = re.compile(rf"^{_AND}\s+(?=\S)")
 _INNER_AND = re.compile(rf"\s(?:{spaced('and')}|&)\s")
 _SHORT_AND = re.compile(rf"(\S+) {spaced('and-short')} (\S+)")  # in longer pieces these words have other meanings
@@ -230,11 +231,16 @@ def _separated(text: str) -> Iterator[Listing]:
         line_end = len(text) if stop < 0 else stop
         tail = text[head.end() : line_end]
         strict = head[0].lstrip()[:1] not in (":", "：")
+        if strict and text[line_end:].strip():
+            continue  # such a list ends the text
         for mark, split in ((";", r"[;；]"), ("/", r"\s[/|]\s"), (",", r",\s+|[、，]\s*|,(?=[^\W\d])")):
             if not re.search(split, tail):
                 continue
-            end = _SENTENCE_END.search(tail) if mark == "," else None
-            body, rest = (tail[: end.start()], tail[end.end() :]) if end else (tail, "")
+            ends = [last for _, last in islice(sentence_spans(tail), 2)] if mark == "," else []
+            end = ends[0] if len(ends) > 1 else 0
+            if strict and tail[end:].strip() and end:
+                continue
+            body, rest = (tail[:end].rstrip(".!?"), tail[end:].lstrip(" \t")) if end else (tail, "")
             items, note = _pieces(body, split)
             after = f"{note} {rest}{text[line_end:]}".strip()
             if strict and after:
@@ -247,7 +253,7 @@ def _separated(text: str) -> Iterator[Listing]:
                     [_unquoted(item) for item in items], text[: head.start()] + head[0].strip(), after, "separated"
                 )
                 if found:
-                    stopped = end is not None or body.rstrip().endswith((".", "!", "。"))
+                    stopped = end > 0 or body.rstrip().endswith((".", "!", "。"))
                     yield replace(found, separator=mark, sentence=stopped)
             break
 
@@ -255,12 +261,15 @@ def _separated(text: str) -> Iterator[Listing]:
 def _pieces(body: str, split: str) -> tuple[list[str], str]:
     """The pieces of a separated list, and a remark on all of them, in brackets after the last one."""
     pieces, note, start, depth = [], "", 0, 0
-    cuts = {found.start(): found.end() for found in re.finditer(split, body)}
-    for at, character in enumerate(body):
-        depth = max(0, depth + (character in "([{") - (character in ")]}"))
-        if at in cuts and not depth and at >= start:
-            pieces.append(body[start:at])
-            start = cuts[at]
+    cuts = re.finditer(split, body)
+    cut = next(cuts, None)
+    for at, mark in (*((found.start(), found[0]) for found in _BRACKET.finditer(body)), (len(body), "")):
+        while cut is not None and cut.start() < at:
+            if not depth and cut.start() >= start:
+                pieces.append(body[start : cut.start()])
+                start = cut.end()
+            cut = next(cuts, None)
+        depth = depth + 1 if mark in "([{" else max(0, depth - 1)
     pieces.append(body[start:])
     last = pieces[-1].strip()
     said, bracket, remark = last.removesuffix(")").rpartition("(")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 _NOTHING = "(?!)"
+_GROUP = r"\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*+\))*+\)"
+_PLAIN_START = re.compile(rf"[^\W\d_](?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$")  # a letter, and no choice at the top
+_CASES = {"i": "iIıİ", "k": "kK\u212a", "s": "sSſ"}  # as `re` takes letters without regard to case
 
 
 def listed(key: str, language: str | None = None) -> re.Pattern[str]:
     """Any of the words that all languages, or one of them, list under a key, to be searched for."""
-    return re.compile(rf"\b{spaced(key, language)}(?!\w)|{unspaced(key, language)}", re.IGNORECASE)
+    words, parts = (_either(key, language, whole_words=whole, any_case=True) for whole in (True, False))
+    return re.compile(rf"\b{words}(?!\w)|{parts}", re.IGNORECASE)
 
 
 def spaced(key: str, language: str | None = None) -> str:
@@ -36,9 +41,38 @@ def _tables() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files("stretto.language").joinpath("lists.toml").read_text("utf-8"))
 
 
-def _either(key: str, language: str | None, *, whole_words: bool) -> str:
+def first_letter_first(patterns: Iterable[str], *, any_case: bool = False) -> str:
+    """Any of several patterns, which match as they would one after the other.
+
+    Those that begin with one letter share a branch. ``any_case``: of a pattern without regard to case. The letter is
+    then looked at by a set of both cases, which `re` does at once: otherwise it enters each branch at each word.
+    """
+    branches: list[tuple[str, list[str]]] = []
+    since = 0  # the first branch behind the last pattern that may begin with any letter
+    for pattern in patterns:
+        if not _PLAIN_START.match(pattern):
+            branches.append(("", [f"(?:{pattern})"]))
+            since = len(branches)
+            continue
+        first = pattern[0].lower() if any_case else pattern[0]
+        if (same := dict(branches[since:]).get(first)) is None:
+            branches.append((first, same := []))
+        same.append(pattern[1:])
+    return "|".join(
+        f"{_in_any_case(first) if any_case else first}(?:{'|'.join(rests)})" if first else rests[0]
+        for first, rests in branches
+    )
+
+
+def _in_any_case(letter: str) -> str:
+    return f"(?-i:[{_CASES.get(letter, letter + letter.upper())}])"
+
+
+def _either(key: str, language: str | None, *, whole_words: bool, any_case: bool = False) -> str:
     if not languages(key):
         raise LookupError(f"lists.toml has no {key!r} in any language")
     tables = _tables().values() if language is None else [_tables()[language]]
-    tables = [table for table in tables if table.get("whole-words", True) is whole_words]
-    return f"(?:{'|'.join(dict.fromkeys(each for table in tables for each in table.get(key, ()))) or _NOTHING})"
+    patterns = (
+        each for table in tables if table.get("whole-words", True) is whole_words for each in table.get(key, ())
+    )
+    return f"(?:{first_letter_first(dict.fromkeys(patterns), any_case=any_case) or _NOTHING})"

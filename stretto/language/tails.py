@@ -23,13 +23,14 @@ class Tails:
         link: a word or a punctuation mark that leads to another task.
         linked: to be matched after a link; the first group is the request itself.
         anywhere: to be searched for, in Latin script.
-        other_scripts: to be searched for, in other scripts.
+        other_scripts: to be searched for, in other scripts; ``other_letter``: a letter of theirs.
     """
 
     link: re.Pattern[str]
     linked: re.Pattern[str]
     anywhere: re.Pattern[str]
     other_scripts: re.Pattern[str]
+    other_letter: re.Pattern[str]
 
 
 @cache
@@ -44,6 +45,7 @@ def tails() -> Tails:
         linked=re.compile(rf"(?<!\w)(?:\w+ ){{0,{MOST_BETWEEN}}}?({_either(latin, 'linked')})"),
         anywhere=re.compile(rf"\b(?=\w)(?:{_either(latin, 'anywhere')})"),
         other_scripts=re.compile(_either(others, "anywhere")),
+        other_letter=re.compile("[\u0370-\u1fff\u3005-\ud7ff]"),
     )
 
 

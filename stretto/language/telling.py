@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 READ = 2_000  # characters of a text that are read
-_OF_DOCUMENTS = ("nothing", "unread", "unable")
+_OF_DOCUMENTS = ("nothing", "unmatched", "partly", "unread", "unable")
 _LETTER = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -21,14 +21,16 @@ class Languages:
 
     Attributes:
         notes: for a missing part, and for a part that broke off.
-        documents: what is said of documents that do not help: ``nothing``, ``unread`` and ``unable``.
-        small: function words of languages in Latin script.
+        documents: what is said of documents that do not help: ``nothing``, ``unmatched``, ``partly``, ``unread`` and
+            ``unable``.
+        small: function words of languages in Latin script; ``spoken``: the languages of each of these words.
         scripts: matches a character of a language in another script.
     """
 
     notes: dict[str, tuple[str, str]]
     documents: dict[str, dict[str, str]]
     small: dict[str, frozenset[str]]
+    spoken: dict[str, list[str]]
     scripts: dict[str, re.Pattern[str]]
 
 
@@ -36,10 +38,16 @@ class Languages:
 def languages() -> Languages:
     """The tables, read once."""
     tables = tomllib.loads(files("stretto.language").joinpath("notes.toml").read_text("utf-8"))
+    small = {name: frozenset(table["small"].split()) for name, table in tables.items() if "small" in table}
+    spoken: dict[str, list[str]] = {}
+    for name, words in small.items():
+        for word in words:
+            spoken.setdefault(word, []).append(name)
     return Languages(
         notes={name: (table["missing"], table["broken"]) for name, table in tables.items()},
         documents={name: {key: table[key] for key in _OF_DOCUMENTS} for name, table in tables.items()},
-        small={name: frozenset(table["small"].split()) for name, table in tables.items() if "small" in table},
+        small=small,
+        spoken=spoken,
         scripts={name: re.compile(f"[{table['script']}]") for name, table in tables.items() if "script" in table},
     )
 
@@ -47,11 +55,14 @@ def languages() -> Languages:
 def language_of(text: str, otherwise: str = "en") -> str:
     """The language of a text: by its script, else by its function words, else ``otherwise``."""
     known, text = languages(), text[:READ]
-    scripts = {name: len(pattern.findall(text)) for name, pattern in known.scripts.items()}
-    most = max(scripts, key=lambda name: scripts[name])
-    if scripts[most] * 3 > len(_LETTER.findall(text)):  # words in other scripts have fewer letters than in Latin script
-        return "ja" if most == "zh" and scripts["ja"] else most  # Japanese mixes kana with Han
-    words = Counter(_WORD.findall(text.casefold()))
-    found = {language: sum(words[word] for word in small) for language, small in known.small.items()}
-    best = max(found, key=lambda language: found[language])  # the first of equals: English
+    if not text.isascii():
+        scripts = {name: len(pattern.findall(text)) for name, pattern in known.scripts.items()}
+        most = max(scripts, key=scripts.__getitem__)
+        if scripts[most] * 3 > len(_LETTER.findall(text)):  # words in other scripts have fewer letters than in Latin
+            return "ja" if most == "zh" and scripts["ja"] else most  # Japanese mixes kana with Han
+    found = Counter(dict.fromkeys(known.small, 0))
+    for spoken in filter(None, map(known.spoken.get, _WORD.findall(text.casefold()))):
+        for language in spoken:
+            found[language] += 1
+    best = max(found, key=found.__getitem__)  # the first of equals: English
     return best if found[best] else otherwise

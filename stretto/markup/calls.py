@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Call", "JsonSpan", "Tools"]
+from stretto.markup.call_forms import FORMS, CallText
+from stretto.markup.python_calls import python_calls
+
+__all__ = ["BEGINS", "Call", "JsonSpan", "Tools", "undoubled"]
 
 _MOST = 128  # calls of one answer
 _NAMED = re.compile(r"[\w.-]{1,128}")
 _CALL_ID = re.compile(r"\[CALL_ID\][\w-]{1,64}")
 _BETWEEN = re.compile(r"[\s;,]*")
 _MARK = re.compile(r'["\\{}\[\]]')
+_OBJECTS = ("<|tool_call|>", "<|python_tag|>", "functools[")  # JSON follows; the last is of Phi-4-mini
+BEGINS = ("[TOOL_CALLS]", "<tool_call>", *_OBJECTS, *(mark for mark in FORMS if mark != "<arg_key>"))
+"""What calls begin with in all forms that are read, but for bare JSON and bare Python."""
 _FUNCTION, _PARAMETER, _ENDS = "<function=", "<parameter=", ("</parameter>", "</function>")
 
 
@@ -89,6 +95,63 @@ class Tools:
             at = _end_of(_BETWEEN, text, end)
         return calls if len(calls) <= _MOST else []
 
+    def of_marked(self, text: str) -> list[Call]:
+        """Read what one of `BEGINS` begins, up to the end of the answer; none if anything else is among the calls."""
+        text = text.strip()
+        begin = next((mark for mark in BEGINS if text.startswith(mark)), "")
+        behind = text.removeprefix(begin)
+        if begin == "[TOOL_CALLS]":
+            return self.of_mistral(behind)
+        if begin in _OBJECTS:
+            return self.of_objects(("[" if begin.endswith("[") else "") + behind.strip().removesuffix("<|/tool_call|>"))
+        if begin == "<tool_call>" and "<arg_key>" not in text and (calls := self._of_hermes(text)):
+            return calls
+        return self._of_texts(FORMS["<arg_key>" if begin == "<tool_call>" else begin].read, text) if begin else []
+
+    def of_python(self, text: str) -> list[Call]:
+        """Read a list of calls as Python writes them."""
+        if not text.lstrip().startswith("["):
+            return []
+        return self._of_texts(lambda text: (CallText(*call) for call in python_calls(text)), text)
+
+    def _of_hermes(self, text: str) -> list[Call]:
+        """Read bodies between ``<tool_call>`` and its end: JSON, or elements."""
+        calls: list[Call] = []
+        before, *parts = text.split("<tool_call>", _MOST)
+        for part in parts:
+            body, ended, beyond = part.rpartition("</tool_call>")
+            body = (body if ended else beyond).strip()
+            element = self.of_elements(body)
+            found = self.of_objects(body) if element is None else [element]
+            if not found or (ended and beyond.strip()):
+                return []
+            calls += found
+        return [] if before.strip() else calls
+
+    def _of_texts(self, read: Callable[[str], Iterator[CallText]], text: str) -> list[Call]:
+        calls: list[Call] = []
+        try:
+            for each in read(text):
+                call = self._of_value({"name": each.name, "arguments": self._arguments_of(each)})
+                if call is None or len(calls) >= _MOST:
+                    return []
+                calls.append(call)
+        except (ValueError, RecursionError):  # a model wrote it
+            return []
+        return calls
+
+    def _arguments_of(self, call: CallText) -> Any:
+        if isinstance(call.arguments, str):
+            return _value(call.arguments)
+        if call.typed:
+            return call.arguments
+        kinds = self._parameters.get(call.name, {}).get("properties")
+        kinds = kinds if isinstance(kinds, Mapping) else {}
+        return {
+            key: _typed(value.strip("\n"), kinds.get(key)) if isinstance(value, str) else value
+            for key, value in call.arguments.items()
+        }
+
     def of_mistral(self, text: str) -> list[Call]:
         """Read what stands behind Mistral's mark: a list of objects, or names with their arguments behind them."""
         calls: list[Call] = []
@@ -157,9 +220,18 @@ def _typed(text: str, kind: Any) -> Any:
 _NO_VALUE = object()
 
 
+def undoubled(text: str) -> str:
+    """An object without the second pair of braces that stands around it.
+
+    Qwen2.5's template shows its form of a call so, and its small models write what they see.
+    """
+    text = text.strip()
+    return text[1:-1] if text[:1] == "{" and text[1:].lstrip()[:1] == "{" and text.endswith("}") else text
+
+
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(undoubled(text))
     except (ValueError, RecursionError):  # a model wrote it
         return _NO_VALUE
 

@@ -6,9 +6,29 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CHANNEL_MARKS", "PLAIN", "CallForm", "Form", "form_of"]
+from stretto.markup.call_forms import FORMS
 
-Body = Literal["object", "elements", "rest"]
+__all__ = ["ANSWERS", "CHANNEL_MARKS", "PLAIN", "THOUGHTS", "CallForm", "Form", "form_of"]
+
+THOUGHTS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("\u25c1think\u25b7", "\u25c1/think\u25b7"),  # of Kimi-VL
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|channel>thought", "<channel|>"),  # of Gemma 4
+)
+"""The marks that families of models put around a thought."""
+ANSWERS = (
+    ("<response>", "</response>"),  # of Granite
+    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|begin_of_solution|>", "<|end_of_solution|>"),
+)
+"""Those that some put around the answer behind it."""
+
+Body = Literal["object", "elements", "rest", "python"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +38,17 @@ class CallForm:
     Attributes:
         begin: the mark before a call; empty where an answer that is one JSON object is the only form.
         end: the mark behind it; empty where the calls reach to the end of the answer.
-        body: between them: a JSON object (Hermes, Qwen), elements of its arguments (Qwen3-Coder), or all calls up to
-            the end of the answer (Mistral, Granite, Phi-4).
+        body: between them: a JSON object (Hermes, Qwen), elements of its arguments (Qwen3-Coder), all calls up to
+            the end of the answer (Mistral, Granite, Phi-4, DeepSeek, Gemma), or a list as Python writes it (Llama 3.2).
         short_ids: the template takes names of calls of nine letters and digits only.
+        text_arguments: the template puts the arguments of a call together as text, and fails with an object.
     """
 
     begin: str = ""
     end: str = ""
     body: Body = "rest"
     short_ids: bool = False
+    text_arguments: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +60,23 @@ class Form:
         calls: how it calls tools; ``None`` where it does not, or in a way that is not read here.
         channels: thoughts, calls and answer are channels of their own (gpt-oss).
         always: the template begins a thought in every prompt, or the model thinks in any case.
+        answers: the marks that may stand around an answer behind a thought.
     """
 
     thought: tuple[str, str] | None = None
     calls: CallForm | None = None
     channels: bool = False
     always: bool = False
+    answers: tuple[tuple[str, str], ...] = ANSWERS
 
     @property
     def marks(self) -> tuple[str, ...]:
         """All marks that have to be seen, control tokens among them."""
         if self.channels:
             return CHANNEL_MARKS
-        calls = () if self.calls is None else (self.calls.begin, self.calls.end, *_BESIDE.get(self.calls.begin, ()))
-        return tuple(mark for mark in (*(self.thought or ()), *calls) if mark)
+        calls = () if self.calls is None else (self.calls.begin, self.calls.end, *_beside(self.calls.begin))
+        thought = () if self.thought is None else (*self.thought, *_beside(self.thought[0]))
+        return tuple(mark for mark in (*thought, *calls) if mark)
 
     @property
     def is_plain(self) -> bool:
@@ -75,11 +100,17 @@ PLAIN = Form()
 CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
 """The marks of gpt-oss's messages."""
 
-_THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 _PHRASES = ("Here is my thought process:", "Here is my response:")  # of Granite 3.2
-_BESIDE = {"[TOOL_CALLS]": ("[ARGS]", "[CALL_ID]"), "<|tool_call|>": ("<|/tool_call|>",)}
-_UNREAD = ("<arg_key>", "<|tool▁calls", "<｜tool▁calls", "<tool_calls>", "<invoke")  # of GLM, DeepSeek, Apriel, MiniMax
+_BESIDE = {
+    "[TOOL_CALLS]": ("[ARGS]", "[CALL_ID]"),
+    "<|tool_call|>": ("<|/tool_call|>",),
+    "<|channel>thought": ("<|channel>",),
+    "<tool_call>": FORMS["<arg_key>"].marks,
+}
+_UNREAD = ("<tool_calls>", "<|tool_calls_section_begin|>", "```tool_code")  # of Apriel, Kimi K2, and in examples
 _LLAMA = ("<|python_tag|>", "dictionary of argument name")  # what its templates tell the model of a call
+_PYTHON = "func_name1(params_name1"  # what templates of Llama 3.2 and 4 tell the model of a call
+_JOINED = re.compile(r"arguments['\"]\]\s*+[+~]")
 _SWITCHED = re.compile(r"\b(?:enable_thinking|thinking)\b")
 
 
@@ -88,7 +119,7 @@ def form_of(template: object) -> Form:
     text = str(template or "")
     if "<|channel|>" in text:
         return Form(calls=CallForm("<|channel|>"), channels=True, always=True)
-    thought = next((marks for marks in _THOUGHTS if any(mark in text for mark in marks)), None)
+    thought = next((marks for marks in THOUGHTS if any(mark in text for mark in marks)), None)
     if thought is None and all(phrase in text for phrase in _PHRASES):
         thought = _PHRASES
     begun = text.rpartition("add_generation_prompt")[2]
@@ -96,15 +127,23 @@ def form_of(template: object) -> Form:
     return Form(thought, _calls_of(text), always=always)
 
 
+def _beside(mark: str) -> tuple[str, ...]:
+    """Further marks of a form that is known by one."""
+    return _BESIDE.get(mark) or (FORMS[mark].marks if mark in FORMS else ())
+
+
 def _calls_of(text: str) -> CallForm | None:
     if "tools" not in text or any(mark in text for mark in _UNREAD):
         return None
-    if "[TOOL_CALLS]" in text:
-        return CallForm("[TOOL_CALLS]", short_ids="length 9" in text)
-    if "<|tool_call|>" in text:
-        return CallForm("<|tool_call|>")
-    if "<tool_call>" in text:
-        return CallForm("<tool_call>", "</tool_call>", "elements" if "<function=" in text else "object")
-    if any(words in text for words in _LLAMA) and "<function=" not in text:
-        return CallForm("<|python_tag|>")
-    return None
+    marked = next((mark for mark in FORMS if mark not in ("<arg_key>", "<function=") and mark in text), "")
+    elements = "<function=" in text
+    found = (
+        ("[TOOL_CALLS]" in text, CallForm("[TOOL_CALLS]", short_ids="length 9" in text)),
+        ("<arg_key>" in text, CallForm("<tool_call>")),
+        (marked, CallForm(marked, text_arguments=_JOINED.search(text) is not None)),
+        ("<|tool_call|>" in text, CallForm("<|tool_call|>")),
+        ("<tool_call>" in text, CallForm("<tool_call>", "</tool_call>", "elements" if elements else "object")),
+        (_PYTHON in text, CallForm(body="python")),
+        (any(words in text for words in _LLAMA), CallForm("<function=" if elements else "<|python_tag|>")),
+    )
+    return next((form for holds, form in found if holds), None)

@@ -17,8 +17,6 @@ from stretto.markup.parts import Parts, held_back
 
 __all__ = ["Reader", "Reading", "reader_of"]
 
-_RESPONSE = ("<response>", "</response>")  # Granite's, around the answer behind a thought
-
 
 class Reader(Protocol):
     """Reads the text of one answer."""
@@ -77,7 +75,7 @@ class Reading:
     def __init__(
         self, form: Form, tools: Sequence[Mapping[str, Any]] = (), *, opened: bool = False, whole: bool = False
     ) -> None:
-        self._thought = form.thought
+        self._thought, self._answers = form.thought, form.answers
         self._form = (form.calls or CallForm()) if tools else None
         self._tools = Tools(tools)
         self._state = self._objects if whole else self._think if opened else self._begin
@@ -86,7 +84,8 @@ class Reading:
         self._pieces: list[str] = []  # of a thought that goes on
         self._span: JsonSpan | None = None  # of the object of a call
         self._searched = 0  # characters of the held text that need no second look
-        self._ended = self._wrapped = False
+        self._ended = False
+        self._closing = ""  # the mark behind the answer
         self._found = _Found()
 
     @property
@@ -134,7 +133,9 @@ class Reading:
         python = "<|python_tag|>" if self._form is not None and self._form.begin == "<|python_tag|>" else ""
         if not self._ended and (not begun or (python and python.startswith(begun))):
             return False
-        if self._form is not None and (begun.startswith("{") or (python and begun.startswith(python))):
+        if self._form is not None and self._form.body == "python" and begun.startswith("["):
+            self._state = self._python
+        elif self._form is not None and (begun.startswith("{") or (python and begun.startswith(python))):
             self._state = self._objects
         else:
             self._state = self._say
@@ -161,12 +162,15 @@ class Reading:
         self._pieces.clear()
 
     def _behind_thought(self) -> bool:
-        """Before the answer, which Granite puts between two marks."""
+        """Before the answer, which some put between two marks."""
         self._held = self._held.lstrip()
-        if not self._wrapped and self._held.startswith(_RESPONSE[0]):
-            self._held, self._wrapped = self._held[len(_RESPONSE[0]) :], True
-            return True
-        if not self._ended and (not self._held or (not self._wrapped and _RESPONSE[0].startswith(self._held))):
+        for opening, closing in () if self._closing else self._answers:
+            if self._held.startswith(opening):
+                self._held, self._closing = self._held[len(opening) :], closing
+                return True
+            if not self._ended and opening.startswith(self._held):
+                return False
+        if not (self._ended or self._held):
             return False
         self._state = self._begin_answer
         return True
@@ -183,13 +187,13 @@ class Reading:
         self._held = self._held[at:]
         self._tell(said)
         body = self._form.body if self._form is not None else "rest"
-        self._state = {"object": self._object, "elements": self._elements, "rest": self._rest}[body]
+        self._state = {"object": self._object, "elements": self._elements}.get(body, self._rest)
         self._span, self._searched = None, len(mark)
         return True
 
     def _certain(self, mark: str) -> str:
         """Take what is certain to be text: it may end with a part of a mark, or with white space before one."""
-        end = _RESPONSE[1] if self._wrapped else ""
+        end = self._closing
         if self._ended:
             said, self._held = self._held, ""
             return said.rstrip().removesuffix(end).rstrip() if end else said
@@ -241,15 +245,11 @@ class Reading:
 
     def _rest(self) -> bool:
         """Calls up to the end of the answer."""
-        assert self._form is not None  # noqa: S101 - as above
-        if not self._ended:
-            return False
-        body = self._held[len(self._form.begin) :]
-        if self._form.begin == "[TOOL_CALLS]":
-            calls = self._tools.of_mistral(body)
-        else:
-            calls = self._tools.of_objects(body.strip().removesuffix("<|/tool_call|>"))
-        return self._are_all(calls)
+        return self._are_all(self._tools.of_marked(self._held)) if self._ended else False
+
+    def _python(self) -> bool:
+        """An answer that is nothing but a list of calls, as Python writes them."""
+        return self._are_all(self._tools.of_python(self._held)) if self._ended else False
 
     def _objects(self) -> bool:
         """An answer that is nothing but calls, as JSON objects."""

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stretto.answer import Cost, Usage
-from stretto.errors import SettingsError
 from stretto.foundation.arguments import reason, shown
 from stretto.prices.listed import cost_by_package
+from stretto.values.answer import Cost, Usage
+from stretto.values.errors import SettingsError
 
 __all__ = ["Price", "Prices", "Tier"]
 
@@ -36,7 +36,7 @@ class Tier(BaseModel):
         cache_write: for prompt tokens written to it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -97,7 +97,7 @@ class Prices:
 
     def __init__(self, own: Path | None = None) -> None:
         self._own = None if own is None else _read(own)
-        self._rates: dict[tuple[str, bool, int], tuple[float, float] | None] = {}
+        self._rates: dict[tuple[str, bool, int], tuple[float, float, float] | None] = {}
 
     def cost(self, model: str, usages: Iterable[Usage], *, listed: bool = True) -> Cost | None:
         """What generations cost; ``None`` where the price of the model is unknown.
@@ -125,13 +125,15 @@ class Prices:
         key = model, listed, size
         if key not in self._rates:
             read = self.cost(model, [Usage(prompt_tokens=size, calls=1)], listed=listed)
+            kept = self.cost(model, [Usage(prompt_tokens=size, cached_tokens=size, calls=1)], listed=listed)
             both = self.cost(model, [Usage(prompt_tokens=size, completion_tokens=size, calls=1)], listed=listed)
             self._rates[key] = None
-            if read is not None and both is not None:
-                self._rates[key] = read.usd / size, (both.usd - read.usd) / size
+            if read is not None and both is not None and kept is not None:
+                self._rates[key] = read.usd / size, (both.usd - read.usd) / size, kept.usd / size
         if (rates := self._rates[key]) is None:
             return None
-        return usage.prompt_tokens * rates[0] + usage.completion_tokens * rates[1]
+        plain = usage.prompt_tokens - usage.cached_tokens
+        return plain * rates[0] + usage.completion_tokens * rates[1] + usage.cached_tokens * rates[2]
 
 
 def _by_table(table: _Listed, names: Sequence[str], usages: Sequence[Usage]) -> Cost | None:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 
-from stretto.answer import Cost, Usage
+from stretto.values.answer import Cost, Usage
 
 __all__ = ["cost_by_package", "load"]
 

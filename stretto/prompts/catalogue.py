@@ -7,6 +7,7 @@ escape.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ from pathlib import Path
 from string import Template as _Text
 from typing import cast
 
-from stretto.errors import SettingsError, UnknownPromptError
 from stretto.foundation.arguments import shown
-from stretto.request import Message, Role
+from stretto.values.errors import SettingsError, UnknownPromptError
+from stretto.values.request import Message, Role
 
 _PART = re.compile(r"^--- (system|user|assistant) ---\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\$(?:\w+|\{\w+\}|\$)")
@@ -104,24 +105,24 @@ class Catalogue:
     def __iter__(self) -> Iterator[Template]:
         return iter(self._templates.values())
 
-    def get(
-        self, name: str, family: str = GENERAL, version: str | None = None, *, language: str | None = None
-    ) -> Template:
-        """The template of that name for a family (else for ``general``), in its newest version by default.
-
-        ``language``: of the question; a family may have a template of its own for it, called NAME-LANGUAGE.
-        """
+    def get(self, name: str, family: str = GENERAL, version: str | None = None) -> Template:
+        """The template of that name for a family (else for ``general``), in its newest version by default."""
         for candidate in dict.fromkeys((family, GENERAL)):
-            for called in dict.fromkeys((f"{name}-{language}", name)):
-                versions = [
-                    template
-                    for (of, at, known), template in self._templates.items()
-                    if of == candidate and known == called and version in (None, at)
-                ]
-                if versions:
-                    return max(versions, key=lambda template: _age(template.version))
+            versions = [
+                template
+                for (of, at, known), template in self._templates.items()
+                if of == candidate and known == name and version in (None, at)
+            ]
+            if versions:
+                return max(versions, key=lambda template: _age(template.version))
         known = ", ".join(sorted({f"{t.family}/{t.version}/{t.name}" for t in self}))
         raise UnknownPromptError(f"There is no prompt {name!r} for the family {family!r}. Known: {known}.")
+
+    @cached_property
+    def overrides(self) -> str:
+        """Tells these templates from others by the texts that replace the library's; empty without any."""
+        own = "".join(each.text for each in self if any(each.source.startswith(str(at)) for at in self._folders[1:]))
+        return hashlib.sha256(own.encode()).hexdigest()[:16] if own else ""
 
     def check_family(self, family: str) -> None:
         """Raise `SettingsError` for a family that has no templates."""

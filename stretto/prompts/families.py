@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from stretto.prompts.catalogue import GENERAL, SMALL
+from stretto.prompts.catalogue import GENERAL, POCKET, SMALL
 
 SMALL_BELOW = 2_000_000_000
 """Parameters below which a model gets the prompts of ``small``."""
@@ -24,3 +24,8 @@ def family_of(name: str = "", parameters: int | None = None) -> str:
     """The family of prompts for a model of this name or size; ``general`` where the size is not known."""
     size = parameters or parameters_in(name)
     return SMALL if size is not None and size < SMALL_BELOW else GENERAL
+
+
+def family_for(own: str, named: str | None) -> str:
+    """The family of prompts that a model gets: the one ``named`` or measured for it, else its ``own``."""
+    return own if named is None or own == POCKET else named  # pocket was trained on its own prompts

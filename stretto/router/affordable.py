@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stretto.answer import Usage
 from stretto.backends.base import Backend
-from stretto.errors import BudgetExceededError
-from stretto.route import Forecast
 from stretto.router.case import Case
+from stretto.router.shared_beginning import least_shared
+from stretto.values.answer import Usage
+from stretto.values.errors import BudgetExceededError
+from stretto.values.route import Forecast
 
 __all__ = ["ALLOW_MORE", "cost_of", "over_budget", "price_needed", "priced", "sum_of", "unknown_price"]
 
@@ -23,15 +24,27 @@ def priced(case: Case, forecast: Forecast) -> Forecast:
     if forecast.written is None or forecast.cost is not None:
         return forecast
     read = forecast.tokens - forecast.written
-    cost = cost_of(case, case.backend, read=read, written=forecast.written, calls=forecast.calls)
+    cached = _from_cache(case, read, forecast.calls)
+    cost = cost_of(case, case.backend, read=read, written=forecast.written, calls=forecast.calls, cached=cached)
+    if cached:  # the others wait for the first text
+        seconds = round(forecast.seconds + case.speed.first_of(1), 2)
+        forecast = forecast.model_copy(update={"cached": cached, "seconds": seconds})
     return forecast if cost is None else forecast.model_copy(update={"cost": cost})
 
 
-def cost_of(case: Case, backend: Backend, *, read: int, written: int, calls: int) -> float | None:
+def _from_cache(case: Case, read: int, calls: int) -> int:
+    """Prompt tokens that calls after the first read from the provider's cache, where they wait for it."""
+    shared = case.prompt_tokens
+    if calls <= 1 or read < calls * shared or shared < least_shared(case.request.preference, case.backend.capabilities):
+        return 0
+    return (calls - 1) * shared
+
+
+def cost_of(case: Case, backend: Backend, *, read: int, written: int, calls: int, cached: int = 0) -> float | None:
     """US dollars for so many tokens of one model; ``None`` where its price is unknown."""
     if case.prices is None:
         return None
-    usage = Usage(prompt_tokens=read, completion_tokens=written, calls=calls)
+    usage = Usage(prompt_tokens=read, completion_tokens=written, cached_tokens=cached, calls=calls)
     listed = getattr(backend, "at_provider", True)  # as for what an answer cost
     cost = case.prices.expected(backend.name, usage, listed=listed)
     return None if cost is None else round(cost, 6)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by
 from stretto.backends.load import Load, load_of, with_calls_bounded
+from stretto.foundation.lazy import lazy
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.prices import Prices
-from stretto.prompts import SMALL
-from stretto.request import Request
-from stretto.route import DecodingForecast, Forecast
+from stretto.prompts import family_for
 from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import may_be_list
 from stretto.router.excerpt import excerpt
+from stretto.router.field_lengths import WHOLE, learned_of
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, direct_forecast, speed_of
-from stretto.router.lazy import lazy
-from stretto.router.lengths import SHORT, lengths_of
+from stretto.router.given import Given
+from stretto.router.lengths import lengths_of
 from stretto.router.parse import Parse
 from stretto.router.reason import deciding
+from stretto.router.schema_tokens import SchemaTokens
 from stretto.router.shape import Judgement
+from stretto.values.request import Request
+from stretto.values.route import DecodingForecast, Forecast
 
+_TELLING = {"properties", "items", "$ref", "anyOf", "oneOf", "enum", "const"}  # keywords that show how long a value is
 LEAST_NAMED = 0.01
 ITEMS_WORTH_COUNTING = 0.1
 ITEMS_WORTH_SPLITTING = 0.03
@@ -47,6 +51,9 @@ NAMES = {
     "transform": "text from the prompt",
 }
 
+PromptFamily = Callable[[Backend], str | None]
+"""The family of prompts that was named or measured for a backend; ``None``: the one that suits its size."""
+
 
 @dataclass
 class Case:
@@ -63,6 +70,8 @@ class Case:
         threshold: the least probability at which an outline is written; depends on the request's preference.
         prices: of models; ``None``: nothing is priced.
         backends: of the client by role, for strategies that ask several.
+        prompt_family: the family of prompts that was named or measured for a backend; ``None``: the one that suits it.
+        own_prompts: tells the client's templates from others; empty where they are the library's.
     """
 
     # Not frozen: a frozen dataclass takes longer to create, and one is created for every decision.
@@ -74,6 +83,13 @@ class Case:
     threshold: float
     prices: Prices | None = None
     backends: Mapping[str, Backend] = field(default_factory=dict)
+    prompt_family: PromptFamily = lambda _: None
+    own_prompts: str = ""
+
+    @lazy
+    def family(self) -> str:
+        """The family of prompts that the backend gets."""
+        return family_for(self.backend.capabilities.prompt_family, self.prompt_family(self.backend))
 
     @property
     def text(self) -> str:
@@ -127,13 +143,16 @@ class Case:
 
     @lazy
     def answer_tokens(self) -> int:
-        """Estimated tokens of the answer: as the question asks, as this model's last ones, or typical of its shape.
-
-        A weak model's short answers do not count: they are shown before it is asked for points.
-        """
+        """Estimated tokens of the answer: of its format, as the question asks, as the last ones, or by its shape."""
+        form = self.request.options.response_format
+        if isinstance(form, dict) and form.keys() & _TELLING:
+            tokens = learned_of(self.backend, form).get(WHOLE) or SchemaTokens(form).of(form)
+            return answer_tokens("short", seen=tokens, max_tokens=self.request.options.max_tokens)
+        given = self.parse.given
+        if isinstance(given, Given):
+            return min(given.answer_tokens, self.request.options.max_tokens or given.answer_tokens)
         shape, words = self.judgement.shape, self.parse.words
-        least = SHORT if shape == "points" and self.backend.capabilities.prompt_family == SMALL else 0
-        seen = lengths_of(self.backend).typical(shape, least)
+        seen = lengths_of(self.backend).typical(shape)
         if seen is None and self.abilities is not None and shape == "points":
             seen = self.abilities.direct_tokens
         return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)
@@ -185,17 +204,22 @@ class Case:
         method = self.decoding.method
         return None if method is None else decoding_forecast(method, self.measured)
 
-    def obstacle(self, forecast: Forecast | None = None, *, special: str | None = None) -> str | None:
+    def obstacle(
+        self, forecast: Forecast | None = None, *, special: str | None = None, saves: tuple[float, float] | None = None
+    ) -> str | None:
         """Why the answer cannot be generated in parts, as half a sentence; ``None`` if it can.
 
-        Checks the request, then ``special``, then the backend, the budget and ``forecast``.
+        Checks the request, then ``special``, then the backend, the budget and ``forecast``, which has to save this
+        share of the direct answer's time and so many seconds (``saves``); by default, a share by the preference.
         """
         if found := obstacles.to_any(self.request, self.parse) or special:
             return found
         if forecast is None:
             return None
         return obstacles.to_parallel(
-            self.request, self.backend, self.load, self.direct_forecast, forecast, measured=self.measured_how
+            *(self.request, self.backend, self.load, self.direct_forecast, forecast),
+            measured=self.measured_how,
+            saves=saves,
         )
 
     def gain(self, forecast: Forecast) -> str:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stretto.kept_values import read_kept, write_kept
+from stretto.config.kept_values import beside_settings, read_kept, write_kept
 from stretto.router.shape import Judgement
-from stretto.settings import settings_file
 
 __all__ = ["Correction", "corrected", "correction", "correction_file", "fitted", "keep_correction", "moved"]
 
@@ -38,16 +37,16 @@ class Correction(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    offset: float
+    offset: float = Field(ge=-_WIDEST, le=_WIDEST, allow_inf_nan=False)
     learned: date
     questions: int = Field(ge=1)
-    right_before: int
-    right: int
+    right_before: int = Field(ge=0)
+    right: int = Field(ge=0)
 
 
 def correction_file() -> Path:
     """Where the correction is kept."""
-    return settings_file().parent / "router.json"
+    return beside_settings("router.json")
 
 
 def keep_correction(found: Correction) -> Path:

@@ -15,12 +15,12 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities
-from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import shown
-from stretto.request import Request
-from stretto.route import Shape
 from stretto.router.demands import wants_format
 from stretto.router.parse import Parse
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Request
+from stretto.values.route import Shape
 
 HOT = 1.2  # temperature above which drafts are seldom accepted
 DEEP = ("auto", "suffix", "prompt_lookup")
@@ -129,9 +129,9 @@ def _called(method: str) -> str:
 
 def _rules() -> Collection[str]:
     """The decoding methods of models that write blocks at once."""
-    from stretto.local_engine.refining.catalogue import RULES  # noqa: PLC0415 - needed for a local model only
+    from stretto.local_engine.research_registry import block_rules  # noqa: PLC0415 - needed for a local model only
 
-    return RULES
+    return block_rules()
 
 
 def _check(wanted: str, backend: str, there: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stretto.language.follow_ups import is_follow_up
-from stretto.request import Request
+from stretto.values.request import Request
 
 HEAD_CHARACTERS = 800
 TAIL_CHARACTERS = 500

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import string
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,6 +23,7 @@ from stretto.router.excerpt import excerpt
 STEM = 5  # letters
 MAX_WORDS = 400
 BREAK = "."
+_FEWEST_LETTERS = 3  # of the beginning of a word by which it is known
 
 _KEPT = string.ascii_letters + string.digits + "+#-"
 # UTF-8 bytes, which are translated many times as fast as characters; bytes of other scripts are kept.
@@ -33,6 +35,7 @@ _MARKS_BEYOND_ASCII = re.compile(f"[{''.join(_BEYOND_ASCII)}]")
 _UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
 _RUN = re.compile(rf"[{UNSPACED}]+")
 _ARABIC_CLITICS = re.compile("(?:[وف]?(?:ال|بال|كال|لل)|[وفبل])(?=...)")
+_CLITICS_BEGIN = frozenset("وفابكل")
 _BULLET = re.compile(r"\n[ \t]*(?:[-*•]|\d{1,2}[.)]|\(?[a-z]\))[ \t]")  # begins with the end of the line before
 _QUOTE_ENDS = re.compile(r"[\"”»」]")
 _QUOTE_BEGINS = re.compile(r"[“„«「]")  # and the end of another, if it is a straight one
@@ -50,23 +53,18 @@ class Lexicon:
 
     words: dict[str, tuple[str, ...]]
     beginnings: dict[str, tuple[str, ...]]
+    begun: frozenset[str]  # the first letters of all ``beginnings``
     unspaced: dict[str, tuple[str, ...]]
     pattern: re.Pattern[str]  # finds the keys of ``unspaced``, the longest first
 
     def of(self, word: str) -> tuple[str, ...]:
         """The concepts of a word, inflected or not."""
-        if found := self.words.get(word):
+        if found := self.words.get(word) or (word[:1] in _CLITICS_BEGIN and self.words.get(_bare(word))):
             return found
-        if word.isascii():
-            return self._beginning(word)
-        if (bare := _bare(word)) != word and (found := self.words.get(bare)):
-            return found
-        return self._beginning(word)
-
-    def _beginning(self, word: str) -> tuple[str, ...]:
-        for length in range(min(len(word), 9), 2, -1):
-            if found := self.beginnings.get(word[:length]):
-                return found
+        if word[:_FEWEST_LETTERS] in self.begun:
+            for length in range(min(len(word), 9), _FEWEST_LETTERS - 1, -1):
+                if found := self.beginnings.get(word[:length]):
+                    return found
         return ()
 
 
@@ -88,6 +86,7 @@ def lexicon() -> Lexicon:
     return Lexicon(
         {word: tuple(found) for word, found in words.items() if not word.endswith("*")},
         {word[:-1]: tuple(found) for word, found in words.items() if word.endswith("*")},
+        frozenset(word[:-1][:_FEWEST_LETTERS] for word in words if word.endswith("*")),
         {word: tuple(found) for word, found in unspaced.items()},
         pattern,
     )
@@ -118,17 +117,22 @@ def _of_words(words: list[str], found: list[str], *, plain: bool) -> str:
     """Add the cues of words and breaks; return the last concept."""
     known = lexicon()
     before = "@start"
-    concepts_of = known.words.get if plain else known.of
-    for word in words:
-        if concepts := concepts_of(word):
-            found += concepts
-            found.append(f"{before}>{concepts[0]}")
-            before = concepts[0]
+    of_words: Iterable[tuple[str, ...] | None] = map(known.words.get, words)
+    if not plain:
+        may_begin, begun = _CLITICS_BEGIN, known.begun
+        of_words = [
+            found or (known.of(word) if word[:_FEWEST_LETTERS] in begun or word[0] in may_begin else None)
+            for word, found in zip(words, of_words, strict=True)
+        ]
+    for concepts in filter(None, of_words):
+        found += concepts
+        found.append(f"{before}>{concepts[0]}")
+        before = concepts[0]
     found += [word for word in words if word != BREAK]
     found += [
         f"{first} {second}" if first != BREAK else "|" + second for first, second in pairwise(words) if second != BREAK
     ]
-    stems = words if plain else map(_bare, words)
+    stems = words if plain else [_bare(word) if word[0] in _CLITICS_BEGIN else word for word in words]
     found += ["~" + word[:STEM] for word in stems if len(word) >= STEM]
     if words:
         found += ["$" + word for word in words[len(words) - words[::-1].index(BREAK) :]]
@@ -169,7 +173,7 @@ def _without_runs(words: list[str], found: list[str]) -> list[str]:
     others: list[str] = []
     last = BREAK
     for word in words:
-        runs = _RUN.findall(word)
+        runs = () if word.isascii() else _RUN.findall(word)
         for run in runs:
             found += ["^" + first + second for first, second in pairwise(run)]
         if not runs:

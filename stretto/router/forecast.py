@@ -16,7 +16,7 @@ from typing import NamedTuple
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.load import Load, between
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.route import DecodingForecast, Forecast, Shape
+from stretto.values.route import DecodingForecast, Forecast, Shape
 
 TOKENS_BY_SHAPE: dict[Shape, int] = {
     "short": 40, "points": 550, "steps": 400, "prose": 450, "items": 350, "code": 400, "transform": 250,
@@ -36,7 +36,7 @@ class Speed(NamedTuple):
     Attributes:
         first_token_s: seconds to the first token.
         tokens_per_s: tokens per second of one call.
-        slots: calls that run side by side; at that speed, unless ``step_ms`` is known.
+        concurrent_calls: calls that run side by side; at that speed, unless ``step_ms`` is known.
         alone: how many times as fast one call by itself is.
         read_per_s: prompt tokens per second of calls that have nothing in common for it.
         step_ms: milliseconds of a step by its rows, one for each call; ``None`` where calls do not slow each other.
@@ -156,6 +156,17 @@ def answer_tokens(
     """
     tokens = round(words * TYPICAL_TOKENS_PER_WORD) if words else seen or TOKENS_BY_SHAPE[shape]
     return max(1, tokens if max_tokens is None else min(tokens, max_tokens))
+
+
+def reading_s(speed: Speed, measured: Measured | None, tokens: int) -> float:
+    """Expected seconds to read a prompt of so many tokens, beyond those in the time to a first token.
+
+    A server reads a usual prompt in no time; what a model in this process takes was measured.
+    """
+    if measured is None or not measured.step_ms:
+        return tokens / speed.read_per_s
+    cost = StepCost(measured.step_ms)
+    return max(0.0, cost(max(SHORT_PROMPT, tokens)) - cost(SHORT_PROMPT)) / 1000
 
 
 def direct_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:

@@ -1,25 +1,21 @@
-"""How long direct answers, outlines and points of a model turned out: what forecasts go by."""
+"""How long direct answers of a model turned out: what forecasts go by, and the length that a plan asks for."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from typing import Literal
 
 from stretto.backends.base import Backend
 from stretto.backends.by_backend import ByBackend
-from stretto.route import Shape
-
-Kind = Shape | Literal["outline", "point"]
-"""A direct answer of this shape, an outline, or one point."""
+from stretto.backends.tenants import asking
+from stretto.foundation.latest import Latest
+from stretto.values.route import Shape
 
 LAST = 9
 ENOUGH = 3
 """Answers that tell more than what is usual of all models."""
-SHORT = 64
-"""Tokens of a direct answer that ends before a weak model is asked for points instead (`stretto.strategies.rival`)."""
-LEARNED: frozenset[Kind] = frozenset({"points", "steps", "prose", "outline", "point"})
+LEARNED: frozenset[Shape] = frozenset({"points", "steps", "prose"})
 """The length of others follows from what is given."""
 
 
@@ -29,28 +25,27 @@ def _last_ones() -> deque[int]:
 
 @dataclass
 class Lengths:
-    """Tokens of the last texts of one backend, by kind, for as long as the process runs."""
+    """Tokens of the last answers of one backend for one tenant, by shape, for as long as the process runs."""
 
-    last: dict[Kind, deque[int]] = field(default_factory=lambda: defaultdict(_last_ones))
+    last: dict[Shape, deque[int]] = field(default_factory=lambda: defaultdict(_last_ones))
 
-    def note(self, kind: Kind, tokens: int) -> None:
-        """Note a text that was left to end by itself."""
-        if kind in LEARNED:
-            self.last[kind].append(tokens)
+    def note(self, shape: Shape, tokens: int) -> None:
+        """Note an answer that was left to end by itself."""
+        if shape in LEARNED:
+            self.last[shape].append(tokens)
 
-    def typical(self, kind: Kind, least: int = 0) -> int | None:
-        """Their mean, by which the time of the next one is expected; ``None`` after too few.
-
-        ``least``: tokens below which a text does not count, unless hardly any is longer.
-        """
-        seen = self.last.get(kind, ())
-        longer = [tokens for tokens in seen if tokens >= least]
-        return round(statistics.mean(longer if len(longer) >= ENOUGH else seen)) if len(seen) >= ENOUGH else None
+    def typical(self, shape: Shape) -> int | None:
+        """Their mean, by which the time of the next one is expected; ``None`` after too few."""
+        seen = self.last.get(shape, ())
+        return round(statistics.mean(seen)) if len(seen) >= ENOUGH else None
 
 
-_LENGTHS = ByBackend(Lengths)
+_LENGTHS = ByBackend(lambda: Latest(Lengths))
 
 
 def lengths_of(backend: Backend) -> Lengths:
-    """The lengths of a backend's texts, the same for all clients that use it."""
-    return _LENGTHS.of(backend)
+    """The lengths of a backend's texts for whoever asks, the same for all clients that use it.
+
+    By what a route forecasts of one tenant's answers, no other learns how long they are.
+    """
+    return _LENGTHS.of(backend).of(asking())

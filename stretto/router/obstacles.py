@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from stretto.backends.base import Backend
 from stretto.backends.load import Load, with_calls_bounded
-from stretto.request import Request
-from stretto.route import Forecast
 from stretto.router.demands import wants_brevity, wants_format
 from stretto.router.parse import Parse
+from stretto.values.request import Request
+from stretto.values.route import Forecast
 
 MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them off
 MINIMUM_SLOTS = 3
 MINIMUM_CALLS = 5
 MOST_POINTS = 10  # of an outline
-WORTH_FACTOR = {"fastest": 1.0, "balanced": 0.9, "careful": 0.8}
+SAVES = {"fastest": 0.0, "balanced": 0.1, "careful": 0.2}  # share of the direct answer's time, by the preference
 
 
 def to_any(request: Request, parse: Parse) -> str | None:
@@ -27,13 +27,27 @@ def to_any(request: Request, parse: Parse) -> str | None:
 
 
 def to_parallel(
-    request: Request, backend: Backend, load: Load, direct: Forecast, parallel: Forecast, *, measured: str = ""
+    request: Request,
+    backend: Backend,
+    load: Load,
+    direct: Forecast,
+    parallel: Forecast,
+    *,
+    measured: str = "",
+    saves: tuple[float, float] | None = None,
 ) -> str | None:
     """Why backend, its load, budget or forecast rule out a parallel strategy.
 
-    ``measured``: what was measured for the forecasts, as half a sentence.
+    ``measured``: what was measured for the forecasts, as half a sentence; ``saves``: the share of the direct answer's
+    time and the seconds that have to be saved, by default a share by the preference.
     """
-    return next(_in_means(request, backend, load, direct, parallel, measured=measured), None)
+    if (found := next(_in_means(request, backend, load, parallel, direct), None)) is not None:
+        return found
+    share, least_s = saves or (SAVES[request.preference], 0.0)
+    saved_s = direct.seconds - parallel.seconds
+    if saved_s < share * direct.seconds or saved_s < least_s:
+        return f"it would take {seconds_of(direct, parallel, measured)}, too little gained"
+    return None
 
 
 def seconds_of(direct: Forecast, parallel: Forecast, measured: str) -> str:
@@ -42,10 +56,10 @@ def seconds_of(direct: Forecast, parallel: Forecast, measured: str) -> str:
     return f"about {parallel.seconds:.1f} s against {direct.seconds:.1f} s{by}"
 
 
-def to_skeleton(parse: Parse) -> str | None:
-    """Why the question rules out an outline."""
-    if (wanted := parse.points.wanted) > MOST_POINTS:
-        return f"{wanted} points are asked for, and an outline has at most {MOST_POINTS}"
+def to_skeleton(parse: Parse, most: int = MOST_POINTS) -> str | None:
+    """Why the question rules out an outline, or a plan of at most so many items."""
+    if (wanted := parse.points.wanted) > most:
+        return f"{wanted} points are asked for, and an outline has at most {most}"
     return _needs_finished_list(parse)
 
 
@@ -89,9 +103,7 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
         yield needed
 
 
-def _in_means(
-    request: Request, backend: Backend, load: Load, direct: Forecast, parallel: Forecast, *, measured: str
-) -> Iterator[str]:
+def _in_means(request: Request, backend: Backend, load: Load, parallel: Forecast, direct: Forecast) -> Iterator[str]:
     most = backend.capabilities.concurrent_calls
     at_once = with_calls_bounded(backend.capabilities, request).concurrent_calls
     free = with_calls_bounded(backend.capabilities, request, load).concurrent_calls
@@ -111,8 +123,6 @@ def _in_means(
         yield f"the budget of {tokens} tokens is too small, about {parallel.tokens} would be read and written"
     if window is not None and direct.tokens > window:
         yield f"the prompt about fills the context window of {window} tokens"
-    if parallel.seconds > direct.seconds * WORTH_FACTOR[request.preference]:
-        yield f"it would take {seconds_of(direct, parallel, measured)}, too little gained"
 
 
 def _tokens_left(load: Load) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stretto.route import Forecast
+from stretto.values.route import Forecast
 
 
 def _none() -> None:
@@ -34,6 +34,8 @@ class Offer:
         needs: abilities of the model, as `stretto check` names them, without which the strategy is not chosen.
         why_not: half a sentence on why the strategy does not suit a request that looks suitable, for the reason of
             a route that is ``direct`` because nothing else suits.
+        in_sections: the strategy, which may also write in one piece, is to write sections side by side; the route tells
+            it so (`Route.in_sections`).
     """
 
     confidence: float
@@ -45,3 +47,4 @@ class Offer:
     obstacle: Callable[[], str | None] = _none
     needs: tuple[str, ...] = ()
     why_not: str = ""
+    in_sections: bool = False

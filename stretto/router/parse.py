@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stretto.foundation.lazy import lazy
 from stretto.language.counting import Points, points_in
 from stretto.language.folding import fold
 from stretto.language.forms import FormName, depth_wanted, form_named, is_of_each, words_wanted
-from stretto.request import Request
-from stretto.route import Route
 from stretto.router.demands import items_wanted, wants_brevity, wants_format
 from stretto.router.excerpt import excerpt, question_in_context
-from stretto.router.lazy import lazy
+from stretto.router.given import Change, Given, given_in, ordered_change
 from stretto.router.tails import wants_finished_list
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 if TYPE_CHECKING:
     from stretto.strategies.items.splitting import NotSplit, Split
@@ -29,16 +30,18 @@ class Parse:
     Attributes:
         question: the last user turn, which `split` splits into items.
         text: the question, preceded by the one before if it cannot be understood alone. All else is parsed from it.
+        request: whose text `given` is.
     """
 
     # Not frozen: a frozen dataclass takes longer to create, and has no cached properties.
     question: str
     text: str
+    request: Request | None = None
 
     @classmethod
     def of(cls, request: Request) -> Parse:
         """The parse of a request; nothing is parsed yet."""
-        return cls(request.question, question_in_context(request))
+        return cls(request.question, question_in_context(request), request)
 
     def __eq__(self, other: object) -> bool:
         """All are equal, so that routes compare by their decisions, whatever has been parsed so far."""
@@ -96,6 +99,16 @@ class Parse:
     def tail(self) -> str | None:
         """The words that ask for something that needs the finished list."""
         return wants_finished_list(self.text)
+
+    @lazy
+    def given(self) -> Given | str | None:
+        """The text that is to be changed; why it is in doubt, as half a sentence; ``None`` where none is."""
+        return None if self.request is None else given_in(self.request)
+
+    @lazy
+    def changes(self) -> Change | None:
+        """What the question orders to be done to a text, wherever that is."""
+        return ordered_change(self.question)
 
     @lazy
     def split(self) -> Split | NotSplit:

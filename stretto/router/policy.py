@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from stretto.backends.base import Backend
-from stretto.errors import BudgetExceededError, InvalidRequestError
 from stretto.foundation.bounds import LONG, LONG_TEXT
 from stretto.prices import Prices
-from stretto.request import Request
-from stretto.route import Route
 from stretto.router import obstacles
 from stretto.router.affordable import ALLOW_MORE, over_budget, priced, unknown_price
-from stretto.router.case import Case
+from stretto.router.case import Case, PromptFamily
 from stretto.router.correction import corrected
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
 from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import ShapeModel
+from stretto.values.errors import BudgetExceededError, InvalidRequestError
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
@@ -82,22 +82,30 @@ class Router:
         request: Request,
         backends: Mapping[str, Backend],
         strategies: Mapping[str, Strategy] | None = None,
+        *,
+        prompt_family: PromptFamily = lambda _: None,
+        own_prompts: str = "",
     ) -> Route:
         """Choose without a call. Only the name, the capabilities and the load of a backend are read.
 
         ``strategies`` are the strategies to choose from, by name, including "direct"; by default those of the library.
+        ``prompt_family`` and ``own_prompts``: of the client, as `Case` has them.
         Raises `InvalidRequestError` if no backend has the role "main", and `BudgetExceededError` where the budget does
         not even allow a direct answer.
         """
         started = time.perf_counter()
         chosen_from = _strategies(request, strategies)
-        return _route(_quickest(self._case(request, backends), backends, chosen_from), started)
+        case = self._case(request, backends, prompt_family, own_prompts)
+        return _route(_quickest(case, backends, chosen_from), started)
 
     async def route(
         self,
         request: Request,
         backends: Mapping[str, Backend],
         strategies: Mapping[str, Strategy] | None = None,
+        *,
+        prompt_family: PromptFamily = lambda _: None,
+        own_prompts: str = "",
     ) -> Route:
         """Choose like `decide`; in the grey zone, ask for a second opinion if this router has one.
 
@@ -107,7 +115,8 @@ class Router:
         chosen_from = _strategies(request, strategies)
 
         def decided() -> tuple[_Decision, Route]:
-            decision = _quickest(self._case(request, backends), backends, chosen_from)
+            case = self._case(request, backends, prompt_family, own_prompts)
+            decision = _quickest(case, backends, chosen_from)
             return decision, _route(decision, started)
 
         # Searching a text of 100 kB takes longer than others in the event loop should wait.
@@ -126,7 +135,9 @@ class Router:
         verdict = "for" if opinion else "against"
         return route.model_copy(update={"reason": f"{route.reason} A second opinion spoke {verdict} a skeleton."})
 
-    def _case(self, request: Request, backends: Mapping[str, Backend]) -> Case:
+    def _case(
+        self, request: Request, backends: Mapping[str, Backend], prompt_family: PromptFamily, own_prompts: str
+    ) -> Case:
         if "main" not in backends:
             raise InvalidRequestError(
                 f'No backend has the role "main" (roles: {", ".join(sorted(backends)) or "none"}). Give the router one.'
@@ -137,6 +148,8 @@ class Router:
             backend=backends["main"],
             role="main",
             parse=parse,
+            prompt_family=prompt_family,
+            own_prompts=own_prompts,
             judgement=corrected(self.model.judge(parse.text)),
             threshold=self.model.thresholds[request.preference],
             prices=self.prices,
@@ -257,9 +270,10 @@ def _offer(strategy: Strategy, case: Case) -> Offer | None:
     except Exception:  # noqa: BLE001 - a caller's strategy failed; the others still count
         _log.exception("the strategy %s could not make an offer and is ignored", strategy.name)
         return None
-    if offer is None or offer.forecast is None:
+    forecast = None if offer is None else offer.forecast
+    if offer is None or forecast is None or (with_cost := priced(case, forecast)) is forecast:
         return offer
-    return replace(offer, forecast=priced(case, offer.forecast))
+    return replace(offer, forecast=with_cost)
 
 
 def _route(decision: _Decision, started: float) -> Route:
@@ -281,7 +295,8 @@ def _route(decision: _Decision, started: float) -> Route:
         forecast={name: offer.forecast for name, offer in decision.offers.items() if offer.forecast is not None},
         elapsed_ms=_since(started),
     )
-    return route.with_parse(case.parse)
+    chosen = decision.offers.get(decision.strategy)
+    return route.with_parse(case.parse, in_sections=chosen is not None and chosen.in_sections)
 
 
 def _since(started: float) -> float:

@@ -35,7 +35,11 @@ def deciding(judgement: Judgement, text: str, folded: str) -> str:
 
     ``text``: the part of the question that is read; ``folded``: the same, folded.
     """
-    words, written = ([word for word in words_and_breaks(each) if word != BREAK] for each in (folded, text))
+    written = [word for word in words_and_breaks(text) if word != BREAK]
+    if text.isascii():  # the same words in small letters
+        words = [word.lower() for word in written]
+    else:
+        words = [word for word in words_and_breaks(folded) if word != BREAK]
     strength: dict[int, float] = {}  # by the place of a word
     named: dict[str, float] = {}
     for cue, share in judgement.decisive(_CUES):
@@ -71,9 +75,13 @@ def _places(cue: str, words: list[str]) -> list[int]:
         return next(([place] for place, word in enumerate(words) if cue[1:] in word), [])
     if cue.startswith("$") and cue[1:] in words:
         return [len(words) - 1 - words[::-1].index(cue[1:])]
-    wanted = cue.removeprefix("|").split()
-    starts = range(len(words) - len(wanted) + 1)
-    return next((list(range(at, at + len(wanted))) for at in starts if words[at : at + len(wanted)] == wanted), [])
+    first, *more = cue.removeprefix("|").split() or [""]
+    at = -1
+    for _ in range(words.count(first)):
+        at = words.index(first, at + 1)
+        if words[at + 1 : at + 1 + len(more)] == more:
+            return list(range(at, at + 1 + len(more)))
+    return []
 
 
 def _part(cue: str, folded: str) -> str:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import anyio
 
 from stretto.backends.base import Backend, ModelRequest
-from stretto.errors import SettingsError
-from stretto.request import GenerationOptions, Message
 from stretto.router.excerpt import excerpt
+from stretto.values.errors import SettingsError
+from stretto.values.request import GenerationOptions, Message
 
 QUESTION = """\
 Somebody will answer the request below. Do not answer it. Say how a good answer is built:

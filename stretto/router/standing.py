@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
 from stretto.backends.by_backend import ByBackend
+from stretto.backends.tenants import asking
+from stretto.foundation.latest import Latest
+from stretto.language.telling import language_of
+
+if TYPE_CHECKING:
+    from stretto.router.case import Case
 
 LAST = 5
 TOO_MANY = 2
-ENOUGH = 2
+FADES_S = 900.0  # after which an answer that went wrong says no more of the next one
+
+Prompts = tuple[str, str]
+"""The family of prompts, and what tells a client's own templates from others."""
 
 
 class Kind(StrEnum):
     """What an answer asks of a model, as `Standing.against` names such answers."""
 
-    POINTS = "answers in points"
+    PLANS = "answers by a plan"
     ITEMS = "lists written item by item"
     LABELS = "lists of labels"
     RECORDS = "readings of documents"
@@ -25,50 +38,55 @@ class Kind(StrEnum):
 
 @dataclass
 class Standing:
-    """How the last answers of one kind of one backend turned out, for as long as the process runs.
+    """How the last answers of one kind of one backend turned out for a tenant.
+
+    An answer that went wrong counts for `FADES_S`: then such answers are tried again.
 
     Attributes:
         kind: of the answers.
-        last: whether the model held them, the latest at the end.
+        last: when each ended, and whether the model held it; the latest at the end.
+        clock: gives the seconds since some fixed moment.
     """
 
     kind: Kind
-    last: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
+    last: deque[tuple[float, bool]] = field(default_factory=lambda: deque(maxlen=LAST))
+    clock: Callable[[], float] = time.monotonic
 
     def note(self, *, held: bool) -> None:
         """Note one: whether the model held it."""
-        self.last.append(held)
-
-    @property
-    def wrong(self) -> int:
-        """How many of the last ones went wrong."""
-        return sum(not held for held in self.last)
-
-    @property
-    def shown(self) -> bool:
-        """Whether it went well so often that nobody needs a check to know it."""
-        return sum(self.last) >= ENOUGH
-
-    @property
-    def proven(self) -> bool:
-        """Whether it went well so often, and not wrong since, that a good outline is reason enough to go on."""
-        return self.shown and not self.wrong
+        self.last.append((self.clock(), held))
 
     @property
     def against(self) -> str | None:
         """Why no further answer of this kind is offered, as half a sentence."""
-        if self.wrong < TOO_MANY:
+        recent = self._recent
+        if len(recent) < TOO_MANY:
             return None
-        wrong = f"{self.wrong} of the last {len(self.last)} {self.kind} of this model in this language went wrong"
-        return f"{wrong}; `stretto check` measures what it holds"
+        minutes = math.ceil((recent[-TOO_MANY] + FADES_S - self.clock()) / 60)
+        return (
+            f"{len(recent)} of the last {len(self.last)} {self.kind} of this model in this language went wrong; "
+            f"`stretto check` measures what it holds, and in {minutes} minutes another one is tried"
+        )
+
+    @property
+    def _recent(self) -> list[float]:
+        now = self.clock()
+        return [ended for ended, held in self.last if not held and now - ended < FADES_S]
 
 
-_STANDINGS: ByBackend[dict[tuple[Kind, str], Standing]] = ByBackend(dict)
+_STANDINGS: ByBackend[Latest[dict[tuple[Kind, str, Prompts], Standing]]] = ByBackend(lambda: Latest(dict))
 
 
-def standing_of(backend: Backend, kind: Kind, language: str) -> Standing:
-    """The standing of a backend for one kind of answers in a language, one for all clients that use it.
+def standing_of(backend: Backend, kind: Kind, language: str, prompts: Prompts) -> Standing:
+    """The standing of a backend for one kind of answers, in a language and with these prompts, for whoever asks.
 
-    A weak model that holds outlines in English may hardly speak German: one says nothing about the other.
+    It is one for all clients that use the backend with the same prompts (`standing_for`). A weak model that holds
+    outlines in English may hardly speak German, and one that fails with one family of prompts may hold another: one
+    says nothing about the other. A route tells the standing, so no tenant is told what kind of questions another asked.
     """
-    return _STANDINGS.of(backend).setdefault((kind, language), Standing(kind))
+    return _STANDINGS.of(backend).of(asking()).setdefault((kind, language, prompts), Standing(kind))
+
+
+def standing_for(case: Case, kind: Kind) -> Standing:
+    """How the model's last answers of this kind turned out, in the question's language and with the case's prompts."""
+    return standing_of(case.backend, kind, language_of(case.request.question), (case.family, case.own_prompts))

@@ -19,6 +19,6 @@ def wants_finished_list(text: str) -> str | None:
         if found := known.linked.match(text, link.end()):
             return found[1].strip(" ,?")
     other = known.anywhere.search(text)
-    if other is None and not text.isascii():
+    if other is None and known.other_letter.search(text):
         other = known.other_scripts.search(text)
     return other[0].strip(" ,.;:!?\n") if other else None

@@ -3,7 +3,7 @@
 Importing this imports starlette, which comes with ``pip install 'stretto[server]'``.
 """
 
-from stretto.errors import missing
+from stretto.values.errors import missing
 
 try:
     import prometheus_client  # noqa: F401 - only to say clearly what is missing
@@ -12,6 +12,6 @@ except ImportError as error:
     raise missing("stretto.server", str(error.name), "server") from error
 
 from stretto.server.app import create_app
-from stretto.server.options import ServerOptions
+from stretto.server.server_options import ServerOptions
 
 __all__ = ["ServerOptions", "create_app"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,25 +13,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from stretto.client import AsyncStretto
-from stretto.errors import SettingsError
+from stretto.client.async_client import AsyncStretto
 from stretto.server import information
-from stretto.server.anthropic_messages import Messages, count_tokens
-from stretto.server.api_answer import Dialect, Endpoint, Handler, generating, refused
-from stretto.server.chat import Chat
-from stretto.server.completions import Completions
-from stretto.server.extension import ROUTE_HEADER
-from stretto.server.options import ServerOptions
-from stretto.server.passing_on import elsewhere
-from stretto.server.paths import Slashes, error_response, no_such_path
+from stretto.server.apis.anthropic_messages import Messages, count_tokens
+from stretto.server.apis.api_answer import Dialect, Endpoint, Handler, generating, refused
+from stretto.server.apis.chat import Chat
+from stretto.server.apis.completions import Completions
+from stretto.server.apis.extension import ROUTE_HEADER
+from stretto.server.apis.proxy import elsewhere
+from stretto.server.apis.responses import Responses
+from stretto.server.exchange import named, request_id
 from stretto.server.problems import Problem
-from stretto.server.responses import Responses
+from stretto.server.server_options import ServerOptions
 from stretto.server.service import Service
 from stretto.server.web.pages import pages, read_document, write_page
+from stretto.values.errors import SettingsError
 
 _WEBSOCKET = (
     426,
@@ -159,3 +159,36 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+_ANTHROPIC = ("/messages", "/messages/count_tokens", "/messages/batches")
+_ADDRESSES = "Clients of OpenAI take an address that ends in /v1, those of Anthropic one without it."
+
+
+class Slashes:
+    """Takes a path with a slash behind it for the path without, because not every client follows a redirection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] == "http" and scope["path"].endswith("/"):
+            path = scope["path"].rstrip("/")
+            if path != scope.get("root_path", ""):  # the page at / stays where it is, also where this app is mounted
+                scope = {**scope, "path": path}
+        await self._app(scope, receive, send)
+
+
+def error_response(scope: Mapping[str, Any], problem: Problem) -> JSONResponse:
+    """A problem that no dialect has seen, in the form of the API that its path belongs to, with the request's id."""
+    own_id = request_id(Headers(scope=dict(scope)))
+    body = problem.as_anthropic(own_id) if scope["path"].endswith(_ANTHROPIC) else problem.as_openai()
+    return JSONResponse(body, problem.status, headers=named(own_id) | dict(problem.headers))
+
+
+def no_such_path(path: str, known: Iterable[str]) -> Problem:
+    """404 for a path, with the one that was meant where the beginning of it is wrong."""
+    meant = next((each for each in known if each.startswith("/v1/") and path.lower().endswith(each[3:])), None)
+    hint = f"Did you mean {meant}? {_ADDRESSES}" if meant else "GET /v1/models shows that the server is alive."
+    return Problem(404, f"There is no {path} here. {hint}", code="unknown_url")

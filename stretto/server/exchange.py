@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,10 +16,10 @@ import pydantic_core
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from stretto.server.keys import Holder
-from stretto.server.metering import Meter
-from stretto.server.options import ServerOptions
+from stretto.server.limits.keys import Holder
+from stretto.server.limits.metering import Meter
 from stretto.server.problems import Problem
+from stretto.server.server_options import ServerOptions
 
 _GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 # Many clients cut a stream into lines at these as well, which JSON leaves as they are.
@@ -47,6 +48,13 @@ def named(request: str) -> dict[str, str]:
     return {"x-request-id": request, "request-id": request}
 
 
+def stay() -> None:
+    """Let a task that the closing server has cancelled still tell its client why."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
 class Exchange:
     """A request and its response.
 
@@ -63,7 +71,14 @@ class Exchange:
         meter: what the request has cost so far.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, options: ServerOptions) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        options: ServerOptions,
+        public: Callable[[bytes], bytes] = lambda sent: sent,
+    ) -> None:
         self.scope = scope
         self.headers = Headers(scope=scope)
         self.id = request_id(self.headers)
@@ -74,6 +89,7 @@ class Exchange:
         self.beside: dict[str, str] = {}
         self.meter = Meter()
         self._send = send
+        self._public = public
         self._sending_since: float | None = None
         self._quiet_since = time.monotonic()
         self._options = options
@@ -96,16 +112,21 @@ class Exchange:
 
         Enter it when the body has been read.
         """
-        async with anyio.create_task_group() as watching:
-            failure: Exception | None = None
-            watching.start_soon(self._watch, watching.cancel_scope)
-            watching.start_soon(self._tend, watching.cancel_scope)
-            try:
-                with self._answering:
-                    yield
-            except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
-                failure = error
-            watching.cancel_scope.cancel()
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as watching:
+                watching.start_soon(self._watch, watching.cancel_scope)
+                watching.start_soon(self._tend, watching.cancel_scope)
+                try:
+                    with self._answering:
+                        yield
+                except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
+                    failure = error
+                watching.cancel_scope.cancel()
+        except asyncio.CancelledError:
+            if self._ended_by is None:
+                raise
+            stay()  # the server has waited long enough for what `end` has cancelled
         if failure is not None:
             raise failure
         if self._ended_by is not None:
@@ -141,6 +162,7 @@ class Exchange:
         self, body: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         """The same for a body of any kind."""
+        body = self._public(body)
         length = {"content-length": str(len(body))}
         await self._start(status, kind, length | dict(headers or {}))
         await self._deliver(body, more=False)
@@ -151,7 +173,7 @@ class Exchange:
             # The second is for nginx, which would collect the stream before it passes it on.
             usual = {"cache-control": "no-cache", "x-accel-buffering": "no"}
             await self._start(200, "text/event-stream; charset=utf-8", usual | self.beside)
-        await self._deliver(frames, more=True)
+        await self._deliver(self._public(frames), more=True)
 
     async def finish(self) -> None:
         """End the stream."""
@@ -161,7 +183,10 @@ class Exchange:
     async def _start(self, status: int, kind: str, headers: Mapping[str, str]) -> None:
         self.status = status
         all_headers = {"content-type": kind, **named(self.id), **headers}
-        raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in all_headers.items()]
+        raw = [
+            (name.encode("latin-1"), self._public(value.encode("latin-1", "replace")))
+            for name, value in all_headers.items()
+        ]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def _deliver(self, body: bytes, *, more: bool) -> None:

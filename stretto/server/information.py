@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stretto.errors import StrettoError
-from stretto.server.api_answer import Dialect, read_by
-from stretto.server.bodies import read_object
+from stretto.local_engine.model.loading.loading_progress import doing
+from stretto.server.apis.api_answer import Dialect, read_by
+from stretto.server.apis.bodies import read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem, of_error, retry_after
 from stretto.server.service import Service
+from stretto.values.errors import StrettoError
 
 
 async def models(service: Service, exchange: Exchange) -> None:
@@ -25,8 +26,10 @@ async def model(service: Service, exchange: Exchange) -> None:
 
 
 async def health(service: Service, exchange: Exchange) -> None:
-    """The process lives."""
-    await exchange.send_json({"status": "draining" if service.gate.draining else "ok"})
+    """The process lives; and whether its models are loaded, so that the web chat need not provoke a 503 to learn it."""
+    status = "draining" if service.gate.draining else "ok"
+    loading = {"loading": what} if not service.prepared and (what := doing()) else {}
+    await exchange.send_json({"status": status, "prepared": service.prepared, **loading})
 
 
 async def ready(service: Service, exchange: Exchange) -> None:
@@ -38,7 +41,14 @@ async def ready(service: Service, exchange: Exchange) -> None:
 
 
 async def metrics(service: Service, exchange: Exchange) -> None:
-    """Counters for Prometheus."""
+    """Counters for Prometheus. Raises `Problem` (403) for one of several keys that may not read them."""
+    if service.keyring.has_several and not exchange.holder.metrics:
+        raise Problem(
+            403,
+            f"The counters tell of the requests of all keys, and {exchange.holder.name} may not read them. "
+            "The owner of the server can set metrics = true for a key.",
+            code="metrics_not_allowed",
+        )
     body, kind = await service.metrics.shown(exchange.headers)
     await exchange.send_bytes(body, kind)
 

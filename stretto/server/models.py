@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stretto.backends.base import Backend
-from stretto.client import AsyncStretto
+from stretto.client.async_client import AsyncStretto
 from stretto.foundation.arguments import shown
-from stretto.request import WHOLE
 from stretto.server.problems import Problem
 from stretto.strategies import STRATEGIES
+from stretto.values.request import WHOLE
 
 AUTO = "stretto"
 
@@ -60,8 +64,16 @@ class Models:
     def __init__(self, client: AsyncStretto) -> None:
         self._since = int(time.time())
         self._client = client
+        backends = [*client.backends.values(), *client.fallback]
+        self._public = _public_names([backend.name for backend in backends])
+        self._hidden = _hidden(self._public, [place for each in backends for place in getattr(each, "places", ())])
+        paths = b"|".join(re.escape(path) for path in sorted(self._hidden, key=len, reverse=True))
+        # Not within a longer address or name: a model at /model leaves https://example.org/models as it is.
+        self._paths = re.compile(rb"(?:(?<![\w.])|(?<=\\[nrt]))(?:" + paths + rb")(?![\w-])")
         self._alone = {
-            backend.name: AsyncStretto(backend, settings=client.settings, templates=client.templates, fallback=())
+            self._public[backend.name]: AsyncStretto(
+                backend, settings=client.settings, templates=client.templates, fallback=()
+            )
             for backend in client.backends.values()
         }  # whoever names a model is answered by no other
         ways = {AUTO: "auto"} | {f"{AUTO}-{name}": name for name in STRATEGIES}
@@ -72,7 +84,10 @@ class Models:
             }
         self._served |= {backend: Served(backend, alone, "direct", own=True) for backend, alone in self._alone.items()}
         self._listed = tuple(self._served)
-        # The name that a provider itself uses: a client that had it keeps it.
+        # The name that a provider itself uses, and the path of a model on this machine: a client that had it keeps it.
+        for own, public in self._public.items():
+            if public in self._alone:
+                self._served.setdefault(own, Served(public, self._alone[public], "direct", own=True))
         for backend, alone in self._alone.items():
             short = backend.partition(":")[2]
             self._served.setdefault(short, Served(short, alone, "direct", own=True))
@@ -90,6 +105,10 @@ class Models:
                 code="model_not_found",
             )
         return served
+
+    def without_paths(self, sent: bytes) -> bytes:
+        """The same bytes with the names of models and of what they read, instead of the paths of this machine."""
+        return self._paths.sub(lambda found: self._hidden[found[0]], sent) if self._hidden else sent
 
     def listed(self) -> list[dict[str, Any]]:
         """All names, in the form of OpenAI's list, with what clients of Anthropic and OpenRouter read of each."""
@@ -110,3 +129,38 @@ class Models:
             "lifecycle": "active",
             "architecture": {"input_modalities": ["text", "image"] if served.takes_pictures else ["text"]},
         }
+
+
+def _public_names(names: Sequence[str]) -> dict[str, str]:
+    """Names by which models are known outside: a file or a folder of this machine by its own name, without its path."""
+    public: dict[str, str] = {}
+    for name in names:
+        path = _path_in(name)
+        known = name if path is None else f"local:{path.name}"
+        number = 2
+        while path is not None and known in public.values() and name not in public:
+            known, number = f"local:{path.stem}-{number}{path.suffix}", number + 1
+        public.setdefault(name, known)
+    return public
+
+
+def _path_in(name: str) -> Path | None:
+    """The place of a model that is named by its path."""
+    provider, _, written = name.partition(":")
+    path = Path(written).expanduser()
+    return path.resolve() if provider == "local" and written not in ("", "pocket") and path.exists() else None
+
+
+def _hidden(public: Mapping[str, str], places: Sequence[Path]) -> dict[bytes, bytes]:
+    """What stands for a path in JSON and in headers, and what is sent instead."""
+    written = (path for place in places for path in (place.absolute(), place.resolve()) if path.name)
+    pairs = {str(path): path.name for path in written}
+    for name, known in public.items():
+        path = _path_in(name)
+        if path is not None:
+            pairs |= {name: known, str(path): known.removeprefix("local:")}
+    return {
+        json.dumps(old, ensure_ascii=plain)[1:-1].encode(): json.dumps(new, ensure_ascii=plain)[1:-1].encode()
+        for old, new in pairs.items()
+        for plain in (True, False)
+    }

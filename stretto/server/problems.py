@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stretto import errors
 from stretto.foundation.arguments import looks_like_key, shown
+from stretto.values import errors
 
 _NO_RETRY = {"x-should-retry": "false"}  # the SDKs would send it again, up to twice
 

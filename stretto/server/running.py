@@ -14,12 +14,12 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
-from stretto.client import AsyncStretto
-from stretto.errors import SettingsError
+from stretto.client.async_client import AsyncStretto
 from stretto.server.app import create_app
-from stretto.server.heads import BoundedHead
-from stretto.server.options import ServerOptions
+from stretto.server.limits.header_limits import BoundedHead
+from stretto.server.server_options import ServerOptions
 from stretto.server.service import Service
+from stretto.values.errors import SettingsError
 
 _KEPT_S = 75  # an idle connection; clients and proxies between give theirs up after 60 s at most
 _LAST_S = 5  # for what does not end when it is told to

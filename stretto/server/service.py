@@ -9,16 +9,13 @@ from collections.abc import Mapping
 import anyio
 import anyio.to_thread
 
-from stretto.backends.base import ModelRequest
-from stretto.backends.providers.http_clients import make_ready
-from stretto.client import AsyncStretto
-from stretto.errors import StrettoError
-from stretto.request import Message
-from stretto.server.gate import Gate
-from stretto.server.keys import Keyring
+from stretto.client.async_client import AsyncStretto
+from stretto.server.limits.gate import Gate
+from stretto.server.limits.keys import Keyring
 from stretto.server.metrics import Metrics
 from stretto.server.models import Models
-from stretto.server.options import ServerOptions
+from stretto.server.server_options import ServerOptions
+from stretto.values.errors import StrettoError
 
 _MOST_READ = 4  # at a time, each in a process of its own
 log = logging.getLogger("stretto.server")
@@ -57,11 +54,7 @@ class Service:
             if self.client.store is not None:
                 await self.client.store.reach()  # it warns where it cannot be, and the server goes on without
             await self.client.route("Is it ready?")
-            for backend in self.client.backends.values():
-                if (sdk := getattr(backend, "sdk", None)) is not None:
-                    await anyio.to_thread.run_sync(make_ready, sdk)
-                if backend.name.startswith("local:"):
-                    await backend.count_tokens(ModelRequest((Message(role="user", content="Hello."),)))
+            await self.client.load()
         except StrettoError as error:
             log.warning("not ready: %s", error)  # and each request will say so
         else:

@@ -5,6 +5,8 @@ Private: not part of the public API, and may change at any time.
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 
 from stretto.foundation import plugins
 from stretto.strategies.base import Strategy
@@ -13,14 +15,23 @@ from stretto.strategies.collaborate import Collaborate
 from stretto.strategies.consensus import Consensus
 from stretto.strategies.direct import Direct
 from stretto.strategies.document import LongDocument
-from stretto.strategies.forking import Forking
+from stretto.strategies.fields import Fields
 from stretto.strategies.items import Items
+from stretto.strategies.rewrite import Rewrite
 from stretto.strategies.skeleton import Skeleton
 
-STRATEGIES: dict[str, Strategy] = {
-    strategy.name: strategy
-    for strategy in (Direct(), Skeleton(), Items(), LongDocument(), Cascade(), Consensus(), Collaborate(), Forking())
-}
+
+def _research() -> list[Strategy]:
+    """The strategies of the folders of `research/`, found by name."""
+    roof = f"{__name__}.research"
+    folders = sorted(found.name for found in iter_modules(import_module(roof).__path__) if found.ispkg)
+    return [import_module(f"{roof}.{folder}").STRATEGY for folder in folders]
+
+
+_CHOSEN: tuple[Strategy, ...] = (Direct(), Skeleton(), Items(), Fields(), LongDocument(), Rewrite())
+_NAMED: tuple[Strategy, ...] = (Cascade(), Consensus(), Collaborate())
+
+STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (*_CHOSEN, *_NAMED, *_research())}
 
 
 def own_instances() -> dict[str, Strategy]:

@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stretto.request import Request
-from stretto.route import Route
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 if TYPE_CHECKING:
     from stretto.router.case import Case
     from stretto.router.offer import Offer
-    from stretto.strategies.runner import Runner
+    from stretto.strategies.runtime.runner import Runner
+    from stretto.values.answer import Agreement, Choice, FinishReason
+    from stretto.values.citation import Citation, PassageRecord
+    from stretto.values.tool_calls import ToolCall
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrategyResult:
+    """What a strategy tells of the answer that it wrote, beside the merged text.
+
+    Provisional: it may change in any release.
+
+    Attributes:
+        strategy: the one that wrote the answer in the end, where it is not the route's.
+        reason: what the strategy found out, as a sentence that follows the reason of the route.
+        parsed: the value of an answer that is held to a format.
+        citations: for ``Answer.citations``.
+        passages: for ``Answer.passages``.
+        tool_calls: for ``Answer.tool_calls``.
+        turns: for ``Answer.tool_turns``, of an answer that took several.
+        thoughts: for ``Answer.thoughts``.
+        extra: for ``Answer.extra``.
+        choices: for ``Answer.choices``.
+        agreement: for ``Answer.agreement``.
+        ends_as: how the answer ends by the strategy's own judgement, where no branch ends worse.
+        by_itself: the strategy wrote the answer itself, so it does not fail with its branches.
+    """
+
+    strategy: str = ""
+    reason: str = ""
+    parsed: Any = None
+    citations: tuple[Citation, ...] = ()
+    passages: tuple[PassageRecord, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    turns: tuple[Mapping[str, Any], ...] = ()
+    thoughts: tuple[Mapping[str, Any], ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
+    agreement: Agreement | None = None
+    ends_as: FinishReason | None = None
+    by_itself: bool = False
 
 
 @runtime_checkable
@@ -40,7 +82,7 @@ class Strategy(Protocol):
     ...         for side in ("for", "against"):
     ...             asked = Message(role="user", content=f"{request.question} Only what speaks {side} it.")
     ...             prompt = ModelRequest((*request.history, asked))
-    ...             branch = runner.start(BranchSpec(side, "point", lambda prompt=prompt: prompt, request.options))
+    ...             branch = runner.start(BranchSpec(side, "section", lambda prompt=prompt: prompt, request.options))
     ...             runner.merge.add(f"What speaks {side} it:\n")
     ...             runner.merge.add_branch(branch)
     ...         await runner.merge.finish()
@@ -60,8 +102,10 @@ class Strategy(Protocol):
         """
         ...
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
         """Start branches on the runner and add them to its merge; return after ``runner.merge.finish()``.
+
+        What it returns goes into the answer, beside the merged text; ``None``: nothing does.
 
         A branch that fails is a value, not an exception: its title stays in the text, and the others continue. An
         exception of this method, and of what makes a prompt, ends the answer and reaches the caller as it is. The

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from stretto.answer import Choice
 from stretto.backends.base import ModelRequest
-from stretto.request import Message, Request
-from stretto.route import Route
 from stretto.router.case import Case
+from stretto.router.given import EDITED, Given, given_in
 from stretto.router.offer import Offer
-from stretto.strategies.branch import RunningBranch
-from stretto.strategies.branch_spec import BranchSpec, TextWatch
-from stretto.strategies.fencing import fenced
-from stretto.strategies.harm.watch import LoopAlarm, Watch
-from stretto.strategies.in_form import held_to_format, write_in_form
-from stretto.strategies.runner import Runner
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.quality.watch import LoopAlarm, Watch
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec, TextWatch
+from stretto.strategies.runtime.fencing import fenced
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.structured.in_form import held_to_format, write_in_form
+from stretto.values.answer import Choice
+from stretto.values.answer_warning import AnswerWarning
+from stretto.values.request import Message, Request
+from stretto.values.route import Route
 
 
 class Direct:
@@ -39,37 +43,41 @@ class Direct:
             priority=0,
         )
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:  # noqa: ARG002 - every strategy is given its route
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy is given its route
         """Stream one branch; with a ``response_format``, show it when it fits, or after a second try.
 
         If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
         """
-        runner.strategy = self.name
         if request.functions:
             from stretto.strategies.calling.rounds import write_with_tools  # noqa: PLC0415 - it builds on this module
 
-            await write_with_tools(request, runner)
-            return
+            return await write_with_tools(request, runner)
         direct = runner.start(direct_spec(request, runner))
         further = _further(request, runner)
-        direct = await show(request, runner, direct)
+        direct, parsed = await show(request, runner, direct)
         await runner.merge.finish()
-        runner.tool_calls, runner.thoughts, runner.extra = direct.calls.calls, direct.thoughts, direct.extra
-        if request.n > 1:
-            runner.choices = await _choices(request, runner, direct, further)
+        return StrategyResult(
+            strategy=self.name,
+            parsed=parsed,
+            tool_calls=direct.calls.calls,
+            thoughts=direct.heard.thoughts,
+            extra=direct.heard.extra,
+            choices=await _choices(request, runner, direct, further) if request.n > 1 else (),
+        )
 
 
-async def show(request: Request, runner: Runner, running: RunningBranch) -> RunningBranch:
-    """Show a direct answer, one with a ``response_format`` once it fits; return the branch that was shown."""
+async def show(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:
+    """Show a direct answer, one with a ``response_format`` once it fits; return what was shown, and its value."""
+    parsed = None
     if request.options.response_format is None:
         runner.merge.add_branch(running)
     else:
-        running = await show_in_form(request, runner, running)
+        running, parsed = await show_in_form(request, runner, running)
     await running.ended()
-    return running
+    return running, parsed
 
 
-async def show_in_form(request: Request, runner: Runner, running: RunningBranch) -> RunningBranch:
+async def show_in_form(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:
     """Show an answer once it fits its ``response_format``; the second try is asked for as this request was."""
 
     def again(received: str, wrong: str) -> tuple[Message, ...]:
@@ -106,11 +114,11 @@ async def _choices(
     choices = (*direct.choices, *(choice for running in further for choice in running.choices))
     if len(choices) < request.n:
         came = "one answer" if len(choices) == 1 else f"{len(choices)} answers"
-        runner.warn(f"n={request.n} was asked for, and {runner.model} gave {came}.")
+        runner.warn(f"n={request.n} was asked for, and {runner.model} gave {came}.", "option")
     return choices
 
 
-def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | None = None) -> BranchSpec:
+def direct_spec(request: Request, runner: Runner, tell: Callable[[AnswerWarning], None] | None = None) -> BranchSpec:
     """The branch that answers the whole request by itself; ``tell`` takes its warnings."""
     plain = ModelRequest(
         with_documents(request),
@@ -119,6 +127,7 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | 
         n=request.n if runner.capabilities.choices else 1,
         extra=request.extra,
         reads=bool(request.documents),
+        draft=_resembled(request) if runner.capabilities.predictions else "",
     )
 
     def prompt() -> ModelRequest:
@@ -148,11 +157,18 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[str], None] | 
     )
 
 
-def _for_loops(request: Request, tell: Callable[[str], None]) -> TextWatch:
+def _resembled(request: Request) -> str:
+    """The text that a request gives to be changed in few places, which its answer resembles."""
+    given = given_in(request)
+    return given.text if isinstance(given, Given) and given.change in EDITED else ""
+
+
+def _for_loops(request: Request, tell: Callable[[AnswerWarning], None]) -> TextWatch:
     """Watches for loops; the answer is left as it is unless the request says to cut it."""
     if request.on_loop == "cut":
         return Watch()
-    warning = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
+    said = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
+    warning = AnswerWarning(said, "repeats", "direct")
     return LoopAlarm(lambda: tell(warning))
 
 

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stretto.errors import InvalidRequestError
 from stretto.foundation.arguments import reason, shown
-from stretto.request import Request
 from stretto.strategies.base import Strategy
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Request
 
 __all__ = ["check_strategy_options", "options_of"]
 

@@ -5,23 +5,24 @@ import logging
 import math
 
 import pytest
+from plans import ASKED, plan
 
 from stretto import AsyncStretto, Document, Stretto
 from stretto.abilities import Abilities, Ability, abilities_of, judging, keep
 from stretto.abilities.checking import MOST_CALLS, check
+from stretto.abilities.judging import has_fields
 from stretto.abilities.kept import file_of, prompts_version
 from stretto.abilities.questions import _COUNTRIES, _REVIEWS, ADVICE, PASSAGE, questions
 from stretto.backends.base import Capabilities
-from stretto.errors import BackendError, StrettoError
 from stretto.prompts import Catalogue
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import BackendError, StrettoError
 
 pytestmark = pytest.mark.anyio
 
 BICYCLE = "How do I look after a bicycle?"
-FRENCH = "Quels sont les avantages d'une bibliothèque dans un village ?"
 REVIEWS = "Classify each review as positive or negative:\n- Great tent.\n- The zip broke.\n- I like it.\n- It smells."
-OUTLINE = "1. Clean the frame\n2. Pump the tyres\n3. Check the brakes"
+PLAN = plan("Clean the frame", "Pump the tyres", opening="Clean it first, then oil it.")
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +33,7 @@ def own_folder(tmp_path, monkeypatch):
 
 SENTENCES = PASSAGE.replace(". ", ".|").split("|")
 TOLD = {
+    ASKED: PLAN,
     **{review: f"{label.capitalize()}." for review, label in _REVIEWS},
     **{f"\n{country}\n": capital for country, capital in _COUNTRIES.items()},
     "NONE": "NONE",
@@ -42,8 +44,6 @@ TOLD = {
     "40 words": "It flows slowly through the valley, past old mills and meadows, " * 3,
     "Himmel": "Das Licht der Sonne ist weiß und wird in der Luft gestreut.",
     "cielo": "La luz del sol es blanca y se dispersa en el aire.",
-    "Points:": OUTLINE,
-    "outline of the answer": OUTLINE,
     "": "Wipe it dry and put a little on each link now.",
 }
 
@@ -58,10 +58,6 @@ def echoing(prompt):
     asked = prompt.messages[-1].content
     if any(review in asked for review, _ in _REVIEWS):
         return "positive"
-    if "outline of the answer" in asked or "Points:" in asked:
-        return "1. **Title of the first point**: ...\n2. **Title of the second point**: ..."
-    if "Point: " in asked:
-        return asked
     return "You write one part of the answer to this question. Other writers, who cannot see your text."
 
 
@@ -72,7 +68,7 @@ def scripted(said, **able):
 
 
 def found_of(backend, **changes):
-    held = {"outline": Ability(right=3, total=3, needed=2), "label": Ability(right=5, total=10, needed=8)}
+    held = {"plan": Ability(right=3, total=3, needed=2), "label": Ability(right=5, total=10, needed=8)}
     fields = {"model": backend.name, "checked": "2026-11-24", "prompts": prompts_version(), "held": held}
     return Abilities(**(fields | changes))
 
@@ -84,7 +80,7 @@ async def test_a_model_that_holds_everything_passes_every_question():
     backend = scripted(good)
     found = await check(backend, Catalogue())
     assert {name: (ability.held, ability.example) for name, ability in found.held.items()} == dict.fromkeys(
-        ("outline", "point", "item", "label", "record", "schema", "length", "language", "nothing"), (True, "")
+        ("plan", "item", "label", "record", "schema", "length", "language", "nothing"), (True, "")
     )
 
 
@@ -92,41 +88,7 @@ async def test_a_model_that_echoes_prompts_and_says_one_label_to_all_holds_nothi
     found = await check(scripted(echoing), Catalogue())
     assert not any(ability.held for ability in found.held.values())
     assert (found.held["label"].right, found.held["label"].total) == (5, 10)
-    assert found.held["outline"].example.startswith("1. **Title of the first point**")
-
-
-async def test_a_weak_model_is_asked_for_points_in_the_languages_of_its_prompts():
-    said = {
-        "Erkläre": "Gib einen Tropfen Öl auf die Kette und wische den Rest mit einem Tuch ab.",
-        "Explain": "Put a drop of oil on the chain and wipe the rest off with a cloth.",
-        "Explique": "Put a drop of oil on the chain and wipe the rest off with a cloth.",
-        "Punkte:": "1. Die Kette ölen und pflegen\n2. Den Rahmen putzen\n3. Die Bremsen prüfen",
-        "Points:": "1. Oil the chain\n2. Clean the frame",
-        "": "1. Oil the chain\n2. Clean the frame",
-    }
-    backend = scripted(
-        lambda prompt: next(said[k] for k in said if k in prompt.messages[-1].content), prompt_family="small"
-    )
-    found = await check(backend, Catalogue())
-    assert len(backend.calls) <= MOST_CALLS
-    assert {name: found.held[f"points-{name}"].held for name in ("de", "fr", "es", "it", "pt")} == {
-        "de": True,
-        **dict.fromkeys(("fr", "es", "it", "pt"), False),
-    }
-    keep(found.model_copy(update={"tokens_per_s": {}, "direct_tokens": None}))  # points of a script do not pay
-    async with AsyncStretto(backend) as stretto:
-        german, french = [await stretto.route(asked) for asked in ("Wie pflege ich ein Fahrrad?", FRENCH)]
-    assert german.strategy == "skeleton"
-    assert "the model does not hold points in French (" in french.reason
-
-
-async def test_a_weak_model_that_was_not_checked_answers_straight_in_other_languages_than_english():
-    backend = scripted(good, prompt_family="small")
-    async with AsyncStretto(backend) as stretto:
-        english, french = [await stretto.route(asked) for asked in (BICYCLE, FRENCH)]
-    assert english.strategy == "skeleton"
-    assert french.strategy == "direct"
-    assert "has to show in `stretto check` that it holds points in this language" in french.reason
+    assert found.held["plan"].example.startswith("You write one part")
 
 
 async def test_a_model_that_does_not_quote_reads_a_document_that_fits_without_citing_it():
@@ -166,20 +128,26 @@ async def test_a_backend_that_fails_at_once_raises_its_own_error():
 
 async def test_a_backend_that_fails_later_holds_nothing_and_says_why():
     fault = Reply(fault=BackendError("it broke down", backend="x"))
-    backend = ScriptedBackend({"bicycle": [OUTLINE, fault], "": fault})
+    backend = ScriptedBackend({"bicycle": [PLAN, fault], "": fault})
     found = await check(backend, Catalogue())
     assert not any(ability.held for ability in found.held.values())
     assert found.held["label"].example == "it broke down"
     assert not found.tokens_per_s
 
 
-def test_titles_copied_from_the_examples_of_a_prompt_are_no_outline():
-    prompt = "Question: How can I sleep?\nPoints:\n1. Keep regular hours\n2. Avoid screens late\n\nPoints:"
-    judge = judging.is_outline(prompt)
-    assert not judge("1. Keep regular hours\n2. Avoid screens late\n3. Read a book")
-    assert judge(OUTLINE)
-    assert not judge("A bicycle needs care.")
-    assert not judge("1. Clean it\n2. Clean it\n3. Clean it")
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [
+        (PLAN, True),
+        ("**Opening:** Clean it first, then oil it.\n1. Every week: steps\n2) At the shop: table", True),
+        ("Opening: Clean it first, then oil it.", False),
+        ("Sections: A | B\n1. a\n2. b", False),
+        ("Clean it, then oil it.\n1. Clean it.\n2. Oil it.", False),
+        ("", False),
+    ],
+)
+def test_a_plan_has_an_opening_and_two_sections(said, held):
+    assert judging.is_plan(said) is held
 
 
 @pytest.mark.parametrize(
@@ -195,13 +163,6 @@ def test_a_quotation_with_one_other_letter_is_none():
     assert judge('"The door code is 4471."')
     assert not judge("The door code is: 4471.")
     assert not judge(PASSAGE)
-
-
-def test_a_point_that_turns_in_circles_or_repeats_its_prompt_is_none():
-    prompt = "Write two sentences about this advice: oil the chain once in a while and wipe it."
-    assert not judging.is_point(prompt)("Oil the chain once in a while and wipe it.")
-    assert not judging.is_point(prompt)("We ride along the river every day at noon. " * 5)
-    assert judging.is_point(prompt)("Drip a little oil on each link, then wipe off what is left.")
 
 
 # --- what is kept
@@ -234,6 +195,32 @@ def test_a_damaged_file_is_told_and_ignored(damage, caplog):
     assert "Run stretto check again" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *({"tokens_per_s": {"1": rate}} for rate in (0.0, -3, math.nan, math.inf, 5e-324, 1e300, None, "fast")),
+        *({"tokens_per_s": {streams: 20.0}} for streams in ("0", "-1", "one", str(10**400))),
+        *({"direct_tokens": tokens} for tokens in (0, -5, math.nan, 10**400)),
+        {"held": {"plan": {"right": -1, "total": 3, "needed": 2}}},
+        {"families": {"small": -1}},
+    ],
+)
+async def test_a_file_with_values_that_cannot_be_is_ignored_like_a_damaged_one(value, caplog):
+    backend = scripted(good)
+    path = keep(found_of(backend))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | value), encoding="utf-8")
+    async with AsyncStretto(backend) as stretto:
+        await stretto.ask("What are the advantages of tea?")
+        await stretto.ask("What are the advantages of coffee?")
+    assert [f"{path} is damaged and ignored. Run stretto check again."] == [
+        record.message for record in caplog.records if record.levelno >= logging.WARNING
+    ]
+
+
+def test_an_answer_of_a_hundred_thousand_brackets_is_a_wrong_one():
+    assert not has_fields({"name": str})("[" * 100_000)
+
+
 def test_a_check_with_other_prompts_does_not_count():
     backend = scripted(good)
     keep(found_of(backend, prompts="before"))
@@ -259,35 +246,34 @@ async def test_labels_that_are_not_held_are_not_classified_in_parts_and_the_caus
         assert translated.strategy == "items"  # which needs no labels
 
 
-@pytest.mark.parametrize("name", ["outline", "point"])
-async def test_points_need_outlines_and_points(name):
+async def test_sections_need_a_plan():
     backend = scripted("x")
     async with AsyncStretto(backend) as stretto:
-        assert (await stretto.route(BICYCLE)).strategy == "skeleton"
-        keep(found_of(backend, held={name: Ability(right=0, total=3, needed=2)}))
-        route = await stretto.route(BICYCLE)
+        assert (await stretto.route(BICYCLE, preference="fastest")).strategy == "skeleton"
+        keep(found_of(backend, held={"plan": Ability(right=0, total=3, needed=2)}))
+        route = await stretto.route(BICYCLE, preference="fastest")
     assert route.strategy == "direct"
-    assert "0 of 3" in route.reason
+    assert "the model does not hold the plan of an answer (0 of 3 in the check" in route.reason
 
 
-async def test_streams_that_slow_each_other_make_points_too_slow():
+async def test_streams_that_slow_each_other_make_sections_too_slow():
     backend = scripted("x")
     async with AsyncStretto(backend) as stretto:
         keep(found_of(backend, held={}, tokens_per_s={1: 40.0, 8: 38.0}))
-        assert (await stretto.route(BICYCLE)).strategy == "skeleton"
+        assert (await stretto.route(BICYCLE, preference="fastest")).strategy == "skeleton"
         keep(found_of(backend, held={}, tokens_per_s={1: 40.0, 8: 5.0}))
-        route = await stretto.route(BICYCLE)
+        route = await stretto.route(BICYCLE, preference="fastest")
     assert route.strategy == "direct"
     assert "too little gained" in route.reason
 
 
-async def test_a_check_measures_how_long_straight_answers_are_and_short_ones_make_points_too_dear():
+async def test_a_check_measures_how_long_straight_answers_are_and_short_ones_make_sections_too_dear():
     backend = scripted(good)
     found = await check(backend, Catalogue())
     assert found.direct_tokens == math.ceil(len(TOLD[""]) / 4)
     keep(found_of(backend, held={}, direct_tokens=found.direct_tokens))
     async with AsyncStretto(backend) as stretto:
-        route = await stretto.route(BICYCLE)
+        route = await stretto.route(BICYCLE, preference="fastest")
     assert route.strategy == "direct"
     assert route.forecast["direct"].written == found.direct_tokens
 
@@ -297,11 +283,14 @@ def test_questions_can_be_asked_in_every_family_of_prompts():
     assert {question.family for question in questions(Catalogue(), families)} == {*families, None}
 
 
-async def test_prompts_are_of_the_family_that_the_model_holds_best():
-    backend = scripted(OUTLINE)
+async def test_entries_are_asked_for_with_the_prompts_that_the_model_holds_best():
+    words = "Translate into French:\n- dog\n- cat\n- hen\n- ant"
+    backend = scripted("un")
     async with AsyncStretto(backend) as stretto:
-        for family, words in (("general", "other writers"), ("small", "Keep regular hours")):
+        prompts = []
+        for family in ("general", "small"):
             keep(found_of(backend, held={}, family=family))
             before = len(backend.calls)
-            await stretto.ask(BICYCLE, strategy="skeleton")
-            assert words in str(backend.calls[before])
+            await stretto.ask(words, strategy="items")
+            prompts.append(backend.calls[before][0].messages[-1].content)
+    assert prompts[0] != prompts[1]

@@ -8,7 +8,7 @@ from comparison.workloads import workloads
 from measuring import Spread
 from transformers import AutoTokenizer
 
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.pocket import pocket_folder
 
 
 def answer(tokens, first_s, last_s, steps, rows):
@@ -154,7 +154,7 @@ def test_a_part_takes_the_place_of_its_workloads_in_the_kept_figures(summary):
 
 
 def test_workloads_are_prompts_of_token_ids():
-    tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+    tokenizer = AutoTokenizer.from_pretrained(pocket_folder())
     made = workloads(tokenizer, 2)
     assert [each.name for each in made] == ["code", "questions", "transformations"]
     assert all(len(each.prompts) == 2 and all(prompt for prompt in each.prompts) for each in made)

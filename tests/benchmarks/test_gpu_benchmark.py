@@ -16,7 +16,7 @@ def test_the_whole_of_it_runs_on_toy_sizes(capsys):
     assert gpu.main(["--tiny", "--device", "cpu", "--seconds", "60", "--repetitions", "1"]) == 0
     shown = capsys.readouterr().out
     for said in (
-        *("plain step over the floor", "64 rows over 1 row", "auto over the floor", "token_recycling"),
+        *("plain step over the floor", "64 rows over 1 row", "auto over the floor", "lookahead"),
         *("hf prompt lookup", "first token of 40, transformers", "batches, engine", "batches, transformers"),
     ):
         assert said in shown

@@ -11,8 +11,8 @@ def test_the_committed_picture_is_what_the_method_draws(method):
     assert masks.picture(masks.best_step(method)) == committed, "python benchmarks/masks.py draws it anew"
 
 
-def test_every_method_drawn_is_in_the_catalogue_and_has_a_passage_with_its_picture_in_the_page():
-    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
+def test_every_method_drawn_is_in_the_catalogue_and_has_a_passage_with_its_picture_in_a_page():
+    page = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("decoding", "research"))
     for method in masks.METHODS:
         assert method in DRAFTERS
         assert f"\n## {method}\n" in page, method

@@ -4,18 +4,35 @@ import anyio
 from axe_playwright_python.async_playwright import Axe
 from patience import patience
 
+from stretto.extending import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 
-POINTS = {"Write only the outline": "1. Tyres\n2. Chain\n3. Brakes"}
+POINTS = {"Outline the answer": "1. Tyres\n2. Chain\n3. Brakes"}
+PLAN = """Opening: Clean the chain **first**.
+Sections: Every week | At the shop | What to buy
+1. steps, about 60 words: clean, oil
+2. bullets, about 60 words: truing
+3. table, about 60 words: part, price
+Closing: Start today."""
+SECTIONS = {
+    '"Every week"': "Wipe the chain, then oil it.\n\n1. Wipe\n2. Oil",
+    '"At the shop"': "- Have the wheels trued.\n- Ask for the bearings.",
+    '"What to buy"': "| Part | Price |\n|---|---|\n| Pump | 20 |\n| Brush | 5 |",
+}
 SKELETON = POINTS | {"Tyres": "Pump them.", "": "Yes, of course."}
 READY = "#model option"
 ENDED = "section[aria-busy=false]"
 
 
+def by_points(script, kind=ScriptedBackend, **options):
+    """A model that answers by points, as the demonstration model does."""
+    return kind(script, capabilities=Capabilities(prompt_family="pocket"), **options)
+
+
 def held(**script):
     """A skeleton whose points wait for an event."""
     event = anyio.Event()
-    return ScriptedBackend(POINTS | {"": Reply("Written at last.", hold=event)} | script), event
+    return by_points(POINTS | {"": Reply("Written at last.", hold=event)} | script), event
 
 
 async def ask(page, question="How do I look after a bicycle?", strategy="skeleton"):
@@ -32,7 +49,13 @@ async def fits(page):
     )
 
 
+SETTLED = """() => Promise.all(document.getAnimations()
+  .filter((each) => Number.isFinite(each.effect.getComputedTiming().endTime))
+  .map((each) => each.finished.catch(() => null)))"""  # colours that fade in are measured when they are there
+
+
 async def no_violations(page):
+    await page.evaluate(SETTLED)
     found = await Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
 

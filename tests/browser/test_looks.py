@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 import pytest
-from asking import ENDED, POINTS, SKELETON, ask, no_violations
+from asking import ENDED, PLAN, POINTS, SECTIONS, SKELETON, ask, no_violations
 from PIL import Image, ImageChops
 
 from stretto import ServerFailedError
@@ -39,6 +39,11 @@ async def empty(page):
 async def writing(page):
     await ask(page)
     await page.wait_for_selector(".card:nth-child(3) >> text=A sentence")
+
+
+async def sections(page):
+    await ask(page, strategy="skeleton")
+    await page.wait_for_selector(".lead >> text=2 done, 1 being written")
 
 
 async def samples(page):
@@ -75,7 +80,7 @@ async def connecting(page, lead="Connecting"):
 
 
 async def loading(page):
-    await page.route("**/ready", lambda route: route.fulfill(status=503))
+    await page.route("**/health", lambda route: route.fulfill(json={"status": "ok", "prepared": False}))
     await connecting(page, "Loading the model")
 
 
@@ -117,11 +122,13 @@ SENTENCES = "A sentence that fills the line, and a second one. "
 NEVER = {"chunk_delay_s": 600}
 POINT = Reply(chunks=[SENTENCES * 2, "never"], **NEVER)
 HALF = Reply(chunks=["The first half. ", "never"], **NEVER)
-# Each has words of its own: a point that says the same as one before it is left out.
 WRITTEN = {
-    f'"{title}", (and nothing|in about)': Reply(chunks=[f"{title} word{n} " for n in range(24)], chunk_delay_s=0.04)
+    f'Write point: {title}|"{title}", in about': Reply(
+        chunks=[f"{title} word{n} " for n in range(24)], chunk_delay_s=0.04
+    )
     for title in ("Tyres", "Chain", "Brakes")
 }
+BUYING = Reply(chunks=["| Part | Price |\n|---|---|\n| Pump | 20 |\n", "never"], **NEVER)
 SILENT = Reply(chunks=["", "never"], **NEVER)
 FAULT = Reply(fault=ServerFailedError("it is on fire"))
 LEASE = "Pets are allowed. The rent is 900 euros. The cellar is dry.\n\n" + "It has three rooms. " * 3_000
@@ -134,6 +141,7 @@ STATES = {
     "loading": (loading, SKELETON),
     "planning": (planning, {"": SILENT}),
     "writing": (writing, POINTS | {"": POINT}),
+    "sections": (sections, {"You plan the answer": PLAN} | SECTIONS | {'"What to buy"': BUYING}),
     "straight": (straight, {"": HALF}),
     "samples": (samples, {"": POINT}),
     "reading": (reading, {'"no_information"': [READ, READ, READ, SILENT]}),
@@ -149,7 +157,10 @@ STATES = {
 async def test_a_state_looks_as_it_did_and_everyone_can_use_it(chatting, state):
     reach, script = STATES[state]
     different = {}
-    backend = ScriptedBackend(script, capabilities=Capabilities(context_window=4_000, json_schema=True))
+    family = "pocket" if "Outline the answer" in script else "general"
+    backend = ScriptedBackend(
+        script, capabilities=Capabilities(context_window=4_000, json_schema=True, prompt_family=family)
+    )
     async with chatting(backend, viewport={"width": WIDTHS[0], "height": HEIGHT}, bypass_csp=True) as page:
         await reach(page)
         for width in WIDTHS:

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 import uvicorn
-from asking import POINTS, held, until
+from asking import POINTS, by_points, held, until
 
 from stretto import AsyncStretto, ServerFailedError, Settings
 from stretto.testing import Reply, ScriptedBackend
@@ -59,21 +59,35 @@ async def test_the_parts_stand_side_by_side_and_settle_into_one_text(page, opene
         assert await page.locator(".part").count() == 0
 
 
+class Loaded(ScriptedBackend):
+    """A local model that is being loaded until the event is set."""
+
+    event: anyio.Event
+
+    async def load_ahead(self):
+        await self.event.wait()
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):
+        await self.event.wait()
+        async with super().stream(prompt, options) as chunks:
+            yield chunks
+
+
 async def test_a_question_before_the_model_is_loaded_is_told_so(page, opened):
-    event = anyio.Event()
-    outline = Reply(POINTS["Write only the outline"], hold=event)
-    script = {"Hello": Reply("Hi.", hold=event), "Write only the outline": outline, "": "Written at last."}
-    async with opened(ScriptedBackend(script)):
+    backend = by_points(POINTS | {"": "Written at last."}, Loaded, name="local:scripted")
+    backend.event = anyio.Event()
+    async with opened(backend):
         await ask(page)
         await page.wait_for_selector("#now >> text=The model is being loaded")
-        event.set()
+        backend.event.set()
         await page.wait_for_selector("#text >> text=Written at last.")
 
 
 async def test_a_second_question_replaces_the_first(page, opened):
     event = anyio.Event()
     script = {"Again": "The second answer."} | POINTS | {"": Reply("Written at last.", hold=event)}
-    async with opened(ScriptedBackend(script)):
+    async with opened(by_points(script)):
         await ask(page)
         await page.wait_for_selector(".part:nth-child(3)")
         await ask(page, "Again: one word?")
@@ -89,9 +103,9 @@ async def test_a_failure_is_told(page, opened):
 
 
 async def test_a_connection_that_is_lost_is_told_below_what_was_written_and_asks_nothing_again(page, opened):
-    half = {'"Tyres", (and nothing|in about)': Reply(chunks=["Pump them. ", "never"], chunk_delay_s=600)}
+    half = {'Write point: Tyres|"Tyres", in about': Reply(chunks=["Pump them. ", "never"], chunk_delay_s=600)}
     script = POINTS | half | {"": Reply("Written at last.", hold=anyio.Event())}
-    async with opened(ScriptedBackend(script)) as server:
+    async with opened(by_points(script)) as server:
         await ask(page)
         await page.wait_for_selector(".part >> text=Pump them.")
         for connection in server.server_state.connections:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from asking import ENDED, POINTS, SKELETON, ask, held, no_violations, until
+from asking import ENDED, POINTS, SKELETON, ask, by_points, held, no_violations, until
 
 from stretto import ServerFailedError
 from stretto.extending import Capabilities
@@ -22,7 +22,7 @@ async def test_points_are_written_side_by_side_and_settle_into_one_answer(chatti
         await ask(page)
         await page.wait_for_selector(".card:nth-child(3)")
         assert await page.locator(".card h3").all_inner_texts() == ["Tyres", "Chain", "Brakes"]
-        await page.wait_for_selector(".lead >> text=Writing 3 points at once")
+        await page.wait_for_selector(".lead >> text=Writing 3 sections at once")
         assert await page.locator("svg.lane-bar rect").count() >= 3
         await no_violations(page)
         event.set()
@@ -56,10 +56,10 @@ async def test_a_stopped_answer_keeps_its_text_and_ends_its_calls(chatting):
 async def test_a_failed_point_is_told_in_its_card_and_in_the_answer(chatting):
     event = anyio.Event()
     script = {
-        '"Chain", (and nothing|in about)': Reply(fault=ServerFailedError("it hung up")),
+        'Write point: Chain|"Chain", in about': Reply(fault=ServerFailedError("it hung up")),
         "": Reply("Fine.", hold=event),
     }
-    async with chatting(ScriptedBackend(POINTS | script)) as page:
+    async with chatting(by_points(POINTS | script)) as page:
         await ask(page)
         await page.wait_for_selector(".card.failed")
         assert "it hung up" in await page.inner_text(".card.failed .state")
@@ -84,7 +84,7 @@ async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting
 
 
 async def test_an_answer_that_fell_back_says_how_it_was_written_in_the_end(chatting):
-    async with chatting(ScriptedBackend({"Write only the outline": "I would rather not.", "": "All in one."})) as page:
+    async with chatting(by_points({"Outline the answer": "I would rather not.", "": "All in one."})) as page:
         await ask(page)
         await page.wait_for_selector(f"{ENDED} >> text=All in one.")
         told = await page.text_content(".route")
@@ -126,7 +126,7 @@ PLACES = """async () => {
 
 
 async def test_a_place_in_a_document_is_named_as_a_person_says_it(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         assert await page.evaluate(PLACES) == [
             *("Log, at the beginning", "Log, near the middle", "Log, under “The chain”", "Log, p. 12", "Log")
         ]
@@ -164,7 +164,7 @@ async def test_a_file_that_cannot_be_read_is_named(chatting, tmp_path):
 
 
 async def test_both_ways_stand_side_by_side_with_what_was_measured(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         await page.check("#compare")
         await ask(page)
         await page.wait_for_selector("text=Measured:")
@@ -218,7 +218,7 @@ async def test_conversations_are_kept_exported_deleted_and_imported(chatting, tm
 
 
 async def test_an_answer_is_saved_as_one_page(chatting, tmp_path):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         await ask(page)
         async with page.expect_download() as saved:
             await page.click("text=Save as a page")
@@ -256,8 +256,8 @@ INJECTIONS = (Path(__file__).parent / "injections.txt").read_text().split("\n---
 
 async def test_hostile_answers_run_nothing_and_load_nothing(chatting):
     titles = "\n".join(f"{n}. {text.splitlines()[0][:60]}" for n, text in enumerate(INJECTIONS[:6], 1))
-    script = {"Write only the outline": titles, "": "\n\n".join(INJECTIONS)}
-    async with chatting(ScriptedBackend(script)) as page:
+    script = {"Outline the answer": titles, "": "\n\n".join(INJECTIONS)}
+    async with chatting(by_points(script)) as page:
         dialogs = []
         page.on("dialog", lambda dialog: dialogs.append(dialog.message))
         for strategy in ("direct", "skeleton"):
@@ -281,7 +281,7 @@ async def test_hostile_answers_run_nothing_and_load_nothing(chatting):
 
 
 async def test_a_narrow_page_keeps_its_list_out_of_the_way(chatting):
-    async with chatting(ScriptedBackend(SKELETON), viewport={"width": 380, "height": 700}) as page:
+    async with chatting(by_points(SKELETON), viewport={"width": 380, "height": 700}) as page:
         assert not await page.is_visible("#new")
         await page.click("#open-side")
         await page.wait_for_selector("#new:visible")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from asking import ENDED, POINTS, READY, SKELETON, ask, fits, held, no_violations
+from asking import ENDED, POINTS, READY, SKELETON, ask, by_points, fits, held, no_violations
 
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come(chatting):
     never = {"chunk_delay_s": 600}
     script = {
-        '"Tyres", (and nothing|in about)': Reply(chunks=["Pump them. ", "never"], **never),
-        '"Chain", (and nothing|in about)': Reply(chunks=["Oil it. ", "never"], **never),
-        '"Brakes", (and nothing|in about)': Reply(chunks=["Check them. ", "never"], **never),
+        'Write point: Tyres|"Tyres", in about': Reply(chunks=["Pump them. ", "never"], **never),
+        'Write point: Chain|"Chain", in about': Reply(chunks=["Oil it. ", "never"], **never),
+        'Write point: Brakes|"Brakes", in about': Reply(chunks=["Check them. ", "never"], **never),
     }
-    async with chatting(ScriptedBackend(POINTS | script)) as page:
+    async with chatting(by_points(POINTS | script)) as page:
         await ask(page)
         for text in ("Pump them.", "Oil it.", "Check them."):
             await page.wait_for_selector(f".card >> text={text}")
@@ -37,7 +37,7 @@ async def test_a_stopped_answer_keeps_the_parts_whose_turn_had_not_come(chatting
 @pytest.mark.parametrize(
     ("strategy", "question", "pattern"),
     [
-        ("skeleton", "Tell me about bicycles in a few paragraphs.", '"{}", (and nothing|in about)'),
+        ("skeleton", "Tell me about bicycles in a few paragraphs.", 'Write point: {0}|"{0}", in about'),
         ("items", "Describe each of these in one sentence\n\n1. Tyres\n2. Chain\n3. Brakes", "<entry>\n{}\n</entry>"),
     ],
     ids=["paragraphs", "items"],
@@ -47,7 +47,8 @@ async def test_what_a_stopped_answer_keeps_stands_in_it_once_in_every_form(chatt
     never = {"chunk_delay_s": 600}
     said = [Reply(texts[0]), *(Reply(chunks=[text, " never"], **never) for text in texts[1:])]
     script = {pattern.format(part): reply for part, reply in zip(("Tyres", "Chain", "Brakes"), said, strict=True)}
-    async with chatting(ScriptedBackend(POINTS | script)) as page:
+    kind = by_points if strategy == "skeleton" else ScriptedBackend
+    async with chatting(kind(POINTS | script)) as page:
         await ask(page, question, strategy)
         for text in texts:
             await page.wait_for_selector(f".card >> text={text}")
@@ -116,14 +117,14 @@ async def test_the_route_is_shown_while_the_model_is_silent(chatting):
     event = anyio.Event()
     async with chatting(ScriptedBackend({"": Reply("1. Tyres\n2. Chain\n3. Brakes", hold=event)})) as page:
         await ask(page)
-        await page.wait_for_selector(".lead >> text=Planning the points")
+        await page.wait_for_selector(".lead >> text=Planning the sections")
         assert not event.is_set()
         event.set()
         await page.wait_for_selector(ENDED)
 
 
 async def test_several_answers_violate_nothing(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         for strategy, words in (("skeleton", "In parallel"), ("direct", "One piece")):
             await ask(page, strategy=strategy)
             await page.wait_for_selector(f".route >> text={words}", state="attached")
@@ -144,7 +145,7 @@ async def test_a_timeline_says_how_many_branches_it_leaves_out(chatting):
 
 
 async def test_a_comparison_that_is_retried_has_one_result(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         await page.check("#compare")
         await ask(page)
         first = await page.wait_for_selector("text=Measured:")
@@ -247,9 +248,9 @@ WIDE = (
 @pytest.mark.parametrize("strategy", ["direct", "skeleton"])
 async def test_long_words_code_and_tables_stay_inside_a_narrow_page(chatting, strategy):
     event = anyio.Event()
-    script = {"Write only the outline": f"1. {LONG}\n2. Chain\n3. Brakes"}
+    script = {"Outline the answer": f"1. {LONG}\n2. Chain\n3. Brakes"}
     script |= {"": Reply(chunks=[WIDE, " End."], hold=event if strategy == "skeleton" else None)}
-    async with chatting(ScriptedBackend(script), viewport={"width": 320, "height": 640}) as page:
+    async with chatting(by_points(script), viewport={"width": 320, "height": 640}) as page:
         await ask(page, LONG, strategy=strategy)
         if strategy == "skeleton":
             await page.wait_for_selector(".card:nth-child(3)")
@@ -262,7 +263,7 @@ async def test_long_words_code_and_tables_stay_inside_a_narrow_page(chatting, st
 @pytest.mark.parametrize("size", [(320, 568), (640, 400), (320, 256)])
 async def test_a_small_or_enlarged_page_leaves_room_for_the_answer(chatting, size):
     width, height = size
-    async with chatting(ScriptedBackend(SKELETON), viewport={"width": width, "height": height}) as page:
+    async with chatting(by_points(SKELETON), viewport={"width": width, "height": height}) as page:
         await page.fill("#question", "How do I look after a bicycle?")
         await page.press("#question", "Enter")
         await page.wait_for_selector(ENDED)
@@ -347,9 +348,9 @@ async def test_text_of_other_scripts_runs_in_its_own_direction(chatting):
 
 async def test_a_part_stays_where_it_begins_however_long_it_grows(chatting):
     lines = [f"line {at}\n\n" for at in range(30)]
-    script = {'"Chain", (and nothing|in about)': Reply("Never.", hold=anyio.Event())}
+    script = {'Write point: Chain|"Chain", in about': Reply("Never.", hold=anyio.Event())}
     script |= {"": Reply(chunks=["Many words.\n\n", *lines], chunk_delay_s=0.02)}
-    async with chatting(ScriptedBackend(POINTS | script), reduced_motion="reduce") as page:
+    async with chatting(by_points(POINTS | script), reduced_motion="reduce") as page:
         await ask(page)
         # In one step, since it is drawn anew all the time.
         top = "document.querySelector('.card .text p').getBoundingClientRect().top"
@@ -416,8 +417,8 @@ async def test_a_key_may_hold_any_letters(chatting, tmp_path):
 async def test_ten_points_are_not_announced_one_by_one(chatting):
     event = anyio.Event()
     titles = "\n".join(f"{number}. Point number {number}" for number in range(1, 11))
-    script = {"Write only the outline": titles, "": Reply("Written.", hold=event)}
-    async with chatting(ScriptedBackend(script)) as page:
+    script = {"Outline the answer": titles, "": Reply("Written.", hold=event)}
+    async with chatting(by_points(script)) as page:
         await page.evaluate(
             """() => {
                 window.said = [];

@@ -6,7 +6,7 @@ import time
 
 import anyio
 import pytest
-from asking import ENDED, READY, SKELETON, ask, held, until
+from asking import ENDED, READY, SKELETON, ask, by_points, held, until
 from patience import patience
 
 from stretto.testing import Reply, ScriptedBackend
@@ -306,7 +306,7 @@ async def test_what_the_version_before_kept_is_there(chatting):
 
 async def test_a_comparison_that_an_earlier_version_kept_has_both_answers(chatting, tmp_path):
     file = tmp_path / "all.json"
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         await page.check("#compare")
         await ask(page)
         await page.wait_for_selector("#send:enabled")
@@ -318,7 +318,7 @@ async def test_a_comparison_that_an_earlier_version_kept_has_both_answers(chatti
     (answer,) = kept["conversations"][0]["turns"][0]["answers"]
     answer["straight"] = answer.pop("direct")
     file.write_text(json.dumps(kept))
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         await page.set_input_files("#import", file)
         await page.click("#conversations button[dir]")
         await page.wait_for_selector("text=Measured:")

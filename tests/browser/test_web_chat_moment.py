@@ -7,14 +7,14 @@ import statistics
 
 import anyio
 import pytest
-from asking import ENDED, POINTS, SKELETON, ask, held, no_violations
+from asking import ENDED, POINTS, SKELETON, ask, by_points, held, no_violations
 
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 STILL_PX = 8
-POINT_1 = '"Tyres", (and nothing|in about)'
+POINT_1 = "Write point: Tyres"
 # Where the question and the first text of point 1 stand, in every frame; for each, the least and the most.
 WATCH = """() => {
     window.seen = {question: [], text: []};
@@ -37,7 +37,7 @@ def span(places):
 async def test_who_reads_is_not_moved_while_other_points_are_written(chatting, width):
     words = [f"word{number} " for number in range(120)]
     script = {POINT_1: Reply(chunks=words, chunk_delay_s=0.01), "": Reply(chunks=words, chunk_delay_s=0.02)}
-    async with chatting(ScriptedBackend(POINTS | script), viewport={"width": width, "height": 800}) as page:
+    async with chatting(by_points(POINTS | script), viewport={"width": width, "height": 800}) as page:
         await ask(page, "How do I begin?")  # so that the next question has something above it
         await page.wait_for_selector("#send:enabled")
         await page.evaluate(WATCH.replace("article:last-of-type", "article:nth-of-type(2)"))
@@ -71,11 +71,14 @@ SETTLING = """() => {
 
 @pytest.mark.parametrize(("width", "columns"), [(1280, 2), (1279, 1)])
 async def test_points_become_paragraphs_where_their_cards_were(chatting, width, columns):
-    script = {POINT_1: Reply(chunks=["Still "] * 8, chunk_delay_s=0.1), "": "Written at once."}
+    event = anyio.Event()
+    script = {"Write point: Brakes": Reply("Written at last.", hold=event), "": "Written at once."}
     viewport = {"width": width, "height": 800}
-    async with chatting(ScriptedBackend(POINTS | script), viewport=viewport, reduced_motion="reduce") as page:
+    async with chatting(by_points(POINTS | script), viewport=viewport, reduced_motion="reduce") as page:
         await page.evaluate(SETTLING)
         await ask(page)
+        await page.locator(".card.finished").nth(1).wait_for()  # no text above a title comes later
+        event.set()
         await page.wait_for_function("() => window.after")
         before, after = await page.evaluate("[before, after]")
         assert len(after) == 6
@@ -123,7 +126,7 @@ BARS = """async () => {
     const view = new AnswerView("Answer", { room: conversation });
     conversation.replaceChildren(view.root);
     ["Tyres", "Chain", "Brakes"].forEach((title, at) => {
-        const told = { branch_id: title, kind: "point", title };
+        const told = { branch_id: title, kind: "section", heading: title, index: 1 };
         view.see({ type: "branch_started", ...told });
         const branch = view.branches.get(title);
         Object.assign(branch, { needed: at / 2, started: at / 2, first: 0.1 + at / 2, text: "Fine." });
@@ -142,7 +145,7 @@ BARS = """async () => {
 
 
 async def test_on_a_phone_all_bars_stand_above_the_answer_as_below_its_titles(chatting):
-    async with chatting(ScriptedBackend(SKELETON), viewport={"width": 390, "height": 844}) as page:
+    async with chatting(by_points(SKELETON), viewport={"width": 390, "height": 844}) as page:
         above, below, colours = await page.evaluate(BARS)
         assert len(above) == 6
         assert above == pytest.approx(below, abs=2)
@@ -161,7 +164,7 @@ AXIS = """async () => {
 
 
 async def test_the_axis_of_a_timeline_stands_still_and_has_marks_on_a_phone(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         assert await page.evaluate(AXIS) == [["0 s", "2 s", "4 s"], [4, 8, 16]]
 
 
@@ -181,7 +184,7 @@ async def test_bold_words_are_bold_before_their_end_is_written(chatting):
         "`a **b` c": "<code>a **b</code> c",
         "not \u202eturned": "not turned",
     }
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         assert await page.evaluate(SO_FAR, list(texts)) == list(texts.values())
 
 
@@ -194,7 +197,7 @@ FORKING = """async () => {
     const text = "**Oil the chain**: A drop is enough.";
     view.see({ type: "text", text: "Two things keep it going." });
     for (const id of ["path-1", "path-2"]) {
-        view.see({ type: "branch_started", branch_id: id, kind: "point", title: "Oil the chain" });
+        view.see({ type: "branch_started", branch_id: id, kind: "section", heading: "Oil the chain", index: 1 });
         view.see({ type: "branch_delta", branch_id: id, text });
     }
     view.see({ type: "text", text });
@@ -207,7 +210,7 @@ FORKING = """async () => {
 
 
 async def test_what_stands_before_a_fork_stands_above_its_points_and_no_title_twice(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         shown, bars = await page.evaluate(FORKING)
         before, title, text, _, *rest = [line for line in shown.split("\n") if line and not line.isdigit()][2:]
         assert before == "Two things keep it going."
@@ -233,7 +236,7 @@ HEADED = """async () => {
 
 
 async def test_points_under_headings_stand_in_columns_with_what_belongs_to_them(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         columns, rest = await page.evaluate(HEADED)
         assert columns == [["H4", "P", "UL"], ["H4", "P"]]
         assert rest == []  # text that belongs to none
@@ -241,7 +244,7 @@ async def test_points_under_headings_stand_in_columns_with_what_belongs_to_them(
 
 async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting):
     words = Reply(chunks=[f"word{number} " for number in range(40)], chunk_delay_s=0.02)
-    async with chatting(ScriptedBackend(POINTS | {"": words})) as page:
+    async with chatting(by_points(POINTS | {"": words})) as page:
         await ask(page)
         await page.wait_for_selector(".lead >> text=/^About [\\d.]+ times as fast: [\\d.]+ s$/")
         assert re.match(r"In one piece about [\d.]+ s, estimated", await page.inner_text(".beside"))
@@ -257,7 +260,7 @@ async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting
 # An answer of two parts that took two seconds each, with what is known of how fast the model writes alone.
 ESTIMATED = """async (route) => {
     const { gainOf } = await import("/web/answer/gain.js");
-    const branch = (first) => ({ kind: "point", started: 0, first, ended: first + 2, tokens: 100 });
+    const branch = (first) => ({ kind: "section", started: 0, first, ended: first + 2, tokens: 100 });
     const { planned, ...known } = route;
     const routed = { stepMs: null, tokenSeconds: null, ...known };
     const plan = { kind: "outline", started: 0, first: 0, ended: 0.285, tokens: planned ?? 0 };
@@ -267,7 +270,7 @@ ESTIMATED = """async (route) => {
 
 
 async def test_the_estimate_of_one_piece_promises_no_more_than_is_known(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         known = (
             {},
             {"tokenSeconds": 0.015},
@@ -379,7 +382,7 @@ async def test_formulas_are_drawn_and_run_nothing(chatting):
 async def test_reasoning_that_a_server_tells_stands_in_a_fold(chatting):
     said = [{"reasoning_content": "First I *think*."}, {"content": "Then I say it."}]
     body = "".join(f"data: {json.dumps({'choices': [{'delta': each}]})}\n\n" for each in said)
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         stream = {"body": body, "content_type": "text/event-stream"}
         await page.route("**/v1/chat/completions", lambda route: route.fulfill(**stream))
         await ask(page, strategy="direct")
@@ -408,7 +411,7 @@ async def test_a_long_paste_becomes_a_document(chatting):
 
 
 async def test_a_conversation_is_renamed_in_its_place(chatting):
-    async with chatting(ScriptedBackend(SKELETON)) as page:
+    async with chatting(by_points(SKELETON)) as page:
         await ask(page)
         await page.wait_for_selector("#send:enabled")
         await page.locator("#conversations button[aria-label^=Rename]").press("Enter")
@@ -421,7 +424,7 @@ async def test_a_conversation_is_renamed_in_its_place(chatting):
 
 
 async def test_the_demonstration_model_is_named_and_greets(chatting):
-    backend = ScriptedBackend(SKELETON, name="local:pocket")
+    backend = by_points(SKELETON, name="local:pocket")
     async with chatting(backend) as page:
         assert "may be wrong" in await page.inner_text("#demonstration")
         await page.fill("#question", "hi!")
@@ -429,3 +432,16 @@ async def test_the_demonstration_model_is_named_and_greets(chatting):
         await page.wait_for_selector(".welcome >> text=Hello")
         assert backend.calls == []
         await no_violations(page)
+
+
+async def test_a_model_that_is_still_being_loaded_is_no_error_in_the_console(chatting):
+    written = anyio.Event()
+    async with chatting(ScriptedBackend({"": Reply("Hello.", hold=written)})) as page:
+        said = []
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.live.service.prepared = False
+        await ask(page, "Why?", "direct")
+        await page.get_by_text("Loading the model").first.wait_for()
+        written.set()
+        await page.wait_for_selector(ENDED)
+        assert said == []

@@ -13,6 +13,7 @@ NESTED = {
     "lists on one line": "- " * 3_000 + "x",
     "lists in quotations": "> 1. " * 3_000 + "x",
     "emphasis": "*_" * 3_000 + "x" + "_*" * 3_000,
+    "items on one line": "- " * 4_000 + "x",
 }
 
 
@@ -24,6 +25,33 @@ async def test_an_answer_that_is_nested_too_deep_is_shown(chatting, text):
         await page.wait_for_selector(".figures >> text=1 call", state="attached")
         assert "x" in await page.inner_text("section .text") or "deep" in await page.inner_text("section .text")
         assert await fits(page)
+
+
+AS_WRITTEN = {
+    "it has tables of more than 20,000 cells.": "|" + "a|" * 600 + "\n|" + "-|" * 600 + "\n" + "|a\n" * 8_000,
+    "it has too many signs of emphasis.": "*_a" * 4_000,
+    "it has a paragraph of more than 40,000 characters.": "~~a" * 20_000,
+}
+
+
+@pytest.mark.parametrize("why", AS_WRITTEN)
+async def test_what_would_take_too_long_to_draw_is_shown_as_it_was_written_and_why(chatting, why):
+    text = AS_WRITTEN[why]
+    async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("section .text :is(table, em, strong, del)").count() == 0
+        assert (await page.text_content("section .text p.plain")).strip() == text.strip()
+        assert await page.text_content("section .text p.plain + p") == f"Shown as it was written: {why}"
+        assert await fits(page)
+
+
+async def test_a_table_of_a_thousand_rows_is_a_table(chatting):
+    text = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 1_000
+    async with chatting(ScriptedBackend({"": Reply(chunks=[text])})) as page:
+        await ask(page, strategy="direct")
+        await page.wait_for_selector(ENDED)
+        assert await page.locator("section .text td").count() == 2_000
 
 
 async def test_a_list_of_thousands_is_a_list(chatting):

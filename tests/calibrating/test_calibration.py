@@ -11,9 +11,9 @@ from stretto.backends.base import Capabilities
 from stretto.calibrating import LabelledQuestion, calibrate_async
 from stretto.calibrating.goodness import is_right
 from stretto.comparing import Spending, questions_in
-from stretto.errors import AuthenticationError, ServerFailedError
 from stretto.strategies.cascade.learned import all_learned, learned_for
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import AuthenticationError, ServerFailedError
 
 pytestmark = pytest.mark.anyio
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -64,6 +64,7 @@ async def test_what_is_learned_is_kept_and_the_cascade_goes_by_it():
     assert "and -1.05 is needed, as learned from 24 questions on" in easy.route.reason
 
 
+@pytest.mark.thorough
 async def test_a_ladder_gets_a_threshold_for_each_step():
     smaller = small()
     smaller.name = "local:smaller"
@@ -81,6 +82,12 @@ async def test_too_few_questions_are_told_and_nothing_is_kept():
     assert found.caution.startswith("5 questions are too few: that 95% of the answers are as good can only be learned")
     assert all_learned() == []
     assert (await calibrate_async(KNOWN, client(small()), goal=0.9)).caution.startswith("12 questions are few")
+
+
+async def test_why_questions_failed_is_told_with_their_number():
+    large = main({"": Reply(fault=ServerFailedError("The schema has a keyword that cannot be used."))})
+    found = await calibrate_async(KNOWN[:3], client(small(), large=large))
+    assert found.caution.endswith("3 failed, the first with: The schema has a keyword that cannot be used.")
 
 
 async def test_an_interrupted_run_goes_on_where_it_ended_with_the_same_figures(tmp_path):
@@ -131,16 +138,16 @@ async def test_code_tells_whether_an_answer_is_as_good(fields, one, other, told)
     assert (pair.goodness[0].good, pair.goodness[0].judged_by, pair.goodness[0].right) == told
 
 
-@pytest.mark.parametrize(("said", "good"), [("first", False), ("tie", True)])
+@pytest.mark.parametrize(("said", "good"), [("A", False), ("tie", True)])
 async def test_longer_answers_are_compared_by_a_judge_in_both_orders(said, good):
     texts = [f"A text {word} of many words that says something else about the sea and the sky." for word in "ab"]
     stretto = AsyncStretto(main({"": texts[0]}), roles={"small": ScoredBackend({"": texts[1]})})
-    swapped = {"first": "second", "second": "first", "tie": "tie"}
+    swapped = {"A": "B", "tie": "tie"}
 
     def prefers(prompt):
         asked = prompt.messages[-1].content
         small_first = asked.index(texts[1]) < asked.index(texts[0])
-        return json.dumps({"general": swapped[said] if small_first else said})
+        return json.dumps({"overall": swapped[said] if small_first else said})
 
     judge = ScriptedBackend({"": prefers}, name="own:judge")
     [pair] = (await calibrate_async(["Why?"], stretto, judge=AsyncStretto(judge))).answered
@@ -202,6 +209,7 @@ async def test_a_check_by_the_model_itself_is_measured_as_the_cascade_asks_for_i
     assert all(pair.smaller[0].calls == 2 for pair in found.answered)
 
 
+@pytest.mark.thorough
 async def test_the_page_shows_texts_as_text_and_draws_the_curve(tmp_path):
     found = await calibrate_async([*KNOWN, *HARD], client(small(hard="<script>alert(1)</script>")), goal=0.9)
     page = found.save(tmp_path / "report.html").read_text()
@@ -233,6 +241,14 @@ def test_a_file_says_the_right_answer_and_the_format(tmp_path):
     file.write_text('"Why?"\n{"question": "How many?", "answer": 3, "response_format": {"type": "integer"}}\n')
     plain, labelled = questions_in(file, LabelledQuestion)
     assert (plain.answer, labelled.answer, labelled.response_format) == ((), ("3",), {"type": "integer"})
-    file.write_text('{"question": "How many?", "anwser": 3}\n')
-    with pytest.raises(InvalidRequestError, match=r"line 1 of .*anwser"):
-        questions_in(file, LabelledQuestion)
+    for wrong, said in (
+        ('"anwser": 3', "anwser"),
+        ('"answer": NaN', "no JSON"),
+        ('"answer": 1e999', "answer: it is no number"),
+        ('"response_format": 3', "response_format"),
+        ('"response_format": {"type": "numbr"}', "response_format"),
+        ('"response_format": {"type": "json_schema"}', "response_format"),
+    ):
+        file.write_text(f'{{"question": "How many?", {wrong}}}\n')
+        with pytest.raises(InvalidRequestError, match=rf"line 1 of .*{said}"):
+            questions_in(file, LabelledQuestion)

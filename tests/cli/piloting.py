@@ -1,17 +1,18 @@
 """The chat in a terminal that nobody sees, driven by Textual's own pilot: type, wait for a state, look."""
 
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 from patience import patience
 from scripted import opening
 
-from stretto.cli.chat_state import ChatState
+from stretto.backends.providers.learned import learned
+from stretto.cli.chat.chat_state import ChatState
 from stretto.cli.terminal.answer_view import AnswerView
-from stretto.cli.terminal.app import ChatApp
-from stretto.cli.terminal.lines import Words
-from stretto.cli.terminal.written import Written
-from stretto.client import AsyncStretto
+from stretto.cli.terminal.chat_app import ChatApp
+from stretto.cli.terminal.lines import Words, Written
+from stretto.client.async_client import AsyncStretto
 from stretto.testing import Reply
 
 POINTS = "1. Tea\n2. Milk\n3. Sugar\n4. Lemon\n"
@@ -89,12 +90,14 @@ async def chatting(opener, *, size=(100, 32), trace=False, **options):
 
 def over(server, **options):
     address = {"base_url": server.openai_url, "api_key": "none"}
-    return chatting(AsyncStretto, **{"model": "openai:scripted", **address, "strategy": "skeleton", **options})
+    learned("openai", server.openai_url, "scripted").bare_thoughts = False  # or its first text is held back
+    by_points = partial(AsyncStretto, prompt_family="pocket")
+    return chatting(by_points, **{"model": "openai:scripted", **address, "strategy": "skeleton", **options})
 
 
 def held(**replies):
     """A model whose points wait until they are let go, and what lets them."""
     let_go = anyio.Event()
     waiting = Reply("Words of **the** point.", hold=let_go)
-    script = {"Write only the outline|outline of": POINTS, **replies, "": waiting}
-    return opening(script), let_go
+    script = {"Outline the answer": POINTS, **replies, "": waiting}
+    return opening(script, prompt_family="pocket"), let_go

@@ -12,7 +12,7 @@ import anyio
 
 from stretto.backends.base import Capabilities
 from stretto.cli.app import run
-from stretto.client import AsyncStretto
+from stretto.client.async_client import AsyncStretto
 from stretto.testing import Reply, ScriptedBackend
 
 OUTLINE = "Write only the outline|outline of"

@@ -2,29 +2,38 @@ import json
 import re
 
 import pytest
+from plans import asked_for, plan
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from stretto.answer import Answer
 from stretto.backends.tenants import UNKNOWN, asking
 from stretto.cli.app import app
-from stretto.errors import (
+from stretto.testing import Reply
+from stretto.values.answer import Answer
+from stretto.values.errors import (
     AuthenticationError,
     ConnectionFailedError,
     ContextOverflowError,
     ServerFailedError,
     StreamBrokenError,
 )
-from stretto.events import Event, TextDelta
-from stretto.testing import Reply
+from stretto.values.events import Event, TextDelta
 
 BICYCLE = "How do I look after a bicycle?"
 
 
-def points(prompt):
-    """An outline of three points, then a sentence on each."""
-    text = "\n".join(message.content for message in prompt.messages)
-    return "Some words about it." if "1. Tea" in text else "1. Tea\n2. Milk\n3. Sugar\n"
+TEA = "Care pays.\n\n## Tea\n\nSome words.\n\n"
+PLAN = plan("Tea", "Milk", "Sugar")
+ONE_FAILS = {
+    f"{asked_for('Milk')}|part on .Milk": Reply(fault=ServerFailedError("The server fell over.")),
+    "Write the section": "Some words.",
+    "": PLAN,
+}
+
+
+def in_sections(prompt):
+    """A plan of three sections, then a sentence in each."""
+    return "Some words about it." if "Write the section" in prompt.messages[-1].content else PLAN
 
 
 def test_the_answer_goes_to_standard_output_and_the_rest_to_standard_error(stretto):
@@ -87,7 +96,7 @@ def test_json_is_the_whole_answer(stretto):
 
 
 def test_events_are_one_a_line_and_their_texts_are_the_answer(stretto):
-    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--events", script=points)
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--events", script=in_sections)
     events = [TypeAdapter(Event).validate_json(line) for line in result.stdout.splitlines()]
     assert events[0].type == "route_chosen"
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
@@ -118,7 +127,7 @@ def test_json_holds_no_raw_control_character(stretto):
 
 
 def test_the_strategy_that_is_asked_for_writes_the_answer(stretto):
-    result = stretto("ask", "How do I make tea?", "--strategy", "skeleton", script=points)
+    result = stretto("ask", "How do I make tea?", "--strategy", "skeleton", script=in_sections)
     assert result.exit_code == 0
     assert result.stdout.count("Some words about it.") == 3
     assert "4 calls" in result.stderr
@@ -136,17 +145,9 @@ def test_an_error_stands_alone_without_the_reason_of_the_route(stretto):
 
 
 def test_a_point_that_fails_makes_the_answer_incomplete(stretto):
-    def script(prompt):
-        text = "\n".join(message.content for message in prompt.messages)
-        if "1. Tea" in text or "Milk" in text:
-            last = prompt.messages[-1].content
-            asked = "Milk" in last and "Milk;" not in last and "Milk." not in last
-            return Reply(fault=ServerFailedError("The server fell over.")) if asked else "Some words."
-        return "1. Tea\n2. Milk\n3. Sugar\n"
-
-    result = stretto("ask", "How do I make tea?", "-s", "skeleton", script=script)
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", script=ONE_FAILS)
     assert result.exit_code == 3
-    assert "warning: Point 2, 'Milk', is incomplete: The server fell over." in result.stderr
+    assert "warning: Section 2, 'Milk', is incomplete: The server fell over." in result.stderr
 
 
 def test_an_answer_cut_by_length_is_incomplete(stretto):
@@ -199,7 +200,7 @@ def test_a_model_that_nobody_named_on_the_command_line_is_told(stretto):
 
 
 def test_trace_draws_the_branches(stretto):
-    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--trace", script=points)
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--trace", script=in_sections)
     assert "2 Milk" in result.stderr
     assert "critical path" in result.stderr
     assert "critical path" not in result.stdout
@@ -209,7 +210,7 @@ def test_trace_draws_the_branches(stretto):
 def test_trace_writes_a_page(stretto, tmp_path, form):
     page = tmp_path / "out.html"
     options = form.format(page).split()
-    result = stretto("ask", "-s", "skeleton", *options, "How do I make tea?", script=points)
+    result = stretto("ask", "-s", "skeleton", *options, "How do I make tea?", script=in_sections)
     assert result.exit_code == 0
     assert "How do I make tea?" in page.read_text()
     assert "<svg" in page.read_text()
@@ -217,19 +218,37 @@ def test_trace_writes_a_page(stretto, tmp_path, form):
 
 
 def test_trace_writes_a_page_for_each_of_two_answers(stretto, tmp_path):
-    stretto("ask", "Why?", "-s", "skeleton", "--compare", "--trace", str(tmp_path / "out.svg"), script=points)
+    stretto("ask", "Why?", "-s", "skeleton", "--compare", "--trace", str(tmp_path / "out.svg"), script=in_sections)
     assert sorted(file.name for file in tmp_path.glob("*.svg")) == ["out-direct.svg", "out.svg"]
+
+
+def test_out_writes_the_rewritten_file(stretto, tmp_path):
+    page, out = tmp_path / "in.html", tmp_path / "out.html"
+    page.write_text("<html><body>" + "<p>A line of the page.</p>\n" * 200 + "</body></html>\n")
+
+    def reply(prompt):
+        found = re.search(r" piece\n(\{.*?\})\n", prompt.messages[-1].content)
+        return found[1].replace("line", "Zeile") if found else "{}"
+
+    result = stretto(
+        "ask", "Translate this page into German.", "--document", str(page), "--out", str(out), script={"": reply}
+    )
+    assert result.exit_code == 0
+    assert out.read_text() == page.read_text().replace("line", "Zeile")
+    missing = stretto("ask", "Why?", "--out", str(tmp_path / "no" / "out.md"))
+    assert missing.exit_code != 0
+    assert "there is no folder" in missing.stderr.replace("\n", " ")
 
 
 def test_compare_asks_direct_as_well(stretto):
     opened = []
-    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script=points, opened=opened)
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script=in_sections, opened=opened)
     assert result.exit_code == 0
     assert len(opened[0].calls) == 5
     assert re.search("^ +skeleton +direct$", result.stderr, re.MULTILINE)
     for shown in ("seconds to first text", "prompt tokens", "completion tokens", "calls"):
         assert shown in result.stderr
-    assert result.stdout.count("1. ") == 1  # the second answer is counted, not shown
+    assert result.stdout.count("## Tea") == 1  # the second answer is counted, not shown
 
 
 def test_compare_drafts_neither_answer_from_the_other(stretto):
@@ -237,14 +256,14 @@ def test_compare_drafts_neither_answer_from_the_other(stretto):
 
     def recorded(prompt):
         tenants.append(asking())
-        return points(prompt)
+        return in_sections(prompt)
 
     stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", script=recorded)
     assert set(tenants) == {UNKNOWN}
 
 
 def test_compare_as_json_holds_both_answers(stretto):
-    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", "--json", script=points)
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--compare", "--json", script=in_sections)
     both = json.loads(result.stdout)
     assert Answer.model_validate(both["answer"]).route.strategy == "skeleton"
     assert Answer.model_validate(both["direct"]).route.strategy == "direct"
@@ -270,6 +289,7 @@ def test_a_model_behind_an_api_takes_no_decoding_and_a_warning_says_so(stretto):
     assert "warning: --decoding suffix was left out: scripted:model has no decoding methods" in result.stderr
 
 
+@pytest.mark.thorough
 def test_log_probabilities_are_a_table_below_the_answer():
     result = CliRunner().invoke(
         app, ["ask", "-q", "-s", "direct", "-m", "local:pocket", "--max-tokens", "4", "--logprobs", "2", BICYCLE]
@@ -282,6 +302,7 @@ def test_log_probabilities_are_a_table_below_the_answer():
     assert [row[1] for row in shown] == [row[2] for row in shown]  # by default it writes the most probable one
 
 
+@pytest.mark.thorough
 def test_with_json_log_probabilities_are_in_the_answer_and_nowhere_else():
     result = CliRunner().invoke(
         app,
@@ -298,6 +319,7 @@ def test_a_model_that_tells_no_log_probabilities_after_all_draws_no_table(strett
     assert "most probable" not in result.stderr
 
 
+@pytest.mark.thorough
 def test_a_local_model_is_run_as_the_options_say():
     pytest.importorskip("torch")
     options = [
@@ -348,23 +370,19 @@ def test_the_status_line_says_how_the_answer_was_written_in_the_end(stretto):
 @pytest.mark.parametrize(
     ("choice", "text", "code"),
     [
-        ("note", "1. **Tea**: Some words.\n2. **Milk**: [could not be written]\n3. **Sugar**: Some words.\n", 3),
-        ("omit", "1. **Tea**: Some words.\n3. **Sugar**: Some words.\n", 3),
+        ("note", f"{TEA}## Milk\n\n[could not be written]\n\n## Sugar\n\nSome words.\n", 3),
+        ("omit", f"{TEA}## Sugar\n\nSome words.\n", 3),
     ],
 )
 def test_what_becomes_of_a_missing_part_can_be_chosen(stretto, choice, text, code):
-    script = {"point 2,|part on .Milk": Reply(fault=ServerFailedError("It fell over.")), "1. Tea": "Some words."}
-    script[""] = "1. Tea\n2. Milk\n3. Sugar\n"
-    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--on-missing", choice, script=script)
+    result = stretto("ask", "How do I make tea?", "-s", "skeleton", "--on-missing", choice, script=ONE_FAILS)
     assert (result.stdout, result.exit_code) == (text, code)
 
 
 def test_a_missing_part_can_be_an_error(stretto):
-    script = {"point 2,|part on .Milk": Reply(fault=ServerFailedError("It fell over.")), "1. Tea": "Some words."}
-    script[""] = "1. Tea\n2. Milk\n3. Sugar\n"
-    result = stretto("ask", "-q", "How do I make tea?", "-s", "skeleton", "--on-missing", "raise", script=script)
+    result = stretto("ask", "-q", "How do I make tea?", "-s", "skeleton", "--on-missing", "raise", script=ONE_FAILS)
     assert result.exit_code == 3
-    assert result.stderr.startswith("error: The answer lacks 1 of 3 parts. Point 2, 'Milk', is incomplete")
+    assert result.stderr.startswith("error: The answer lacks 1 of 3 parts. Section 2, 'Milk', is incomplete")
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--events",)])
@@ -383,6 +401,7 @@ def test_half_a_character_does_not_end_the_program(stretto, form):
     assert "a 😀 �" in result.stdout
 
 
+@pytest.mark.thorough
 def test_a_fallback_answers_where_the_server_is_dead(unused_port):
     options = ["--base-url", f"http://127.0.0.1:{unused_port}/v1", "--fallback", "local:pocket", "--max-tokens", "8"]
     result = CliRunner().invoke(app, ["ask", "-s", "direct", "-m", "openai:any", *options, BICYCLE])

@@ -2,12 +2,13 @@ import json
 
 import pytest
 
-from stretto.cli.bench import prompts_in, rendered
-from stretto.errors import InvalidRequestError
+from stretto.cli.commands.bench import prompts_in, rendered
 from stretto.local_engine.measuring.advice import advice
 from stretto.local_engine.measuring.bench import Report, Row, Spread
+from stretto.values.errors import InvalidRequestError
 
 
+@pytest.mark.thorough
 def test_it_measures_the_pocket_model_and_says_what_to_use(stretto, tmp_path):
     own = tmp_path / "prompts.txt"
     own.write_text("# kind: mine\nGive the plural of each word: cat, child, mouse, foot, tooth\n")

@@ -15,6 +15,7 @@ def questions(tmp_path):
 MODELS = ("--small", "own:small", "--big", "own:big")
 
 
+@pytest.mark.thorough
 def test_it_prints_the_curve_and_keeps_what_it_learned(stretto, questions, tmp_path):
     out = tmp_path / "report.html"
     result = stretto("calibrate", questions, *MODELS, "--agreement", "0.8", "--out", str(out), script="It is 3.")
@@ -37,6 +38,7 @@ def test_before_anything_was_learned_it_says_so(stretto):
     assert stretto("calibrate", "--show").stdout == "Nothing was learned yet.\n"
 
 
+@pytest.mark.thorough
 def test_three_small_models_are_a_ladder_and_json_holds_everything(stretto, questions):
     ladder = [part for name in ("own:a", "own:b", "own:c") for part in ("--small", name)]
     result = stretto("calibrate", questions, *ladder, "--json", script="It is 3.")
@@ -80,6 +82,7 @@ def labelled(tmp_path, strategy, count=30):
     return str(file)
 
 
+@pytest.mark.thorough
 def test_somebody_who_wants_straight_answers_corrects_the_router(stretto, tmp_path):
     question = "What should I think about when I buy a boat?"
     before = json.loads(stretto("route", question, "--json").stdout)["probabilities"]["skeleton"]
@@ -116,7 +119,7 @@ def test_a_correction_is_learned_from_a_comparison(stretto, tmp_path):
             "question": {"question": f"What should I pack for a trip to {place}?"},
             "one": {"strategy": "skeleton"},
             "other": {"strategy": "direct"},
-            "verdict": {"preferences": {"general": "tie" if place == "Rome" else "other"}},
+            "verdict": {"preferences": {"overall": "tie" if place == "Rome" else "other"}},
         }
         for place in ("Rome", *(f"town {number}" for number in range(24)))
     ]
@@ -128,7 +131,12 @@ def test_a_correction_is_learned_from_a_comparison(stretto, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"), [("nothing", "is no JSON"), ('{"question": "Why?", "strategy": "items"}', "strategy")]
+    ("line", "words"),
+    [
+        ("nothing", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"question": "Why?", "strategy": "items"}', "strategy"),
+    ],
 )
 def test_a_wrong_label_is_one_line(stretto, tmp_path, line, words):
     file = tmp_path / "labelled.jsonl"

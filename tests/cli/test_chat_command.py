@@ -1,5 +1,5 @@
-from stretto.errors import ServerFailedError
 from stretto.testing import Reply
+from stretto.values.errors import ServerFailedError
 
 
 def asked(opened):

@@ -11,17 +11,17 @@ from dataclasses import replace
 import pytest
 from patience import patience
 
-from stretto.answer import Answer
-from stretto.cli.chat_file import ChatFile, Turn, read
-from stretto.cli.chat_folder import ChatFolder
-from stretto.errors import InvalidRequestError, StrettoError
-from stretto.route import Route
+from stretto.cli.chat.chat_file import ChatFile, Turn, read
+from stretto.cli.chat.chat_folder import ChatFolder
+from stretto.values.answer import Answer
+from stretto.values.errors import InvalidRequestError, StrettoError
+from stretto.values.route import Route
 
 ROUTE = Route(strategy="direct", role="main", backend="scripted:model", reason="It is short.")
 WRITING = """
 import sys
 from pathlib import Path
-from stretto.cli.chat_file import ChatFile, Turn
+from stretto.cli.chat.chat_file import ChatFile, Turn
 chat = ChatFile(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
     chat.asked(Turn(f"{sys.argv[2]}{number}", "x" * 5_000))
@@ -73,6 +73,7 @@ def test_an_edited_question_is_another_way_and_the_newest_counts(chat):
     assert len(saved.turns) == 3
 
 
+@pytest.mark.thorough
 def test_two_processes_that_write_one_chat_lose_nothing(chat):
     chat.asked(Turn("first", "One?"))
     both = [writing(chat.file, name, 100) for name in ("left", "right")]

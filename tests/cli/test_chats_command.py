@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from plans import ASKED, plan
 
-from stretto.cli.chat_file import Turn
-from stretto.cli.chat_folder import ChatFolder
+from stretto.cli.chat.chat_file import Turn
+from stretto.cli.chat.chat_folder import ChatFolder
 
 HOSTILE = "Tea \x1b]0;owned\x07\x1b[2J\x9b31m\u202emilk"
 
@@ -41,6 +42,7 @@ def test_another_model_that_goes_on_is_a_warning(stretto, kept):
     assert "scripted:model wrote this chat so far. other:model goes on." in result.stderr
 
 
+@pytest.mark.thorough
 def test_list_and_search(stretto, kept):
     assert stretto("chats").stdout == stretto("chats", "list").stdout
     assert f"{kept}  " in stretto("chats").stdout
@@ -89,7 +91,7 @@ def test_edit_retry_and_compare_line_by_line(stretto):
     assert [prompt.messages[-1].content for prompt, _ in opened[0].calls] == ["One?", "Two?", "Two?"]
     assert all(len(prompt.messages) == 1 for prompt, _ in opened[0].calls)
     assert "error: /edit takes the question" in result.stderr
-    script = {"Write only the outline|outline of": "1. Tea\n2. Milk", "": "Words."}
+    script = {ASKED: plan("Tea", "Milk"), "": "Words."}
     result = stretto("chat", "-s", "skeleton", piped="/compare How do I make tea?\n", script=script)
     assert "seconds in total" in result.stderr
 

@@ -1,4 +1,4 @@
-from stretto.cli.columns import columns
+from stretto.cli.output.columns import columns
 
 
 def drawn(*rows, **options):

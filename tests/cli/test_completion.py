@@ -73,6 +73,7 @@ def test_bash_takes_names_apart_at_colons(words, offered, shell):
 SHELLS = pytest.mark.parametrize("asked_by", [bash, zsh, fish])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("asked_by", [bash, *(pytest.param(each, marks=pytest.mark.thorough) for each in (zsh, fish))])
 def test_the_program_itself_completes(asked_by):
     line = "chat --model local"
@@ -91,7 +92,7 @@ def test_the_program_itself_completes(asked_by):
         ("chat --model local", ["local:", "local:pocket"]),
         ("bench ", ["local:", "local:pocket"]),
         ("bench --draft ", ["local:", "local:pocket"]),
-        ("prompts show skeleton_", ["skeleton_careful"]),
+        ("prompts show document_m", ["document_map"]),
         ("prompts list --family p", ["pocket"]),
         ("prompts show skeleton --version v1", ["v1"]),
     ],

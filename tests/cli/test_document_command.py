@@ -2,12 +2,14 @@
 
 import json
 
-from stretto.answer import Answer, Branch, Span, Timeline
-from stretto.citation import PassageRecord
-from stretto.cli.progress import Progress
-from stretto.cli.trace import render_timeline
-from stretto.events import BranchStarted, PassageRead, RouteChosen
-from stretto.route import Route
+import pytest
+
+from stretto.cli.output.progress import Progress
+from stretto.cli.output.trace import render_timeline
+from stretto.values.answer import Answer, Branch, Span, Timeline
+from stretto.values.citation import PassageRecord
+from stretto.values.events import BranchStarted, PassageRead, RouteChosen
+from stretto.values.route import Route
 
 FACT = "The rent is 900 euros."
 RECORD = json.dumps({"evidence": [FACT], "answer": "900 euros", "confidence": 5, "no_information": False})
@@ -39,6 +41,7 @@ def test_json_holds_citations_and_passages_and_no_footnotes(stretto, tmp_path):
     assert FACT not in result.stderr
 
 
+@pytest.mark.thorough
 def test_what_was_left_out_of_a_folder_is_told(stretto, tmp_path, forked_parsers):
     lease(tmp_path, repeated=2)
     (tmp_path / "broken.pdf").write_bytes(b"no pdf")

@@ -11,7 +11,7 @@ import warm
 from patience import patience
 
 from stretto.cli.exits import Exit, reporting
-from stretto.errors import DeadlineExceededError
+from stretto.values.errors import DeadlineExceededError
 
 FAILING = """
 import os, sys, typer
@@ -51,6 +51,7 @@ def test_a_file_that_fails_is_not_taken_for_the_output(arguments, said):
     assert (result.returncode, result.stdout, result.stderr) == (1, "Before.\n", f"error: {said}\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_an_output_that_fails_is_told_as_such(unbuffered):

@@ -39,6 +39,7 @@ def test_the_file_is_for_its_owner_only(stretto, kept, file):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_kept_answers_are_listed_the_newest_first(stretto):
     listed = stretto("logs").stdout.splitlines()
@@ -55,6 +56,7 @@ def test_kept_answers_are_listed_the_newest_first(stretto):
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_answers_are_found_by_words_of_question_and_text(stretto):
     assert "Oslo" in stretto("logs", "search", "norway").stdout
@@ -64,6 +66,7 @@ def test_answers_are_found_by_words_of_question_and_text(stretto):
     assert nothing.stdout == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("words", ['"', "tea*", "NOT tea", "question:tea OR", "(", "'; DROP TABLE answers; --"])
 def test_words_are_words_and_no_query_language(stretto, words):
@@ -73,6 +76,7 @@ def test_words_are_words_and_no_query_language(stretto, words):
     assert len(stretto("logs").stdout.splitlines()) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_one_answer_is_shown_whole(stretto, tmp_path):
     shown = stretto("logs", "show", "1", "--trace", str(tmp_path / "out.html"))
@@ -83,6 +87,7 @@ def test_one_answer_is_shown_whole(stretto, tmp_path):
     assert "no answer 9" in stretto("logs", "show", "9").stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_removed_answers_leave_nothing_behind(stretto, file):
     assert stretto("logs", "delete", "1").exit_code == 0
@@ -94,6 +99,7 @@ def test_removed_answers_leave_nothing_behind(stretto, file):
     assert stretto("logs").stdout == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_switched_off_nothing_is_added_and_nothing_lost(stretto):
     stretto("logs", "off")
@@ -120,6 +126,7 @@ def test_a_file_that_is_no_database_costs_a_warning_and_no_answer(stretto, file)
     assert "cannot be used" in stretto("logs").stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("kept")
 def test_another_program_that_is_writing_costs_no_answer(stretto, file, monkeypatch):
     monkeypatch.setattr("stretto.cli.answer_store.WAIT_S", 0.01)  # not to wait five seconds

@@ -2,11 +2,11 @@ from typing import get_args
 
 import pytest
 
-from stretto import errors
 from stretto.cli.exits import Exit, exit_of_error
 from stretto.cli.options import Preference
-from stretto.cli.plain import one_line, plain, plain_json
-from stretto.request import Preference as Known
+from stretto.cli.output.plain import one_line, plain, plain_json
+from stretto.values import errors
+from stretto.values.request import Preference as Known
 
 
 def test_the_preferences_are_those_of_a_request():

@@ -11,16 +11,17 @@ from importlib.metadata import version
 import pytest
 import warm
 from patience import patience
+from plans import asked_for, plan
 from terminal import Terminal
 
 STRETTO = [sys.executable, "-m", "stretto.cli"]
 PLAIN = json.dumps({"": "A plain answer."})
 NEVER_ENDING = json.dumps({"stop here": "Fine.", "": {"chunks": ["One ", "two."], "chunk_delay_s": 3600}})
-ONE_SLOW_POINT = json.dumps(
+ONE_SLOW_SECTION = json.dumps(
     {
-        "1. Tea\n.*Milk.*\n.*Milk": {"text": "Slow words.", "delay_s": 3},
-        "1. Tea": "Quick words.",
-        "": "1. Tea\n2. Milk\n",
+        asked_for("Milk"): {"text": "Slow words.", "delay_s": 3},
+        "Write the section": "Quick words.",
+        "": plan("Tea", "Milk"),
     }
 )
 MANY_WORDS = json.dumps({"": {"chunks": ["word "] * 5_000, "chunk_delay_s": 0.001}})
@@ -58,8 +59,8 @@ def test_comparing_imports_what_a_remote_backend_needs_before_the_clock_starts()
     code = """
 import sys, anyio
 from stretto import AsyncStretto
-from stretto.cli.compare import make_ready
-from stretto.cli.screen import Screen
+from stretto.cli.output.side_by_side import make_ready
+from stretto.cli.output.screen import Screen
 client = AsyncStretto("openai:any", base_url="http://127.0.0.1:9/v1", api_key="none")
 anyio.run(make_ready, client, "How are you?", Screen(quiet=True))
 assert client.backends["main"].sdk in sys.modules
@@ -119,11 +120,12 @@ def test_a_reader_that_goes_away_ends_it_in_silence(program):
         assert running.wait(patience(60)) == 141
 
 
+@pytest.mark.thorough
 @needs_terminal
 def test_on_a_terminal_the_text_streams_and_progress_is_taken_back(program):
-    with Terminal(program(ONE_SLOW_POINT, "ask", "-s", "skeleton", "How do I make tea?")) as terminal:
+    with Terminal(program(ONE_SLOW_SECTION, "ask", "-s", "skeleton", "How do I make tea?")) as terminal:
         terminal.wait_for("Quick words.")
-        shown = terminal.wait_for("writing 2 points, 1 done")
+        shown = terminal.wait_for("writing 2 sections, 1 done")
         assert "Slow" not in shown
         rest, code = terminal.wait_for_end()
     assert code == 0
@@ -134,7 +136,7 @@ def test_on_a_terminal_the_text_streams_and_progress_is_taken_back(program):
 @pytest.mark.thorough
 @needs_terminal
 def test_on_a_terminal_without_a_movable_cursor_there_is_no_progress(program):
-    command = program(ONE_SLOW_POINT, "ask", "-s", "skeleton", "How do I make tea?")
+    command = program(ONE_SLOW_SECTION, "ask", "-s", "skeleton", "How do I make tea?")
     with Terminal(command, environment={"TERM": "dumb"}) as terminal:
         shown, code = terminal.wait_for_end()
     assert code == 0
@@ -180,13 +182,14 @@ def test_a_chat_that_waits_for_a_pipe_is_ended_by_ctrl_c(program):
         assert running.stderr.read() in (b"interrupted\n", b"cancelled\n")
 
 
+@pytest.mark.thorough
 @needs_terminal
 @pytest.mark.parametrize(
     "module",
     [
         "stretto.cli.app",
-        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("stretto.errors", "pydantic", "typer")),
-        "stretto.client",
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("stretto.values.errors", "pydantic", "typer")),
+        "stretto.client.async_client",
     ],
 )
 def test_ctrl_c_while_the_program_starts_ends_it_without_a_traceback(module):
@@ -217,10 +220,12 @@ def test_a_deadline_ends_the_program_while_a_model_that_cannot_be_stopped_is_loa
     assert result.stderr.endswith(". Allow more with --deadline.\n")
 
 
+@pytest.mark.thorough
 def test_the_version_is_that_of_the_package():
     assert run([*STRETTO, "--version"]).stdout == f"stretto {version('stretto')}\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "command",
     [["--help"], *(pytest.param([each, "--help"], marks=pytest.mark.thorough) for each in ("ask", "chat"))],

@@ -1,9 +1,17 @@
 import pytest
 
-from stretto.answer import Answer, Branch, Timeline, Usage
-from stretto.cli.progress import Progress, status_of
-from stretto.events import BranchDelta, BranchFinished, BranchStarted, OutlinePointReady, RouteChosen
-from stretto.route import Route
+from stretto.cli.output.progress import Progress, status_of
+from stretto.values.answer import Answer, Branch, Timeline, Usage
+from stretto.values.events import (
+    BranchDelta,
+    BranchFailed,
+    BranchFinished,
+    BranchStarted,
+    RouteChosen,
+    SectionPlanned,
+    TextDelta,
+)
+from stretto.values.route import Route
 
 
 @pytest.fixture
@@ -22,7 +30,7 @@ def started(name, kind):
 
 
 def point(number):
-    return OutlinePointReady(branch_id=f"point-{number}", index=number, title="Tea")
+    return SectionPlanned(branch_id=f"point-{number}", index=number, heading="Tea")
 
 
 CHOSEN = RouteChosen(route=Route(strategy="skeleton"))
@@ -34,7 +42,7 @@ def test_before_the_route_it_is_choosing(progress):
 
 def test_until_the_first_text_it_names_the_model(progress):
     assert after(progress, CHOSEN, started("direct", "direct")) == "waiting for openai:gpt-5-mini"
-    assert after(progress, started("outline", "outline")) == "outline: waiting for openai:gpt-5-mini"
+    assert after(progress, started("outline", "outline")) == "planning: waiting for openai:gpt-5-mini"
 
 
 def test_a_local_model_is_loaded_first():
@@ -45,17 +53,17 @@ def test_a_local_model_is_loaded_first():
 
 def test_it_counts_the_points_of_the_outline(progress):
     heard = (CHOSEN, started("outline", "outline"), BranchDelta(branch_id="outline", text="1. Tea\n"))
-    assert after(progress, *heard, point(1)) == "outline: 1 point"
-    assert after(progress, point(2)) == "outline: 2 points"
+    assert after(progress, *heard, point(1)) == "planning: 1 section"
+    assert after(progress, point(2)) == "planning: 2 sections"
 
 
 def test_it_counts_the_points_that_are_written(progress):
     outline = (CHOSEN, started("outline", "outline"), point(1), point(2))
-    points = (started("point-1", "point"), started("point-2", "point"))
+    points = (started("point-1", "section"), started("point-2", "section"))
     assert after(progress, *outline, *points, BranchFinished(branch=Branch(id="outline", kind="outline"))) == (
-        "writing 2 points"
+        "writing 2 sections"
     )
-    assert after(progress, BranchFinished(branch=Branch(id="point-1", kind="point"))) == "writing 2 points, 1 done"
+    assert after(progress, BranchFinished(branch=Branch(id="point-1", kind="section"))) == "writing 2 sections, 1 done"
 
 
 def test_the_seconds_count_from_the_beginning():
@@ -71,3 +79,28 @@ def test_the_status_line_holds_time_tokens_and_calls():
         timeline=Timeline(first_text_s=0.5, total_s=2.0),
     )
     assert status_of(answer) == "skeleton · 2.00 s, first text 0.50 s · 1,200 tokens in, 34 out · 1 call · cost unknown"
+
+
+def test_sections_of_a_plan_are_ahead_until_the_text_comes_to_them():
+    progress = Progress("openai:gpt-5-mini", lambda: 0.0)
+    after(progress, started("plan", "plan"))
+    for number, heading in enumerate(("Tea\x1b[31m", "Milk"), 1):
+        after(progress, SectionPlanned(branch_id=f"section-{number}", index=number, heading=heading))
+    assert progress.ahead == ["· Tea[31m", "· Milk"]
+    after(progress, TextDelta(text="\n\n## Tea\x1b[31m\n\n"), started("section-1", "section"))
+    after(progress, started("section-2", "section"))
+    assert progress.ahead == ["… Milk"]
+    after(progress, BranchDelta(branch_id="section-2", text="It is white."))
+    assert progress.ahead == ["▸ Milk · 3 words"]
+    after(progress, BranchFailed(branch=Branch(id="section-2", kind="section", status="failed")))
+    assert progress.ahead == ["✗ Milk · 3 words"]
+
+
+def test_nothing_is_ahead_of_points_and_of_what_turned_straight():
+    progress = Progress("openai:gpt-5-mini", lambda: 0.0, blocks=False)
+    after(progress, started("outline", "outline"), point(1))
+    assert progress.ahead == []
+    after(progress, BranchFinished(branch=Branch(id="outline", kind="outline")), started("plan", "plan"), point(2))
+    assert progress.ahead == [". Tea"]
+    after(progress, BranchFinished(branch=Branch(id="plan", kind="plan")), started("direct", "direct"))
+    assert progress.ahead == []

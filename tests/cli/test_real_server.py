@@ -7,6 +7,7 @@ import pytest
 import warm
 from anyio.from_thread import start_blocking_portal
 from patience import patience
+from plans import plan
 from typer.testing import CliRunner
 
 from stretto.cli.app import app
@@ -39,8 +40,8 @@ def ask():
     return run
 
 
-def test_the_program_writes_points_in_parallel_and_prints_them_in_order():
-    rules = [ReplyRule("1\\. Tea", "Some words about it."), ReplyRule("", "1. Tea\n2. Milk\n3. Sugar\n")]
+def test_the_program_writes_sections_in_parallel_and_prints_them_in_order():
+    rules = [ReplyRule("Write the section", "Some words about it."), ReplyRule("", plan("Tea", "Milk", "Sugar"))]
     with serving(rules) as server:
         command = [sys.executable, "-m", "stretto.cli", *asked(server, "-s", "skeleton", "How do I make tea?")]
         done = warm.run(command, timeout=patience(60))

@@ -1,11 +1,14 @@
 from pathlib import Path
 
+import pytest
+
 from stretto.cli.app import app
 from stretto.cli.reference import COMMANDS, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
+@pytest.mark.thorough
 def test_the_page_in_the_documentation_is_what_the_program_says():
     assert PAGE.read_text(encoding="utf-8") == reference(), "Run: python -m stretto.cli.reference > docs/cli.md"
 

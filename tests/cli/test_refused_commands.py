@@ -59,7 +59,7 @@ def test_log_probabilities_that_cannot_be_had_are_one_line(stretto, options, sai
 
 def test_options_for_local_models_are_refused_for_others(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled", "--long-context", "star"]
+    options = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--no-compiled", "--long-context", "focus"]
     result = CliRunner().invoke(app, ["ask", "-m", "openai:any", *options, "Why?"], prog_name="stretto")
     assert result.exit_code == 2
     assert result.stderr == (
@@ -82,7 +82,7 @@ def test_a_way_to_read_long_prompts_that_there_is_not_is_one_line():
     command = ["ask", "-q", "-m", "local:pocket", "--long-context", "far", "Why?"]
     result = CliRunner().invoke(app, command, prog_name="stretto")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: --long-context far cannot be used. Use one of: 'auto', 'focus', 'star', ")
+    assert result.stderr.startswith("error: --long-context far cannot be used. Use one of: 'auto', 'focus', 'refuse'")
     assert result.stderr.count("\n") == 1
 
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from stretto.cli.app import app
 from stretto.cli.command_client import models_of
-from stretto.errors import SettingsError
+from stretto.values.errors import SettingsError
 
 WHY = "Why do bees dance?"
 

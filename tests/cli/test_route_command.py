@@ -1,7 +1,7 @@
 from typer.testing import CliRunner
 
 from stretto.cli.app import app
-from stretto.route import Route
+from stretto.values.route import Route
 
 
 def test_a_person_reads_the_cause_the_shapes_and_the_forecast(stretto):
@@ -20,6 +20,20 @@ def test_a_program_reads_the_route(stretto):
     route = Route.model_validate_json(result.stdout)
     assert route.reason
     assert sum(chance for name, chance in route.probabilities.items() if name != "skeleton") > 0.99
+
+
+def test_a_family_of_prompts_can_be_named(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    def routed(family):
+        asked = ["route", "What are the advantages of tea?", "-m", "openai:gpt-5.4-mini", "--json"]
+        return CliRunner().invoke(app, [*asked, "--prompt-family", family])
+
+    forecasts = [Route.model_validate_json(routed(each).stdout).forecast["skeleton"] for each in ("general", "pocket")]
+    assert forecasts[0] != forecasts[1]
+    wrong = routed("smal")
+    assert wrong.exit_code == 2
+    assert "--prompt-family smal cannot be used: there are general, pocket, small." in wrong.stderr
 
 
 def test_nothing_is_generated(stretto):

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from stretto.cli.screen import CALM_S, FRAME_S, Screen
+from stretto.cli.output.screen import CALM_S, FRAME_S, Screen
 
 
 class Clock:

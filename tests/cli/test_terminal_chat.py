@@ -10,14 +10,14 @@ from piloting import POINTS, chatting, held, over
 from scripted import opening
 from textual import events
 
-from stretto.cli.chat_file import Turn
-from stretto.cli.chat_folder import ChatFolder
-from stretto.cli.terminal.opening import EXAMPLES, OF_ANY
+from stretto.cli.chat.chat_file import Turn
+from stretto.cli.chat.chat_folder import ChatFolder
+from stretto.cli.terminal.chat_app import EXAMPLES, OF_ANY
 from stretto.cli.terminal.ways import NAMES
-from stretto.client import AsyncStretto
-from stretto.errors import ServerFailedError
+from stretto.client.async_client import AsyncStretto
 from stretto.testing import Reply
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
+from stretto.values.errors import ServerFailedError
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,10 @@ def test_both_chats_offer_the_same_questions():
 
 async def test_points_are_written_side_by_side():
     unending = HttpReply("Hot words without end.", fault=Fault("stall", after=2))
-    async with ScriptedServer([ReplyRule("1\\. Tea", unending), ReplyRule("", POINTS)]) as server, over(server) as chat:
+    async with (
+        ScriptedServer([ReplyRule("Write point", unending), ReplyRule("", POINTS)]) as server,
+        over(server) as chat,
+    ):
         await chat.send("How do I make tea?")
         await chat.until(lambda: [card.state for card in chat.view.cards.values()] == ["writing"] * 4)
         await chat.tick()
@@ -49,7 +52,7 @@ async def test_points_are_written_side_by_side():
 
 async def test_points_settle_into_one_text():
     async with (
-        ScriptedServer([ReplyRule("1\\. Tea", "Hot words."), ReplyRule("", POINTS)]) as server,
+        ScriptedServer([ReplyRule("Write point", "Hot words."), ReplyRule("", POINTS)]) as server,
         over(server) as chat,
     ):
         await chat.ask("How do I make tea?")
@@ -62,6 +65,7 @@ async def test_points_settle_into_one_text():
         assert "1 Tea: Hot words." in chat.screen
 
 
+@pytest.mark.thorough
 async def test_the_embedded_model_answers_in_points():
     async with chatting(AsyncStretto, model="local:pocket", strategy="skeleton", size=(120, 40)) as chat:
         assert "demonstration model" in chat.said
@@ -121,9 +125,9 @@ async def test_the_foot_names_its_keys_however_narrow_the_terminal_is(width):
         assert "/help · Ctrl-D ends" in chat.screen
         await chat.send("How do I make tea?")
         await chat.until(lambda: len(chat.app.query("Card")) == 4)
-        await chat.until(lambda: "writing 4 points" in chat.app.foot)
+        await chat.until(lambda: "writing 4 sections" in chat.app.foot)
         await chat.pilot.pause()
-        assert "writing 4 points" in chat.screen
+        assert "writing 4 sections" in chat.screen
         assert "Ctrl-C stops" in chat.screen
         let_go.set()
         await chat.done()
@@ -156,8 +160,12 @@ async def test_a_failed_answer_is_an_error_and_the_chat_goes_on():
 async def test_a_failed_point_is_marked_in_its_card():
     let_go = anyio.Event()
     failing = Reply(fault=ServerFailedError("It [bold]fell[/] \x1b[31mover."))
-    script = {'"Milk"': failing, "1. Tea": Reply("Hot.", hold=let_go), "": "1. Tea\n2. Milk\n"}
-    async with chatting(opening(script), strategy="skeleton") as chat:
+    script = {
+        'Write point: Milk|"Milk"': failing,
+        "Write point: Tea": Reply("Hot.", hold=let_go),
+        "": "1. Tea\n2. Milk\n",
+    }
+    async with chatting(opening(script, prompt_family="pocket"), strategy="skeleton") as chat:
         await chat.send("How do I make tea?")
         await chat.until(lambda: "failed" in [card.state for card in chat.view.cards.values()])
         await chat.tick()
@@ -188,6 +196,7 @@ async def test_what_is_pasted_is_not_sent_line_by_line():
         assert chat.state.turns == []
 
 
+@pytest.mark.thorough
 async def test_the_last_question_can_be_edited():
     opened = []
     open_client = opening({"tea": "About tea.", "": "About coffee."}, opened=opened)
@@ -248,6 +257,29 @@ async def test_the_documents_of_a_chat_are_read_again(tmp_path):
         assert "A document of this chat cannot be read again" in chat.said
 
 
+async def test_sections_of_a_report_are_shown_without_the_marks_of_their_places(tmp_path):
+    (tmp_path / "lease.md").write_text("The rent is 900 euros. The lease ends in May. " * 40)
+    let_go = anyio.Event()
+    plan = (
+        "Opening: The rent is 900 euros.\nSections: Rent | End\n1. bullets, 60 words: rent [cite:1]\n"
+        "2. bullets, 60 words: end [cite:2]\nClosing: none"
+    )
+    script = {
+        "You plan the answer": plan,
+        '"Rent"': Reply("- It is 900 euros [cite:1].", hold=let_go),
+        '"End"': "- It ends in May [cite:2], as said.",
+    }
+    options = {"documents": [tmp_path / "lease.md"], "strategy": "auto"}
+    async with chatting(opening(script), **options) as chat:
+        await chat.send("Write a two-page report on this lease: its rent and its end.")
+        await chat.until(lambda: "It ends in May, as said." in chat.screen)
+        assert "cite:" not in chat.screen
+        let_go.set()
+        await chat.done()
+        assert "## " not in chat.screen
+        assert "It ends in May [lease.md, chars" in " ".join(chat.screen.split())
+
+
 async def test_the_passages_of_a_long_document_are_a_strip(tmp_path):
     record = json.dumps({"evidence": ["x"], "answer": "900", "confidence": 5, "no_information": False})
     script = {'"no_information"': record, "": "It is 900."}
@@ -262,9 +294,10 @@ async def test_the_passages_of_a_long_document_are_a_strip(tmp_path):
         assert "passages read" in said
 
 
+@pytest.mark.thorough
 async def test_both_ways_are_compared_side_by_side_with_times():
-    script = {"Write only the outline|outline of": POINTS, "Tea\n2. Milk": "Words.", "": "Straight."}
-    async with chatting(opening(script), strategy="skeleton", size=(120, 50)) as chat:
+    script = {"Outline the answer": POINTS, "Write point": "Words.", "": "Straight."}
+    async with chatting(opening(script, prompt_family="pocket"), strategy="skeleton", size=(120, 50)) as chat:
         await chat.ask("/compare How do I make tea?")
         one, other = chat.views
         assert one.region.y == other.region.y

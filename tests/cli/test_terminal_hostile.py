@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from piloting import chatting
+from plans import ASKED, plan
 from scripted import opening
 from textual.strip import Strip
 
-from stretto.cli.chat_folder import ChatFolder
+from stretto.cli.chat.chat_folder import ChatFolder
 from stretto.cli.terminal.cards import Card
-from stretto.cli.terminal.lines import Words, words
-from stretto.cli.terminal.written import Written
+from stretto.cli.terminal.lines import Words, Written, words
 
 HOSTILE = [
     "\x1b[2J\x1b[31mred\x1b]0;title\x07\x1b]52;c;ZXZpbA==\x07",
@@ -73,10 +73,11 @@ def lines(strips):
     return [strip.text.rstrip() for strip in strips if isinstance(strip, Strip)]
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_hostile_model_cannot_act_on_the_chat():
-    titles = "\n".join(f"{number}. {text.splitlines()[0]}" for number, text in enumerate(HOSTILE, 1))
-    script = {"Write only the outline|outline of": titles, "": ALL}
+    headings = [text.splitlines()[0].replace("|", "") for text in HOSTILE]
+    script = {ASKED: plan(*headings), "": ALL}
     file = ChatFolder().begin()
     async with chatting(
         opening(script, name="evil:[red]\x1b[31mmodel"), strategy="skeleton", chat=file, trace=True

@@ -1,17 +1,17 @@
 from rich.cells import cell_len
 
-from stretto.answer import Answer, Branch, Span, Timeline, Usage
-from stretto.cli.trace import render_timeline
-from stretto.route import Route
-from stretto.token_records import DecodingStats
+from stretto.cli.output.trace import render_timeline
+from stretto.values.answer import Answer, Branch, Span, Timeline, Usage
+from stretto.values.route import Route
+from stretto.values.token_records import DecodingStats
 
 
 def branch(name, times, *, title="", tokens=0, failed=False):
     needed_s, started_s, first_s, ended_s = times
     return Branch(
         id=name,
-        kind="point" if title else "outline",
-        title=title,
+        kind="section" if title else "outline",
+        heading=title,
         status="failed" if failed else "finished",
         span=Span(needed_s=needed_s, started_s=started_s, first_s=first_s, ended_s=ended_s),
         usage=Usage(completion_tokens=tokens),
@@ -50,14 +50,14 @@ def test_a_row_for_each_branch_over_the_seconds_of_the_answer():
 
 def test_a_call_for_several_points_has_no_row_beside_those_of_its_points():
     times = (1.0, 1.0, 2.0, 3.0)
-    shared = branch("points-1-2", times, title="Points 1-2", tokens=80).model_copy(update={"kind": "points"})
+    shared = branch("points-1-2", times, title="Points 1-2", tokens=80).model_copy(update={"kind": "sections"})
     points = [branch(f"point-{at}", times, title=title) for at, title in enumerate(("Water", "Leaves"), 1)]
     points = [point.model_copy(update={"text": "Hot."}) for point in points]
     lines = drawn(answer(shared, *points, total_s=4.0), 60)
     rows = [line.split() for line in lines[1:3]]
     assert [row[1] for row in rows] == ["Water", "Leaves"]
     assert [row[-2:] for row in rows] == [["2.00", "s"]] * 2  # their tokens are those of the call
-    assert lines[3] == "1 call for several points: 80 tokens"
+    assert lines[3] == "1 call for several sections: 80 tokens"
 
 
 def test_ascii_is_enough():
@@ -126,14 +126,14 @@ def test_below_the_answer_of_a_local_model_stands_how_it_was_decoded():
         steps=1200,
         rows=6000,
         tokens=3000,
-        drafted={"suffix": 3800, "token_recycling": 1000},
-        accepted={"suffix": 950, "token_recycling": 850},
+        drafted={"suffix": 3800, "drafter_of_a_plugin": 1000},
+        accepted={"suffix": 950, "drafter_of_a_plugin": 850},
     )
     lines = drawn(TEA.model_copy(update={"decoding": decoding}), 80)[-3:]
     assert lines == [
         "decoding auto · 1,200 steps · 2.50 tokens a step · 5.0 rows a step",
         "suffix 25% of 3,800 drafted accepted",
-        "token_recycling 85% of 1,000 drafted accepted",
+        "drafter_of_a_plugin 85% of 1,000 drafted accepted",
     ]
     plain = TEA.model_copy(update={"decoding": DecodingStats(methods=("autoregressive",), steps=9, rows=9, tokens=9)})
     assert drawn(plain, 80)[-1] == "decoding autoregressive · 9 steps · 1.00 tokens a step · 1.0 rows a step"

@@ -14,11 +14,11 @@ from ray import serve
 from ray_cluster import Cluster
 
 from stretto.backends.base import ModelRequest
-from stretto.errors import InvalidRequestError
 from stretto.integrations.ray_serve import RayOptions, build
-from stretto.request import GenerationOptions, Message
 from stretto.testing import check_backend
 from stretto.testing.server import ScriptedServer
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import GenerationOptions, Message
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # Ray's own warnings
 

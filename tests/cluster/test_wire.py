@@ -5,16 +5,16 @@ import time
 
 import pytest
 
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk, ModelRequest, Stages
 from stretto.backends.tenants import UNKNOWN, asked_for, asking
-from stretto.errors import BackendError, ContextOverflowError, InvalidRequestError, StalledError
 from stretto.integrations.ray_serve import RayOptions, build, wire
 from stretto.integrations.ray_serve.engine import Engine
-from stretto.request import GenerationOptions, Message
 from stretto.testing import ScriptedBackend
-from stretto.token_records import DecodingStats, TokenLogprob
-from stretto.tool_calls import ToolCallFragment
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError, ContextOverflowError, InvalidRequestError, StalledError
+from stretto.values.request import GenerationOptions, Message
+from stretto.values.token_records import DecodingStats, TokenLogprob
+from stretto.values.tool_calls import ToolCallFragment
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 

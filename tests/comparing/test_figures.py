@@ -28,7 +28,7 @@ def test_points_are_entries_at_the_top_level():
 @pytest.mark.parametrize("text", ["", "Plain text. 1990. A year.", "1. One entry is no list.", "x\n\n2024 was good.\n"])
 def test_running_text_has_no_points(text):
     assert points_of(text) == []
-    assert text_figures(text, OPEN).evenness is None
+    assert text_figures(text, OPEN).points == 0
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,6 @@ def test_the_number_of_points_is_held_only_where_one_was_asked_for():
     assert text_figures(LIST, FIVE).points_held is False
     assert text_figures(LIST, Question(question="Three tips?", points=3)).points_held is True
     assert text_figures(LIST, OPEN).points_held is None
-
-
-def test_equal_points_are_even_and_one_long_one_is_not():
-    assert text_figures("1. one two\n2. one two\n3. one two", OPEN).evenness == pytest.approx(1.0)
-    assert text_figures("1. one\n2. one\n3. " + "word " * 50, OPEN).evenness < 0.4
 
 
 def test_repetition_is_told_within_and_between_points():
@@ -101,6 +96,7 @@ def test_the_language_is_that_of_the_question():
     assert text_figures(german, Question(question="Bicycle?", language="de")).language_held
 
 
+@pytest.mark.thorough
 def test_time_is_linear_in_hostile_texts():
     def seconds(size):
         begun = time.process_time()

@@ -34,7 +34,7 @@ def test_every_path_in_the_text_exists():
 
 
 def test_a_path_that_is_nowhere_is_found():
-    assert missing("`stretto/nowhere.py`, `strategies/` with `runner.py` and `no.py`") == [
+    assert missing("`stretto/nowhere.py`, `strategies/runtime/` with `runner.py` and `no.py`") == [
         "stretto/nowhere.py",
         "no.py",
     ]

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from stretto import Stretto
-from stretto.backends.registry import _PROVIDERS, as_backend
+from stretto.backends.provider_table import PROVIDERS
+from stretto.backends.registry import as_backend
 
 PAGE = (Path(__file__).parents[2] / "docs" / "backends.md").read_text(encoding="utf-8")
 
@@ -43,6 +44,7 @@ def test_the_line_of_a_service_makes_a_model_of_langchain_that_is_a_backend(serv
     assert as_backend(model).name.startswith("langchain:")
 
 
-def test_every_provider_of_the_library_is_on_the_page():
-    named = set(re.findall(r"`([a-z]+):[^`]*`", PAGE))
-    assert {*_PROVIDERS} <= named
+def test_every_provider_of_the_library_is_in_the_table_that_the_page_leads_to():
+    assert "](cli.md#the-model)" in PAGE
+    listed = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z]+):NAME` \|", listed, re.MULTILINE)) == {*PROVIDERS}

@@ -1,10 +1,12 @@
 """The Python of the guides runs as it stands; names of OpenAI's models are answered by a scripted server."""
 
+import logging
 import re
 from pathlib import Path
 
 import anyio
 import pytest
+from plans import ASKED, plan
 
 from stretto.testing.server import ReplyRule, ScriptedServer
 
@@ -29,11 +31,11 @@ SHORT = [
     "cost.md",
     "router.md",
     "decoding.md",
-    "lexical.md",
+    "research.md",
 ]
 REPLIES = [
     ReplyRule("as JSON", '{"name": "Kyoto", "country": "Japan"}'),
-    ReplyRule("Write only the outline", "1. Clean it\n2. Oil the chain\n3. Check the tyres"),
+    ReplyRule(ASKED, plan("Clean it", "Oil the chain", "Check the tyres")),
     ReplyRule("positive or negative", "positive"),
     ReplyRule("", "A text."),
 ]
@@ -50,6 +52,17 @@ def snippets(page):
     return re.findall(r"```python\n(.*?)```", (GUIDES / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.fixture
+def logs_as_before():
+    """A guide shows how logs are written to standard error, which here is that of one test."""
+    logger = logging.getLogger("stretto")
+    handlers, level = [*logger.handlers], logger.level
+    yield
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("logs_as_before")
 @pytest.mark.parametrize(
     ("page", "number"), [(page, at) for page in [*PAGES, *SHORT] for at in range(len(snippets(page)))]
 )
@@ -78,7 +91,7 @@ def test_links_between_pages_lead_somewhere():
 def test_pictures_of_the_readme_are_there():
     readme = GUIDES.parent / "README.md"
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', readme.read_text(encoding="utf-8"))
-    assert len(pictures) == 4
+    assert len(pictures) == 6
     assert [each for each in pictures if not (readme.parent / each).exists()] == []
 
 
@@ -110,7 +123,10 @@ def test_each_guide_leads_to_the_reference(page):
     assert "](reference.md" in (GUIDES / page).read_text(encoding="utf-8")
 
 
-USERS_FILES = {"NAME.md", "adapter_config.json", "focus.safetensors", "reading.safetensors", "settings.toml"}
+USERS_FILES = {
+    *("NAME.md", "adapter_config.json", "focus.safetensors", "reading.safetensors", "report.kept.jsonl"),
+    "settings.toml",
+}
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ async def completed(client, before, editor="vim"):
     return "".join(event["text"] for event in events[:-1]), events[-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_what_an_earlier_keystroke_had_read_is_not_read_again(endpoint):
     async with plug_in(endpoint) as (client, _):
@@ -64,6 +65,7 @@ async def test_what_an_earlier_keystroke_had_read_is_not_read_again(endpoint):
     assert second["cached_tokens"] >= first["prompt_tokens"] - 2  # the end of a text may become other tokens
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_newer_keystroke_cancels_the_older_one_of_the_same_editor(endpoint):
     free = threading.Event()
@@ -95,6 +97,7 @@ async def test_a_newer_keystroke_cancels_the_older_one_of_the_same_editor(endpoi
     assert ends["other"] in ("stop", "length")
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_plug_in_that_leaves_ends_its_completion(endpoint):
     free = threading.Event()

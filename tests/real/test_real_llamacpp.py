@@ -6,7 +6,7 @@ import pytest
 
 from stretto import AsyncStretto
 from stretto.backends.providers.servers import LlamaCpp
-from stretto.errors import BackendError, ContextOverflowError
+from stretto.values.errors import BackendError, ContextOverflowError
 
 pytestmark = pytest.mark.anyio
 

@@ -44,16 +44,16 @@ async def test_the_servers_own_log_probabilities_tell_how_sure_it_is(llamacpp):
 
 
 async def test_a_bound_is_learned_from_the_answers_of_both(both):
-    known = {"Japan": "Tokyo", "Kenya": "Nairobi", "Italy": "Rome", "Egypt": "Cairo"}
+    known = {"Japan": "Tokyo", "Kenya": "Nairobi", "Italy": "Rome", "Egypt": "Cairo", "Peru": "Lima"}
     questions = [
         LabelledQuestion(question=f"What is the capital of {country}?", answer=town) for country, town in known.items()
     ]
     async with both as stretto:
         found = await calibrate_async(questions, stretto, goal=0.75, options=SHORT)
-    assert [pair.goodness[0].right[0] for pair in found.answered] == [True, True, False, False]
+    assert [pair.goodness[0].right[0] for pair in found.answered] == [True, True, False, False, False]
     sure = [pair.smaller[0].score for pair in found.answered]
     assert min(sure[:2]) > max(sure[2:])
-    assert found.learned.questions == 4
+    assert found.learned.questions == 5
 
 
 async def test_samples_of_a_server_are_voted_on_and_what_is_not_needed_is_cancelled(both, llamacpp):

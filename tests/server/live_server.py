@@ -11,6 +11,7 @@ from patience import patience
 from ticking import tick_oftener
 
 from stretto import AsyncStretto, Settings
+from stretto.backends.providers.learned import learned
 from stretto.server import ServerOptions, create_app
 from stretto.server.running import Server, listening
 from stretto.server.service import Service
@@ -81,5 +82,7 @@ async def in_front_of(
         ) as client,
         serving(client, options, environ) as live,
     ):
+        # Text of a model of which nothing is known is held back in its first answer.
+        learned("openai", upstream.openai_url, "scripted").bare_thoughts = False
         live.upstream = upstream
         yield live

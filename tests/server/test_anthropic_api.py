@@ -5,14 +5,14 @@ import json
 import anthropic
 import pytest
 from live_server import QUESTION, in_front_of, serving
-from test_chat import CALL, POINTS
+from test_chat import CALL, IN_SECTIONS
 
 from stretto import AsyncStretto, Settings
-from stretto.errors import ServerFailedError
 from stretto.server import ServerOptions
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply
-from stretto.tool_calls import ToolCall
+from stretto.values.errors import ServerFailedError
+from stretto.values.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
 TOOL = {
@@ -44,7 +44,7 @@ async def test_a_stream_gathers_to_the_same(live):
 
 
 async def test_the_events_of_branches_disturb_no_client():
-    async with in_front_of(POINTS) as live, live.anthropic() as client:
+    async with in_front_of(IN_SECTIONS) as live, live.anthropic() as client:
         extra = {"stretto": {"events": True, "strategy": "skeleton"}}
         async with client.messages.stream(**ASKED, extra_body=extra) as stream:
             final = await stream.get_final_message()
@@ -128,6 +128,7 @@ async def test_errors_are_anthropics(live):
     assert unread.value.body["error"]["message"].startswith("messages.1.content")
 
 
+@pytest.mark.thorough
 @pytest.mark.leaping
 async def test_a_stream_that_breaks_off_says_the_id_of_its_request():
     fault = Reply(fault=ServerFailedError("It melted."), delay_s=1)

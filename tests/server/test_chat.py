@@ -6,13 +6,15 @@ import anyio
 import openai
 import pytest
 from live_server import QUESTION, in_front_of, serving
+from plans import plan
 from pydantic import BaseModel
 
 from stretto import AsyncStretto
 from stretto.extending import Capabilities
+from stretto.integrations.langchain import ChatStretto
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply, RawResponse, ReplyRule
-from stretto.tool_calls import ToolCall
+from stretto.values.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
 TOOL = {
@@ -24,7 +26,7 @@ TOOL = {
     },
 }
 CALL = HttpReply("Let me see.", tool_calls=[ToolCall(id="call_1", name="weather", arguments='{"city": "Turin"}')])
-POINTS = [ReplyRule("1\\. Tyres", "Some words about it."), ReplyRule("", "1. Tyres\n2. Chain\n")]
+IN_SECTIONS = [ReplyRule("Write the section", "Some words about it."), ReplyRule("", plan("Tyres", "Chain"))]
 
 
 class Bicycle(BaseModel):
@@ -64,8 +66,37 @@ async def test_a_stream_has_the_chunks_in_openais_order(live):
     assert {chunk["id"] for chunk in [first, *middle, end, usage]} == {first["id"]}
 
 
-async def test_the_points_of_an_answer_are_written_in_parallel():
-    async with in_front_of(POINTS) as live, live.openai() as client:
+async def test_the_sections_of_an_answer_are_told_with_heading_form_and_index():
+    written = (
+        "Opening: Start with the tyres.\nSections: Tyres | Chain\n1. steps, 40 words: air\n2. table, 40 words: oil\n"
+    )
+    rules = [ReplyRule("Write the section", "Some words about it."), ReplyRule("You plan the answer", written)]
+    asked = {"model": "stretto-skeleton", "messages": QUESTION}
+    told = [
+        {"id": "section-1", "index": 1, "heading": "Tyres", "form": "steps", "status": "finished"},
+        {"id": "section-2", "index": 2, "heading": "Chain", "form": "table", "status": "finished"},
+    ]
+    async with in_front_of(rules) as live, live.http() as http:
+        whole = (await http.post("/v1/chat/completions", json=asked)).json()
+        streamed = await http.post("/v1/chat/completions", json=asked | {"stream": True, "stretto": {"events": True}})
+    assert whole["stretto"]["sections"] == told
+    lines = [line.removeprefix("data: ") for line in streamed.text.splitlines() if line.startswith("data: {")]
+    events = [json.loads(line) for line in lines]
+    headings = [each for each in events if each.get("type") == "section_planned"]
+    assert [(each["branch_id"], each["index"], each["heading"]) for each in headings] == [
+        ("section-1", 1, "Tyres"),
+        ("section-2", 2, "Chain"),
+    ]
+    started = [each for each in events if each.get("type") == "branch_started" and each["kind"] == "section"]
+    assert [(each["index"], each["heading"], each["form"]) for each in started] == [
+        (1, "Tyres", "steps"),
+        (2, "Chain", "table"),
+    ]
+    assert [each["stretto"]["sections"] for each in events if "sections" in each.get("stretto", {})] == [told]
+
+
+async def test_the_sections_of_an_answer_are_written_in_parallel():
+    async with in_front_of(IN_SECTIONS) as live, live.openai() as client:
         answer = await client.chat.completions.create(model="stretto-skeleton", messages=QUESTION)
     assert answer.choices[0].message.content.count("Some words about it.") == 2
     assert answer.stretto["strategy"] == "skeleton"
@@ -74,7 +105,7 @@ async def test_the_points_of_an_answer_are_written_in_parallel():
 
 async def test_the_events_of_branches_come_as_named_events_that_the_sdk_takes_for_empty_chunks():
     asked = {"model": "stretto-skeleton", "messages": QUESTION, "stream": True, "stretto": {"events": True}}
-    async with in_front_of(POINTS) as live:
+    async with in_front_of(IN_SECTIONS) as live:
         async with live.http() as http:
             text = (await http.post("/v1/chat/completions", json=asked)).text
         async with live.openai() as client:
@@ -85,7 +116,7 @@ async def test_the_events_of_branches_come_as_named_events_that_the_sdk_takes_fo
     names = [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
     assert names[0] == "stretto.route_chosen"
     assert names[-1] == "stretto.answer_finished"
-    assert {"stretto.outline_point_ready", "stretto.branch_delta", "stretto.branch_finished"} <= set(names)
+    assert {"stretto.section_planned", "stretto.branch_delta", "stretto.branch_finished"} <= set(names)
     assert "".join(said).count("Some words about it.") == 2
 
 
@@ -176,7 +207,52 @@ async def test_a_schema_goes_before_the_parts_in_a_models_name():
         response = await client.responses.parse(model="stretto-items", input="How many?", text_format=Bicycle)
     assert answer.choices[0].message.parsed == response.output_parsed == Bicycle(gears=21, bell=True)
     assert answer.model_extra["stretto"]["route"]["strategy"] == "direct"
-    assert "response_format holds the answer as a whole" in answer.model_extra["stretto"]["route"]["reason"]
+    assert "its fields have about 18 tokens together" in answer.model_extra["stretto"]["route"]["reason"]
+
+
+PARTLY = {
+    "type": "object",
+    "properties": {"gears": {"type": "integer"}, "bell": {"type": "boolean"}},
+    "required": ["gears"],
+    "additionalProperties": False,
+}
+CLOSED = PARTLY | {"required": ["gears", "bell"]}
+
+
+def unable(received):
+    """A server that takes no schema of an answer, however strict."""
+    if "response_format" not in received.body:
+        return None
+    return 400, {"error": {"message": "Invalid schema for response_format 'answer': it is beyond us."}}
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(
+    ("schema", "strict", "sent"), [(CLOSED, True, True), (CLOSED, False, False), (PARTLY, True, False)]
+)
+async def test_a_schema_is_as_strict_as_the_client_says_where_it_can_be(api, schema, strict, sent):
+    held = {"name": "bicycle", "strict": strict, "schema": schema}
+    async with in_front_of('{"gears": 21, "bell": true}') as live, live.openai() as client:
+        if api == "chat":
+            form = {"type": "json_schema", "json_schema": held}
+            await client.chat.completions.create(model="stretto", messages=QUESTION, response_format=form)
+        else:
+            form = {"type": "json_schema", **held}
+            await client.responses.create(model="stretto", input="How many?", text={"format": form})
+        assert live.upstream.requests[-1].body["response_format"]["json_schema"]["strict"] is sent
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_schema_that_the_models_server_refuses_is_told_in_words(stream):
+    form = {"type": "json_schema", "json_schema": {"name": "bicycle", "strict": True, "schema": CLOSED}}
+    said = '```json\n{"gears": 21, "bell": true}\n```'
+    async with in_front_of(said, rejects=unable) as live, live.openai() as client:
+        answer = await client.chat.completions.create(
+            model="stretto", messages=QUESTION, response_format=form, stream=stream
+        )
+        text = "".join([each.choices[0].delta.content or "" async for each in answer if each.choices]) if stream else ""
+        assert json.loads(text or answer.choices[0].message.content) == {"gears": 21, "bell": True}
+        assert json.dumps(CLOSED) in live.upstream.requests[-1].prompt
 
 
 async def test_json_objects_are_asked_for_in_openais_own_words():
@@ -222,7 +298,7 @@ async def test_log_probabilities_come_with_the_end_of_the_stream(live):
 
 
 async def test_unknown_fields_go_to_the_model_and_usual_ones_stop_no_parallel_answer():
-    async with in_front_of(POINTS) as live, live.openai() as client:
+    async with in_front_of(IN_SECTIONS) as live, live.openai() as client:
         await client.chat.completions.create(
             model="stretto", messages=QUESTION, extra_body={"top_k": 4, "brand_new": [1]}
         )
@@ -231,7 +307,7 @@ async def test_unknown_fields_go_to_the_model_and_usual_ones_stop_no_parallel_an
             model="stretto", messages=QUESTION, frequency_penalty=0, presence_penalty=0, n=1, user="me"
         )
         assert "frequency_penalty" not in live.upstream.requests[-1].body
-    assert answer.stretto["strategy"] == "skeleton"
+    assert answer.stretto["route"]["strategy"] in ("direct", "skeleton")
 
 
 async def test_a_backends_own_name_is_passed_on_as_it_is(live):
@@ -371,3 +447,23 @@ async def test_under_its_own_name_the_fields_of_a_backend_come_back(model, own):
         assert found.get("system_fingerprint") == ("fp_1" if own else None)
         assert found.get("service_tier") == ("flex" if own else None)
         assert said.get("annotations") == ([CITED] if own else None)
+
+
+async def test_a_call_that_was_written_as_text_reaches_clients_as_one():
+    call = '{"name": "weather", "arguments": {"place": "Bergen"}}'
+    weather = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    async with in_front_of(f"```json\n{call}\n```") as live:
+        async with live.openai() as client:
+            asked = {"model": "stretto-direct", "tools": [weather], "messages": [{"role": "user", "content": "Rain?"}]}
+            (choice,) = (await client.chat.completions.create(**asked)).choices
+            assert (choice.finish_reason, choice.message.tool_calls[0].function.name) == ("tool_calls", "weather")
+            deltas = [
+                choice.delta
+                async for chunk in await client.chat.completions.create(**asked, stream=True)
+                for choice in chunk.choices
+            ]
+            assert "".join(delta.content or "" for delta in deltas) == ""
+            assert [call.function.name for delta in deltas for call in delta.tool_calls or ()] == ["weather"]
+        chat = ChatStretto(model="openai:scripted", base_url=live.upstream.openai_url).bind_tools([weather])
+        message = await chat.ainvoke("Rain?")
+        assert [call["args"] for call in message.tool_calls] == [{"place": "Bergen"}]

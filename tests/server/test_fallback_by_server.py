@@ -5,8 +5,8 @@ import pytest
 from live_server import QUESTION, serving
 
 from stretto import AsyncStretto
-from stretto.errors import AuthenticationError, ServerFailedError, StreamBrokenError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import AuthenticationError, ServerFailedError, StreamBrokenError
 
 pytestmark = pytest.mark.anyio
 
@@ -24,8 +24,8 @@ async def test_a_stream_that_breaks_off_goes_on_and_the_field_stretto_says_so():
         stream = await client.chat.completions.create(model="stretto-direct", messages=QUESTION, stream=True)
         chunks = [chunk async for chunk in stream]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Oil it and then."
-    said = chunks[-1].model_extra["stretto"]["warnings"]
-    assert said == ["The answer was continued by own:b, where own:a broke off: It broke off."]
+    said = "The answer was continued by own:b, where own:a broke off: It broke off."
+    assert chunks[-1].model_extra["stretto"]["warnings"] == [{"code": "fallback", "message": said, "part": "direct"}]
 
 
 async def test_a_model_that_is_named_answers_alone():

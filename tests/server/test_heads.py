@@ -127,3 +127,39 @@ async def test_a_long_head_behind_a_request_does_not_write_into_its_answer():
         said = await wire.rest()
     assert said.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 431" not in said
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [(b"a: b\r\n" * 10_700, b"200"), (b"a: b\r\n" * 20_000, b"431"), (b"x: " + b"a" * 66_000 + b"\r\n", b"431")],
+)
+async def test_the_bound_does_not_depend_on_how_a_head_is_cut(lines, status, whole):
+    async with connected() as wire:
+        head = b"GET /health HTTP/1.1\r\nconnection: close\r\n" + FIELDS + lines + b"\r\n"
+        segments = [head] if whole else [head[at : at + 30_000] for at in range(0, len(head), 30_000)]
+        for segment in segments:
+            if not wire.held.transport.is_closing():
+                await wire.send(segment)
+        assert (await wire.rest()).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_a_long_address_counts():
+    async with connected() as wire:
+        await wire.send(b"GET /health?" + b"a" * 66_000 + b" HTTP/1.1\r\n" + FIELDS + b"\r\n")
+        assert (await wire.rest()).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("hosts", [b"host: localhost\r\nHost: localhost\r\n", b"host: a\r\nx: y\r\nhost: b\r\n", b""])
+async def test_a_request_has_one_host(hosts):
+    async with connected() as wire:
+        await wire.send(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n")
+        said = await wire.rest()
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_host"
+
+
+async def test_what_follows_a_refused_request_is_not_answered():
+    async with connected() as wire:
+        await wire.send(b"GET /health HTTP/1.1\r\n\r\n" + b"GET /health HTTP/1.1\r\n" + FIELDS + b"\r\n")
+        assert (await wire.rest()).count(b"HTTP/1.1 ") == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ import pytest
 import warm
 from live_server import QUESTION, in_front_of, serving, until
 from patience import patience
+from plans import plan
 
 from stretto import AsyncStretto, SettingsError
 from stretto.server import ServerOptions
@@ -65,13 +67,13 @@ async def test_a_client_that_goes_away_ends_its_calls(path, asked, stream):
 
 
 async def test_a_client_that_leaves_in_mid_stream_ends_every_branch():
-    points = [ReplyRule("1\\. Tyres", STUCK), ReplyRule("", "1. Tyres\n2. Chain\n3. Bell\n")]
-    async with in_front_of(points) as live, live.openai() as client:
+    sections = [ReplyRule("Write the section", STUCK), ReplyRule("", plan("Tyres", "Chain", "Bell"))]
+    async with in_front_of(sections) as live, live.openai() as client:
         stream = await client.chat.completions.create(model="stretto-skeleton", messages=QUESTION, stream=True)
         async for chunk in stream:
             if chunk.choices and chunk.choices[0].delta.content:
                 break
-        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 3)
+        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 2)
         await stream.close()
         await nothing_left(live)
 
@@ -160,6 +162,37 @@ async def test_answers_that_do_not_end_in_time_are_ended_with_an_error():
     assert "".join(said)
 
 
+@pytest.mark.parametrize("reply", [STUCK, SLOW])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_answers_that_the_server_waits_for_no_longer_are_told_so_and_logged_in_a_line(stream, reply, caplog):
+    """With a busy event loop they have been told to end, and are cancelled before they came to it."""
+    refused = []
+
+    async def ask(client):
+        with pytest.raises(openai.APIError, match="shutting down") as caught:
+            said = await client.chat.completions.create(**ASKED, stream=stream)
+            async for _ in said:
+                pass
+        refused.append(caught.value)
+
+    async with (
+        in_front_of(reply, options=ServerOptions(port=0, drain_s=60)) as live,
+        live.openai() as client,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(ask, client)
+        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
+        live.server.handle_exit(signal.SIGTERM, None)
+        await until(lambda: live.service.gate.draining)
+        with anyio.CancelScope() as scope:
+            scope.cancel()  # it waits for none of them
+            await live.service.gate.break_off(0)
+        for task in live.server.server_state.tasks:
+            task.cancel()
+    assert len(refused) == 1
+    assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR]
+
+
 async def test_a_server_leaves_the_client_to_its_owner():
     async with AsyncStretto(ScriptedBackend({"": "Hello."})) as client:
         async with serving(client) as live, live.http() as http:
@@ -200,12 +233,13 @@ async def test_the_risk_of_an_open_server_is_named(host, warned):
 @contextmanager
 def started(*arguments):
     """The server as a program, its address, and what it says afterwards."""
-    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", "0", "-m", "openai:any", *arguments]
+    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", "0", "-m", "openai:llama", *arguments]
     with warm.started(command) as (program, said):
         line = next(line for line in said if " at http://" in line)
         yield program, line.split(" at ")[1].split("/v1")[0], said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough)]
 )

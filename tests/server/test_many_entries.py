@@ -10,8 +10,8 @@ from live_server import in_front_of, serving
 
 from stretto import AsyncStretto
 from stretto.foundation.bounds import MOST
+from stretto.server.apis.chat import Chat
 from stretto.server.app import create_app
-from stretto.server.chat import Chat
 from stretto.server.running import _prepare
 from stretto.testing import ScriptedBackend
 
@@ -77,20 +77,20 @@ async def test_a_strategy_that_works_past_its_deadline_is_a_504():
     assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
 
 
-class OverHttp(ScriptedBackend):
-    sdk = "an_sdk.resources"
+class LoadsAhead(ScriptedBackend):
+    loaded = False
+
+    async def load_ahead(self):
+        self.loaded = True
 
 
-async def test_what_the_first_answer_imports_is_imported_before_the_first_question(tmp_path, monkeypatch):
-    (tmp_path / "an_sdk").mkdir()
-    (tmp_path / "an_sdk" / "__init__.py").write_text("import httpx\n\nDefaultAsyncHttpxClient = httpx.AsyncClient\n")
-    (tmp_path / "an_sdk" / "resources.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    async with AsyncStretto(OverHttp({"": "Yes."})) as client:
+async def test_what_the_first_answer_needs_is_loaded_before_the_first_question():
+    backend = LoadsAhead({"": "Yes."})
+    async with AsyncStretto(backend) as client:
         service = create_app(client).state.service
         await service.prepare()
     assert service.prepared
-    assert OverHttp.sdk in sys.modules
+    assert backend.loaded
 
 
 async def test_what_was_imported_is_no_part_of_later_garbage_collections():

@@ -6,9 +6,10 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 from live_server import in_front_of
+from plans import plan
 
 from stretto.testing.server import Fault, HttpReply
-from stretto.tool_calls import ToolCall
+from stretto.values.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
 SCHEMAS = json.loads((Path(__file__).parent / "openresponses" / "schemas.json").read_text())
@@ -52,7 +53,7 @@ CASES = {
         "Alice.",
     ),
     "cut": ({"input": "Count.", "max_output_tokens": 2}, "One two three four."),
-    "by points": ({"input": "Why?", "model": "stretto-skeleton"}, "1. Tyres\n2. Chain\n"),
+    "in sections": ({"input": "Why?", "model": "stretto-skeleton"}, plan("Tyres", "Chain")),
 }
 
 

@@ -83,6 +83,7 @@ class TestChatOpenAI(ChatModelIntegrationTests):
         monkeypatch.setenv("LANGCHAIN_TESTS_USER_AGENT", "stretto")
 
 
+@pytest.mark.thorough
 def test_langchain_talks_to_the_pocket_model(pocket):
     chat = ChatOpenAI(model="stretto", base_url=pocket.openai_url, api_key="none", stream_usage=True, max_retries=0)
     chunks = list(chat.stream(QUESTION))

@@ -43,6 +43,6 @@ def test_the_demonstration_model_answers_its_examples_in_points_of_their_topic(q
     route = client.route(question)
     answer = client.ask(question, strategy="skeleton")
     assert route.shape in ("points", "steps")
-    written = [branch.title for branch in answer.branches if branch.kind == "point" and branch.text]
+    written = [branch.heading for branch in answer.branches if branch.kind == "section" and branch.text]
     assert len(written) >= 4
     assert set(written) <= titles[TOPICS[question]]

@@ -9,7 +9,7 @@ import pytest
 from live_server import in_front_of
 
 import stretto.server.web
-from stretto.settings import Settings
+from stretto.config.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -18,6 +18,19 @@ async def test_a_file_is_read_by_the_ending_of_its_name():
     async with in_front_of("Fine.") as live, live.http() as http:
         answer = await http.post("/web/read?name=a.html", content=b"<head><title>News</title></head><p>It rained.</p>")
     assert answer.json() == {"title": "News", "text": "It rained.\n\n"}
+
+
+async def test_what_was_guessed_of_a_file_is_a_warning_of_the_answer():
+    async with in_front_of("Fine.") as live, live.http() as http:
+        read = (await http.post("/web/read?name=a.txt", content="Die Miete beträgt 900 €.".encode("cp1252"))).json()
+        asked = {
+            "model": "stretto-direct",
+            "messages": [{"role": "user", "content": "What?"}],
+            "stretto": {"documents": [read]},
+        }
+        answer = await http.post("/v1/chat/completions", json=asked)
+    assert read["text"] == "Die Miete beträgt 900 €."
+    assert "Of 'a.txt', which is not UTF-8, the encoding was guessed: Windows-1252." in answer.text
 
 
 @pytest.mark.parametrize("name", ["%00", "a%00b.txt", "a" * 400 + ".txt", "a%0Ab.txt", "", "/"])
@@ -69,6 +82,6 @@ async def test_the_whole_page_is_small_as_it_is_served():
 
 async def test_a_file_that_takes_too_long_is_refused():
     async with in_front_of("Fine.", settings=Settings(reading_s=0.2)) as live, live.http() as http:
-        answer = await http.post("/web/read?name=a.html", content=b"<a " * 1_000_000)
+        answer = await http.post("/web/read?name=a.html", content=b"<div>" * 1_000_000)
         assert answer.status_code == 400
         assert "reading_s" in answer.json()["error"]["message"]

@@ -36,6 +36,22 @@ async def test_tools_that_run_at_anthropic_go_to_anthropic():
         assert live.upstream.requests[0].body["tools"] == OWN_TOOLS[:1]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "tool"),
+    [
+        ("/v1/chat/completions", CHAT, {"type": "function", "function": {"name": "weather", "parameters": {}}}),
+        ("/v1/responses", {"model": "stretto", "input": "Why?"}, {"type": "function", "name": "weather"}),
+        ("/v1/messages", ANTHROPIC, {"name": "weather", "input_schema": {"type": "object"}}),
+    ],
+)
+async def test_two_tools_of_one_name_are_refused(live, path, body, tool):
+    async with live.http() as http:
+        got = await http.post(path, json=body | {"tools": [tool, tool]})
+    assert got.status_code == 400
+    assert got.json()["error"]["message"].startswith("tools= holds two tools called 'weather'")
+    assert live.upstream.requests == []
+
+
 async def test_mcp_servers_are_refused_by_name(live):
     async with live.http() as http:
         servers = [{"type": "url", "url": "https://example.com/mcp", "name": "x"}]
@@ -55,7 +71,7 @@ async def test_fields_of_anthropic_without_effect_are_warned_of(live, stream):
                 told = [event.stretto async for event in events if event.type == "message_delta"][-1]
         else:
             told = (await client.messages.create(**ANTHROPIC, extra_body=FEATURES)).stretto
-    named = [warning.split(" ")[0] for warning in told["warnings"]]
+    named = [warning["message"].split(" ")[0] for warning in told["warnings"]]
     assert named == ["top_k", "thinking.budget_tokens", "service_tier"]
 
 
@@ -64,7 +80,8 @@ async def test_a_stop_sequence_that_the_backend_does_not_tell_of_is_warned_of():
         stopped = await client.messages.create(**ANTHROPIC, stop_sequences=["STOP"])
         free = await client.messages.create(**ANTHROPIC)
     assert (stopped.content[0].text.strip(), stopped.stop_reason) == ("One, two,", "end_turn")
-    assert [warning.split(":")[0] for warning in stopped.stretto["warnings"]] == ["stop_reason may be stop_sequence"]
+    (warning,) = stopped.stretto["warnings"]
+    assert warning["message"].startswith("stop_reason may be stop_sequence:")
     assert free.stretto["warnings"] == []
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from test_chat import CALL, POINTS
+from test_chat import CALL, IN_SECTIONS
 
 from stretto import AsyncStretto
 from stretto.server import ServerOptions
@@ -66,7 +66,7 @@ async def test_a_stream_has_its_events_in_order(live):
 
 
 async def test_the_sdks_helper_gathers_a_stream_with_the_events_of_branches():
-    async with in_front_of(POINTS) as live, live.openai() as client:
+    async with in_front_of(IN_SECTIONS) as live, live.openai() as client:
         extra = {"stretto": {"events": True}}
         async with client.responses.stream(model="stretto-skeleton", input="How?", extra_body=extra) as stream:
             kinds = [event.type async for event in stream]

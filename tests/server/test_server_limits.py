@@ -15,7 +15,7 @@ from patience import patience
 from stretto import AsyncStretto, SettingsError
 from stretto.backends.tenants import UNKNOWN, asking
 from stretto.server import ServerOptions
-from stretto.server.keys import Keyring
+from stretto.server.limits.keys import Keyring
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, RawResponse
 

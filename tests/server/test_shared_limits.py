@@ -18,7 +18,7 @@ from redis_server import RedisServer, free_port, needs_redis
 from stretto import Settings
 from stretto.backends.resilience.redis_store import RedisStore
 from stretto.server import ServerOptions
-from stretto.server.keys import Places
+from stretto.server.limits.keys import Places
 from stretto.testing.server import HttpReply, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, needs_redis]

@@ -3,17 +3,16 @@
 import json
 from contextlib import asynccontextmanager
 
-import anyio
 import pytest
 from live_server import in_front_of, serving
 from pydantic import BaseModel
 
 from stretto import AsyncStretto
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
-from stretto.testing import Reply, ScriptedBackend
+from stretto.testing import ScriptedBackend
 from stretto.testing.server import HttpReply, RawResponse
-from stretto.tool_calls import ToolCall
+from stretto.values.answer import Usage
+from stretto.values.tool_calls import ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +23,6 @@ TOOL = {"type": "function", "function": FUNCTION}
 ANTHROPIC_TOOL = {"name": "add", "input_schema": {"type": "object"}}
 THINKING = {"type": "enabled", "budget_tokens": 1024}
 REFUSAL = "I cannot. Sorry."
-RACE = {"model": "stretto-skeleton", "messages": QUESTION, "stretto": {"race": True}}
 CALLED = HttpReply("Let me see.", thought="A product.", tool_calls=[ToolCall(id="1", name="add", arguments="{}")])
 
 
@@ -211,28 +209,11 @@ async def test_the_signature_of_a_call_reaches_the_client(stream):
         asked = {"model": "stretto", "messages": QUESTION, "tools": [TOOL]}
         if stream:
             chunks = [chunk async for chunk in await client.chat.completions.create(**asked, stream=True)]
-            (told,) = [each for chunk in chunks for each in chunk.choices[0].delta.tool_calls or ()]
+            told, *_ = [each for chunk in chunks for each in chunk.choices[0].delta.tool_calls or ()]
         else:
             (told,) = (await client.chat.completions.create(**asked)).choices[0].message.tool_calls
     assert told.model_extra == {"extra_content": {"a": "b"}}
     assert told.function.name == "add"
-
-
-async def test_an_outline_that_wins_its_race_is_no_refusal_though_the_straight_answer_began_one():
-    straight = Reply(REFUSAL, hold=anyio.Event())
-    script = {"Write only the outline": "1. Tea\n2. Milk\n", r"[12]\. (Tea|Milk)": "Drink it.", "": straight}
-    async with in_front_of_backend(script) as http:
-        whole, streamed = await told(http, RACE)
-    assert whole == streamed == ("1. **Tea**: Drink it.\n2. **Milk**: Drink it.", None, "stop")
-
-
-async def test_a_refusal_that_wins_its_race_is_told_alike_whole_and_streamed():
-    script = {"Write only the outline": Reply("1. Tea\n2. Milk\n", hold=anyio.Event()), "": REFUSAL}
-    async with in_front_of_backend(script) as http:
-        whole, streamed = await told(http, RACE)
-    assert whole == streamed
-    assert whole[2] == "content_filter"
-    assert REFUSAL in whole
 
 
 async def test_an_answer_that_is_shown_because_its_second_try_was_refused_is_no_refusal():
@@ -259,12 +240,12 @@ async def test_a_second_choice_that_is_refused_is_a_refusal_in_the_stream_too():
 
 
 def second_try(request):
-    """Think until there is no room, and answer when asked again."""
+    """Think and end, and answer when asked again."""
     second_try.asked += 1
     return HttpReply("42.", thought="Second.") if second_try.asked % 2 == 0 else ONLY_THOUGHT
 
 
-ONLY_THOUGHT = HttpReply("", thought="First.", finish="length")
+ONLY_THOUGHT = HttpReply("", thought="First.")
 
 
 async def test_thoughts_of_a_try_that_failed_are_not_told():

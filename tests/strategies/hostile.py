@@ -9,18 +9,20 @@ from stretto.language.counting import points_in
 from stretto.language.folding import fold
 from stretto.language.forms import depth_wanted, form_named, words_wanted
 from stretto.language.listing import listings
-from stretto.request import Request
 from stretto.router.obstacles import to_skeleton
 from stretto.router.parse import Parse
-from stretto.strategies.form import PointText, form_of, words_for
 from stretto.strategies.items.counting import counted
-from stretto.strategies.items.distinct import is_repeated
 from stretto.strategies.items.entries import Entries, EntryText
 from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import checked, read_plan
+from stretto.strategies.items.samples import is_repeated
 from stretto.strategies.items.splitting import Split, split
-from stretto.strategies.notes import notes_for
-from stretto.strategies.outline import OutlineParser, Point
+from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.skeleton.outline import OutlineParser
+from stretto.strategies.skeleton.plan import PlanParser
+from stretto.strategies.skeleton.points_text import PointText, words_for
+from stretto.strategies.skeleton.section_text import SectionText
+from stretto.values.request import Request
 
 LENGTH = 50_000  # characters
 FRAGMENTS = (
@@ -31,7 +33,8 @@ FRAGMENTS = (
     ", ", "; ", " / ", "|", "| ", ": ", ":", "：", "-", " - ", " — ", "(", ")", "( ", "(needs ", "(needs 1",
     "(1 words ",
     "(each)", "<|", "<|a|>", "`", "```", "```json\n", "'", "'a", "'a' ", "“", "“a”", "„a", "«", "« a »", "「", "‘a’",
-    "opening", "opening:", "closing :", "each ", "every ", "these ", "for each ", "ten ", "10 ", "1,", "5 tips ",
+    "opening", "opening:", "Opening: ", "Sections: ", "a | ", "1. a: b", "closing :",
+    "each ", "every ", "these ", "for each ", "ten ", "10 ", "1,", "5 tips ",
     "five names ", "in 3 ", "with ", "with a as ", "and ", " y ", "the the ", "list of ", "what ", "table ", "output a",
     "columns a, b ", "give me ", "translate ", "translate: ", "in the ", "in order ", "into one ", "into one sentence ",
     "assign a ", "story for ", "following ", "following a ", "none of ", "half a dozen ", "a couple of ", "个", "十",
@@ -72,10 +75,21 @@ def read_outline(text):
         parser.finish()
 
 
+def read_answer_plan(text):
+    for head in ("", "Opening: a\n", "Opening: a\nSections: a | b\n"):
+        for pieces in ([head, text], parts_of(head + text)):
+            parser, shown = PlanParser(), SectionText("aaaa")
+            for piece in pieces:
+                parser.feed(piece)
+                parser.new_opening()
+                shown.feed(piece)
+            parser.finish()
+            shown.finish()
+
+
 def read_form(text):
     request = Request.of(f"Why? {text}")
     parse = Parse.of(request)
-    form_of(request, parse)
     words_for(request, parse, None)
     points_in(text)
     notes_for(request)
@@ -86,7 +100,7 @@ def read_form(text):
 
 def read_point(text):
     for title in ("**", "a a a", "aaaa"):
-        shown = PointText(Point(1, title), "  ")
+        shown = PointText(title, "  ")
         for piece in parts_of(text):
             shown.feed(piece)
         shown.finish()
@@ -118,6 +132,7 @@ def read_plans(text):
 
 PARSERS = {
     "outline": read_outline,
+    "answer plan": read_answer_plan,
     "form": read_form,
     "point": read_point,
     "entries": read_entries,

@@ -33,7 +33,7 @@ class Own:
 
 def branch(request, runner, name="one", prompt=None):
     asked = ModelRequest((Message(role="user", content=request.question),))
-    running = runner.start(BranchSpec(name, "point", prompt or (lambda: asked), request.options))
+    running = runner.start(BranchSpec(name, "section", prompt or (lambda: asked), request.options))
     runner.merge.add_branch(running)
     return running
 
@@ -67,7 +67,7 @@ async def test_what_a_specification_raises_reaches_the_caller(hook):
 
     async def run(request, runner):
         asked = ModelRequest((Message(role="user", content="Why?"),))
-        running = runner.start(BranchSpec("one", "point", lambda: asked, request.options, **{hook: mistake}))
+        running = runner.start(BranchSpec("one", "section", lambda: asked, request.options, **{hook: mistake}))
         runner.merge.add_branch(running)
         await runner.merge.finish()
 

@@ -1,16 +1,23 @@
 """Functions of the caller are called side by side while the model still asks, and the answer goes on in one stream."""
 
 import asyncio
+import itertools
 import json
+import subprocess
+import sys
 import threading
 import time
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import date
 from typing import Annotated
 
 import anyio
+import anyio.lowlevel
 import pytest
 from langchain_core.tools import tool
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
 from stretto import (
     AsyncStretto,
@@ -19,6 +26,7 @@ from stretto import (
     ServerFailedError,
     StreamBrokenError,
     Stretto,
+    StrettoError,
     TextDelta,
     Tool,
     ToolCall,
@@ -28,7 +36,7 @@ from stretto import (
 )
 from stretto.extending import Capabilities, Chunk
 from stretto.testing import Reply, ScriptedBackend
-from stretto.tool_calls import ToolCallFragment
+from stretto.values.tool_calls import ToolCallFragment
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
@@ -233,7 +241,7 @@ async def test_a_function_that_raises_is_an_error_for_the_model_and_a_warning():
     *failed, wrong = results(backend)
     assert failed == [
         "Error: OSError: disk is full",
-        "Error: RuntimeError: SystemExit: 3",
+        "Error: SystemExit: 3",
         "Error: RuntimeError: coroutine raised StopIteration",
     ]
     assert wrong.startswith("Error: The arguments do not fit.")
@@ -241,6 +249,182 @@ async def test_a_function_that_raises_is_an_error_for_the_model_and_a_warning():
     assert [branch.status for branch in answer.branches] == ["finished", *["failed"] * 4, "finished"]
     messages = backend.calls[-1][0].messages
     assert [message.extra for message in messages if message.role == "tool"] == [{"is_error": True}] * 4
+
+
+class TextlessError(Exception):
+    def __str__(self):
+        raise SystemExit(1)
+
+    __repr__ = __str__
+
+
+async def meets_a_cancelled_task():
+    met = asyncio.ensure_future(anyio.sleep_forever())
+    met.cancel()
+    await met
+
+
+async def cancels_itself():
+    asyncio.current_task().cancel()
+    await anyio.lowlevel.checkpoint()
+
+
+async def fails_in_a_group():
+    async with anyio.create_task_group() as group:
+        group.start_soon(raising(SystemExit(3)))
+
+
+def raising(error):
+    async def raises():
+        raise error
+
+    return raises
+
+
+def raising_at_once(error):
+    def raises():
+        raise error
+
+    return raises
+
+
+@pytest.mark.parametrize("client", [AsyncStretto, Stretto])
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (meets_a_cancelled_task, "CancelledError"),
+        (cancels_itself, "CancelledError"),
+        *(
+            (how(error), told)
+            for error, told in [
+                (asyncio.CancelledError(), "CancelledError"),
+                (SystemExit(3), "SystemExit: 3"),
+                (GeneratorExit(), "GeneratorExit"),
+                (BaseExceptionGroup("both", [SystemExit(1)]), "BaseExceptionGroup: both (1 sub-exception)"),
+                (TextlessError(), "TextlessError"),
+            ]
+            for how in (raising, raising_at_once)
+        ),
+    ],
+)
+async def test_whatever_a_function_raises_is_told_to_the_model(function, told, client):
+    backend = rounds(Reply("Let me see.", tool_calls=[call("broken")]), "It failed.", "Still here.")
+    tools = [Tool(function, name="broken")]
+    if client is Stretto:
+        answer, after = await anyio.to_thread.run_sync(ask_twice, backend, tools)
+    else:
+        async with AsyncStretto(backend) as stretto:
+            answer, after = await stretto.ask("Umbrella?", tools=tools), await stretto.ask("Umbrella?")
+    assert (answer.text, answer.finish_reason) == ("Let me see.\n\nIt failed.", "stop")
+    assert answer.turns[1]["content"] == f"Error: {told}"
+    assert answer.warnings == (f"The tool broken failed, and the model was told so: {told}",)
+    assert after.text == "Still here."
+
+
+def ask_twice(backend, tools):
+    with Stretto(backend) as stretto:
+        return stretto.ask("Umbrella?", tools=tools), stretto.ask("Umbrella?")
+
+
+async def fails_in_a_task_of_its_own():
+    await asyncio.gather(raising(SystemExit(3))())
+
+
+async def leaves_a_task_that_fails():
+    left = asyncio.create_task(raising(SystemExit(3))())
+    await asyncio.wait([left])
+    return type(left.exception()).__name__
+
+
+async def stops_the_event_loop():
+    for _ in range(3):
+        asyncio.get_running_loop().stop()
+        await anyio.lowlevel.checkpoint()
+    return "stopped"
+
+
+async def closes_the_event_loop():
+    asyncio.get_running_loop().close()
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (stops_the_event_loop, "stopped"),
+        (closes_the_event_loop, "Error: RuntimeError: Cannot close a running event loop"),
+        (fails_in_a_group, "Error: BaseExceptionGroup: "),
+        (fails_in_a_task_of_its_own, "Error: SystemExit: 3"),
+        (leaves_a_task_that_fails, "SystemExit"),
+    ],
+)
+def test_no_function_ends_the_event_loop_of_a_synchronous_client(function, told):
+    """Out of a task, asyncio raises `SystemExit` in the event loop as well."""
+    backend = rounds(Reply(tool_calls=[call("broken")]), "It failed.", "Still here.")
+    answer, after = ask_twice(backend, [Tool(function, name="broken")])
+    assert answer.turns[1]["content"].startswith(told)
+    assert (answer.text, after.text) == ("It failed.", "Still here.")
+
+
+async def cancels_all_tasks():
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+def test_a_function_that_cancels_all_tasks_fails_its_answer_and_the_synchronous_client_lives_on():
+    backend = rounds(Reply(tool_calls=[call("cancels")]), "Still here.")
+    with Stretto(backend) as stretto:
+        with pytest.raises(StrettoError, match="was cancelled by other code in the client's event loop"):
+            stretto.ask("Umbrella?", tools=[Tool(cancels_all_tasks, name="cancels")])
+        assert stretto.ask("Umbrella?").text == "Still here."
+
+
+def test_a_function_that_asks_its_own_synchronous_client_is_told_how_to():
+    backend = rounds(Reply(tool_calls=[call("asks")]), "It failed.")
+    with Stretto(backend) as stretto:
+
+        async def asks():
+            return stretto.ask("Umbrella?").text
+
+        answer = stretto.ask("Umbrella?", tools=[asks])
+    assert answer.turns[1]["content"].startswith("Error: StrettoError: A Stretto cannot be asked by code that runs in")
+
+
+@pytest.mark.parametrize("function", [raising(KeyboardInterrupt()), raising_at_once(KeyboardInterrupt())])
+def test_an_interrupt_that_no_user_sent_is_told_to_the_model(function):
+    """Python interrupts the main thread only, and these run in others."""
+    backend = rounds(Reply(tool_calls=[call("broken")]), "It failed.", "Still here.")
+    answer, after = ask_twice(backend, [Tool(function, name="broken")])
+    assert answer.turns[1]["content"] == "Error: KeyboardInterrupt"
+    assert (answer.text, after.text) == ("It failed.", "Still here.")
+
+
+PROGRAM = """
+import asyncio, os, signal
+from stretto import AsyncStretto, ToolCall
+from stretto.extending import Capabilities
+from stretto.testing import Reply, ScriptedBackend
+
+async def waits():
+    os.kill(os.getpid(), signal.SIGINT)
+    print("not interrupted")
+
+async def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as at the second Ctrl-C, or without asyncio.run
+    asked = Reply(tool_calls=[ToolCall(id="a", name="waits", arguments="{}")])
+    async with AsyncStretto(ScriptedBackend({"": asked}, capabilities=Capabilities(tools=True))) as stretto:
+        await stretto.ask("Umbrella?", tools=[waits])
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.thorough
+def test_ctrl_c_in_a_function_interrupts_the_program():
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
 
 
 async def test_a_function_that_hangs_is_given_up():
@@ -293,6 +477,27 @@ async def test_an_endless_asker_has_to_answer_in_the_end():
     answer = await ask(backend, weather, budget=Budget(max_tool_rounds=3))
     assert (answer.text, len(backend.calls)) == ("Enough.", 4)
     assert "after 3 calls of tools" in answer.warnings[0]
+
+
+async def test_a_model_that_asks_for_the_same_again_and_again_has_to_answer():
+    """As Qwen2.5-Coder-1.5B does with a result before it. What gives another result each time may be asked for more."""
+    backend = ScriptedBackend(
+        lambda prompt: "Enough." if prompt.tool_choice == "none" else Reply(tool_calls=[call("weather", place="x")]),
+        capabilities=TOOLS,
+    )
+    answer = await ask(backend, weather)
+    assert (answer.text, len(backend.calls)) == ("Enough.", 4)
+    assert "the same with the same result 3 times in a row" in answer.warnings[0]
+
+    left = iter(range(5))
+
+    def state() -> str:
+        """How far it is."""
+        return f"{next(left)} of 4"
+
+    backend = rounds(*[Reply(tool_calls=[call("state")])] * 5, "Done.")
+    answer = await ask(backend, state)
+    assert (answer.text, answer.warnings) == ("Done.", ())
 
 
 async def test_a_model_that_asks_on_when_it_may_not_ends_the_answer():
@@ -393,6 +598,62 @@ async def test_long_results_are_cut():
     assert results(backend)[0].endswith("\n[cut here: 200,000 more characters]")
 
 
+@dataclass
+class Table:
+    rows: list
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[0, 0]" * 50_000,
+        itertools.repeat([0, 0]),
+        [[0, 0]] * 50_000,
+        {"rows": {str(number): ({0}, None) for number in range(50_000)}},
+        Table([[0, 0]] * 50_000),
+        ["x" * 300_000],
+    ],
+)
+async def test_no_more_json_is_written_than_the_model_is_given(value):
+    async def much():
+        return value
+
+    backend = rounds(Reply(tool_calls=[call("much")]), "Much.")
+    await ask(backend, much)
+    kept, cut, _ = results(backend)[0].partition("\n[cut here: ")
+    assert (len(kept), bool(cut)) == (100_000, True)
+
+
+async def test_results_below_the_bound_are_whole():
+    value = {"a": [1, (2.5, None)], (1, 2): {"x"}, "at": date(2026, 1, 2), "of": Table([Place(name="Bergen")])}
+
+    async def mixed():
+        return value
+
+    backend = rounds(Reply(tool_calls=[call("mixed")]), "Much.")
+    await ask(backend, mixed)
+    assert results(backend)[0] == to_json(value).decode()
+
+
+async def test_the_event_loop_goes_on_while_a_result_is_written():
+    loop_thread = threading.get_ident()
+    written_in = []
+
+    class Slow:
+        def __str__(self):
+            written_in.append(threading.get_ident())
+            return "slow"
+
+    async def slow():
+        return [Slow()]
+
+    backend = rounds(Reply(tool_calls=[call("slow")]), "There.")
+    await ask(backend, slow)
+    assert results(backend) == ['["slow"]']
+    assert written_in
+    assert loop_thread not in written_in
+
+
 async def test_a_synchronous_function_does_not_hold_the_event_loop():
     thread = threading.get_ident()
     backend = rounds(Reply(tool_calls=[call("where")]), "There.")
@@ -415,7 +676,12 @@ def test_the_synchronous_client_calls_functions_too():
     ("tools", "said"),
     [
         ([lambda: 1], "'<lambda>' is no name that models can call"),
-        ([weather, weather], "two functions called 'weather'"),
+        ([weather, weather], "two tools called 'weather'"),
+        ([weather, {**DECLARED, "function": {"name": "weather"}}], "two tools called 'weather'"),
+        ([{"type": "custom", "custom": {"name": "weather"}}, weather], "two tools called 'weather'"),
+        ([DECLARED, {"name": "approve", "input_schema": {}}], "two tools called 'approve'"),
+        ([tool(weather), weather], "two tools called 'weather'"),
+        ([tool(weather), tool(weather)], "two tools called 'weather'"),
         ([3], "which is not a tool: a Python function"),
         ([Place], "which is not a tool: a Python function"),
         ([print], "no name of its own"),

@@ -1,20 +1,23 @@
 """A small model answers; the main one only where that answer does not stand."""
 
+import json
+import logging
 import math
 import re
 from datetime import date
 
 import anyio
 import pytest
+from plans import ASKED, asked_for, plan
 from scored_backend import ScoredBackend
 
 from stretto import AsyncStretto, Budget, InvalidRequestError
 from stretto.backends.base import Capabilities
-from stretto.errors import ServerFailedError, StreamBrokenError
 from stretto.local_engine.pocket import UNKNOWN
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
 from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import ServerFailedError, StreamBrokenError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.leaping]
 
@@ -46,7 +49,7 @@ def own_folder(tmp_path, monkeypatch):
 
 def learn(*steps, main="own:main", questions=60):
     """Keep what a calibration learned: for each step its model, what tells, and the threshold."""
-    keep_learned(
+    return keep_learned(
         Learned(
             steps=tuple(Step(model=model, by=by, threshold=threshold) for model, by, threshold in steps),
             main=main,
@@ -62,6 +65,28 @@ def learn(*steps, main="own:main", questions=60):
 async def ask(small, main=None, question="Why is the sky blue?", roles=None, **options):
     async with AsyncStretto(main or model(), roles={"small": small, **(roles or {})}) as stretto:
         return await stretto.ask(question, **({"strategy": "cascade"} | options))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"steps": []},
+        {"steps": [{"model": "own:small", "by": "probability", "threshold": math.nan}]},
+        {"steps": [{"model": "own:small", "by": "luck", "threshold": 0.5}]},
+        {"goal": 7},
+        {"questions": 0},
+        {"agreement": {"value": math.inf, "low": 0, "high": 1}},
+    ],
+)
+async def test_kept_thresholds_that_cannot_be_are_ignored_like_a_damaged_file(value, caplog):
+    small = scored(-2.0)
+    path = learn((small.name, "probability", -3.0))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | value), encoding="utf-8")
+    answer = await ask(small)
+    assert answer.text == "The main answer."  # by the usual threshold
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        f"{path} is damaged and ignored. Run stretto calibrate again."
+    ]
 
 
 async def test_a_sure_answer_stands_and_the_main_model_is_not_asked():
@@ -328,11 +353,11 @@ async def test_a_local_main_model_drafts_from_the_answer_that_did_not_stand_and_
     assert answer.decoding.steps < straight.decoding.steps / 2
 
 
-OUTLINE = "1. Tyres\n2. Chain\n3. Brakes"
+PLAN = plan("Tyres", "Chain", "Brakes")
 
 
 class Doubting(ScoredBackend):
-    """Is not sure of what it writes of one point."""
+    """Is not sure of what it writes in one section."""
 
     async def _chunks(self, prompt, options, reply):
         self.logprob = -2.0 if self.words in reply.text else -0.1
@@ -341,7 +366,7 @@ class Doubting(ScoredBackend):
 
 
 def point_by(who):
-    """Writes a point of the outline, in words of its own."""
+    """Writes a section of the plan, in words of its own."""
     words = {
         "Tyres": "press them with a thumb",
         "Chain": "a drop of oil on each link",
@@ -349,7 +374,7 @@ def point_by(who):
     }
 
     def written(prompt):
-        title = next(each for each in words if f', "{each}", and' in prompt.messages[-1].content)
+        title = next(each for each in words if asked_for(each) in prompt.messages[-1].content)
         return f"{words[title].capitalize()}, says {who}."
 
     return written
@@ -362,13 +387,13 @@ def doubting(words):
 
 
 def in_parts(small, **options):
-    main = model({"Write only the outline": OUTLINE, "": point_by("the main one")})
+    main = model({ASKED: PLAN, "": point_by("the main one")})
     return ask(small, main, "Give me three tips for a bicycle.", strategy_options={"parts": "skeleton"}, **options)
 
 
-async def test_each_point_is_a_cascade_of_its_own():
+async def test_each_section_is_a_cascade_of_its_own():
     answer = await in_parts(doubting("link"))
-    points = [branch for branch in answer.branches if branch.kind == "point"]
+    points = [branch for branch in answer.branches if branch.kind == "section"]
     assert [branch.model for branch in points] == ["own:small", "own:main", "own:small"]
     assert answer.text.count("the small one") == 2
     assert answer.text.count("the main one") == 1
@@ -379,7 +404,7 @@ async def test_each_point_is_a_cascade_of_its_own():
     assert answer.warnings == ()
 
 
-async def test_a_point_that_the_small_model_cannot_write_is_written_by_the_main_one():
+async def test_a_section_that_the_small_model_cannot_write_is_written_by_the_main_one():
     answer = await in_parts(ScoredBackend({"": DOWN}))
     assert answer.text.count("the main one") == 3
     assert answer.route.reason.endswith("own:small wrote 0 of 3 parts: a mean log-probability of -0.5 was needed.")
@@ -392,7 +417,7 @@ async def test_parts_need_log_probabilities():
 
 
 async def test_what_streams_in_parts_is_the_answer():
-    main = model({"Write only the outline": OUTLINE, "": point_by("the main one")})
+    main = model({ASKED: PLAN, "": point_by("the main one")})
     async with (
         AsyncStretto(main, roles={"small": doubting("thumb")}) as stretto,
         stretto.stream("Give me three tips.", strategy="cascade", strategy_options={"parts": "skeleton"}) as stream,
@@ -428,19 +453,19 @@ async def test_each_item_is_a_cascade_of_its_own():
     assert answer.usage.calls == 4
 
 
-async def test_points_by_cascade_and_items_by_consensus_have_their_fallbacks_in_one_client():
+async def test_sections_by_cascade_and_items_by_consensus_have_their_fallbacks_in_one_client():
     def main_point(prompt):
         said = point_by("the main one")(prompt)
         return Reply(said, fault=StreamBrokenError("It broke off.", backend="own:main"), fault_after=3)
 
     # The small one doubts a point; the main one breaks off in it; the third goes on.
     votes = {re.escape(review): "negative" for review in REVIEWS} | {re.escape(REVIEWS[0]): [DOWN, "positive"]}
-    main = model({"Write only the outline": OUTLINE, **votes, "": main_point})
+    main = model({ASKED: PLAN, **votes, "": main_point})
     third = model({"<received>\nA drop of": " oil, says the third one.", "": "positive"}, name="own:third")
     async with AsyncStretto(main, roles={"small": doubting("link")}, fallback=[third]) as stretto:
         points = await stretto.ask("Give me three tips.", strategy="cascade", strategy_options={"parts": "skeleton"})
         items = await stretto.ask(TASK, strategy="items", strategy_options={"samples": 3})
-    chain = next(branch for branch in points.branches if branch.id == "point-2")
+    chain = next(branch for branch in points.branches if branch.id == "section-2")
     assert [each.model for each in chain.writers] == ["own:main", "own:third"]
     assert "A drop of oil, says the third one." in points.text
     assert points.text.count("the small one") == 2

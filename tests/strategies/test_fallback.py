@@ -6,7 +6,8 @@ import pytest
 
 from stretto import AsyncStretto, Budget, InvalidRequestError, Settings, SettingsError
 from stretto.backends.base import Capabilities
-from stretto.errors import (
+from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import (
     AllModelsFailedError,
     AuthenticationError,
     BackendError,
@@ -16,7 +17,6 @@ from stretto.errors import (
     ServerFailedError,
     StreamBrokenError,
 )
-from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +116,13 @@ async def test_a_model_that_cannot_do_what_the_request_needs_is_not_asked():
 
 async def test_a_model_that_cannot_be_reached_is_asked_once_in_an_answer():
     main = failing(AuthenticationError("own:a knows you not."))
-    answer = await ask(main, answering("Text of it.", script=OUTLINE), question="Give tips.", strategy="skeleton")
+    answer = await ask(
+        main,
+        answering("Text of it.", script=OUTLINE),
+        question="Give tips.",
+        strategy="skeleton",
+        strategy_options={"form": "points"},
+    )
     assert answer.text.count("Text of it.") == 3
     assert len(main.calls) == 1
     (warning,) = answer.warnings
@@ -157,8 +163,10 @@ async def test_a_model_without_history_is_shown_the_question_alone():
 
 async def test_prompts_are_those_of_the_model_that_is_asked():
     main = failing(BreakerOpenError("own:a is left alone."))
-    other = answering("1. Tyres\n2. Chain\n3. Brakes", prompt_family="small")
-    await ask(main, other, question="How do I look after a bicycle?", strategy="skeleton")
+    other = answering("1. Tyres\n2. Chain\n3. Brakes", prompt_family="pocket")
+    await ask(
+        main, other, question="How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
+    )
     ours, theirs = main.calls[0][0].messages[-1].content, other.calls[0][0].messages[-1].content
     assert "Write only the outline" in ours
     assert theirs != ours

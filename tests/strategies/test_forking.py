@@ -8,8 +8,7 @@ import pytest
 
 from stretto import Answer, AsyncStretto, BranchDelta, BranchStarted, InvalidRequestError, TextDelta
 from stretto.backends.base import Capabilities
-from stretto.strategies.forking.reading import Prose, fork_in
-from stretto.strategies.forking.tags import forms
+from stretto.strategies.research.forking.fork_reading import Prose, fork_in, forms
 from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import HttpReply, ReceivedRequest, ScriptedServer
 
@@ -74,10 +73,10 @@ async def test_the_paths_of_a_fork_are_written_side_by_side_and_joined():
     scripted = server(*TWO_PATHS)
     answer, seen = await asked(scripted)
     assert (answer.text, answer.strategy, answer.warnings) == (SHOWN, "forking", ())
-    points = [branch for branch in answer.branches if branch.kind == "point"]
-    assert [point.title for point in points] == list(TITLES)
+    points = [branch for branch in answer.branches if branch.kind == "section"]
+    assert [point.heading for point in points] == list(TITLES)
     assert answer.usage.calls == 4
-    started = [event.title for event in seen if isinstance(event, BranchStarted) and event.kind == "point"]
+    started = [event.heading for event in seen if isinstance(event, BranchStarted) and event.kind == "section"]
     assert started == list(TITLES)
     assert {event.branch_id for event in seen if isinstance(event, BranchDelta)} == {b.id for b in answer.branches}
 
@@ -164,7 +163,7 @@ async def test_other_forms_of_tags_are_read_by_the_same_interpreter(name, said):
     for options in ({}, {"tags": name}):
         answer, _ = await asked(server(*said), strategy_options=options)
         assert answer.text == SHOWN
-        assert [branch.title for branch in answer.branches if branch.kind == "point"] == list(TITLES)
+        assert [branch.heading for branch in answer.branches if branch.kind == "section"] == list(TITLES)
 
 
 async def test_an_opening_tag_that_announces_nothing_is_shown():
@@ -179,7 +178,7 @@ async def test_an_opening_tag_that_announces_nothing_is_shown():
     )
     answer, _ = await asked(server(*said))
     assert answer.text == f"Write <promise in HTML.\n\n{TEXTS[0]}\n\nThen <promise again.\n\n{TEXTS[1]}"
-    assert [branch.title for branch in answer.branches if branch.kind == "point"] == list(TITLES)
+    assert [branch.heading for branch in answer.branches if branch.kind == "section"] == list(TITLES)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,7 @@ async def test_malformed_tags_are_text_like_any_other(text):
     cut = re.split("</Goal>|<sync/>", text)[0]
     answer, _ = await asked(server(("", text), (cut.rstrip(), text[len(cut) :])))
     assert "".join(answer.text.split()) == "".join(text.split())
-    assert not [branch for branch in answer.branches if branch.kind == "point"]
+    assert not [branch for branch in answer.branches if branch.kind == "section"]
 
 
 async def test_forks_inside_paths_are_followed_down_to_the_depth():
@@ -217,7 +216,7 @@ async def test_forks_inside_paths_are_followed_down_to_the_depth():
     assert answer.text == f"Two things keep it going.\n\nFirst.\n\neins\n\nzwei\n\ndone\n\n{TEXTS[1]}\n\nThat is all."
     flat, _ = await asked(server(*said), strategy_options={"depth": 1})
     assert "<Outline>" in flat.text
-    assert len([branch for branch in flat.branches if branch.kind == "point"]) == 2
+    assert len([branch for branch in flat.branches if branch.kind == "section"]) == 2
 
 
 async def test_a_path_that_wants_to_fork_when_no_forks_are_left_is_written_to_its_end():

@@ -15,8 +15,8 @@ async def test_the_model_forks_its_answer_and_the_engine_reads_what_the_paths_sh
     topic = topics()[0]
     async with AsyncStretto("local:pocket-forking") as stretto:
         answer = await stretto.ask(topic.questions[0], strategy="forking", temperature=0.0)
-    paths = [branch for branch in answer.branches if branch.kind == "point"]
-    assert [path.title for path in paths] == [point.title for point in topic.points]
+    paths = [branch for branch in answer.branches if branch.kind == "section"]
+    assert [path.heading for path in paths] == [point.title for point in topic.points]
     assert all(text_present(point.text, path.text) for point, path in zip(topic.points, paths, strict=True))
     assert answer.text.startswith(topic.opening)
     assert answer.text.endswith(topic.closing)

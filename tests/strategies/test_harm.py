@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 
 from stretto.language.echoes import echoes
 from stretto.prompts import Catalogue
-from stretto.strategies.harm.headings import HeadingSearch
-from stretto.strategies.harm.loops import LoopSearch
-from stretto.strategies.harm.overlap import said_before, stands_in
-from stretto.strategies.harm.phrases import Phrases, PhraseSearch
-from stretto.strategies.harm.screen import Screen
-from stretto.strategies.harm.titles import Titles, is_placeholder, says_the_same
-from stretto.strategies.harm.words import words_of
-from stretto.strategies.outline import OutlineParser
+from stretto.strategies.quality.headings import HeadingSearch
+from stretto.strategies.quality.loops import LoopSearch
+from stretto.strategies.quality.phrases import Phrases, PhraseSearch
+from stretto.strategies.quality.screen import Screen
+from stretto.strategies.quality.titles import Titles, is_placeholder
+from stretto.strategies.quality.words import words_of
+from stretto.strategies.skeleton.outline import OutlineParser
 
 PROMPT = "Write only the outline of the answer to the question, in the question's language:\nWrite them all well now."
 QUESTION = "What are the advantages and disadvantages of working from home?"
@@ -137,7 +136,7 @@ def test_no_line_of_a_template_can_be_taken_for_content(template):
         ("I'm sorry, I can't help", "refused"),
         ("You should think of this whenever you sit at home and the weather is bad", "sentence"),
         (QUESTION, "the question"),
-        ("Better work-life balance", "earlier one"),
+        ("Improved work-life balance", "earlier one"),
         ("Less commuting", None),
     ],
 )
@@ -149,26 +148,6 @@ def test_a_title_is_judged_by_itself_and_by_the_others(title, fault):
     assert fault is None or fault in found
 
 
-def test_titles_of_an_outline_in_another_language_are_seen_where_that_is_asked_for():
-    titles = Titles("Wie pflege ich ein Fahrrad?", Phrases(), strict=True)
-    assert titles.take("Reifen und Kette") is None
-    assert "another language" in titles.take("What you should do with the chain")
-    assert Titles("Wie pflege ich ein Fahrrad?", Phrases()).take("What you should do with the chain") is None
-
-
-def test_a_weak_model_that_repeats_its_titles_has_no_more_to_say():
-    titles = Titles(QUESTION, Phrases(), strict=True)
-    for title in ("Less commuting", "Quiet rooms"):
-        titles.take(title)
-    assert not titles.exhausted
-    titles.take("Less commuting")
-    assert titles.exhausted
-    assert not titles.hopeless
-    for _ in range(2):
-        titles.take("Point 3")
-    assert titles.hopeless
-
-
 def test_a_third_of_wrong_titles_is_too_many_but_not_one_double():
     titles = Titles(QUESTION, Phrases())
     for title in ("Less commuting", "Quiet rooms", "Less commuting"):
@@ -176,40 +155,3 @@ def test_a_third_of_wrong_titles_is_too_many_but_not_one_double():
     assert not titles.hopeless
     titles.take("Less commuting")
     assert titles.hopeless
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "same"),
-    [
-        ("Consider the vehicle's reliability", "Consider the reliability of the vehicle", True),
-        ("Consider the vehicle's warranty", "Consider the vehicle's safety features", False),
-        ("Tyre pressure in winter", "Tyre pressure in summer", False),
-        ("链条保养", "链条保养", True),
-        ("Care 1", "Care 2", False),
-    ],
-)
-def test_titles_are_compared_by_their_content_words(first, second, same):
-    assert says_the_same(first, second) is same
-
-
-def test_a_text_that_says_the_same_is_found_by_its_runs_of_words():
-    first = "Working from home offers numerous benefits, including increased productivity and less time on the road."
-    second = "Working from home offers numerous benefits, including increased productivity and a better balance."
-    third = "A quiet room helps with long texts, since nobody comes in to ask where the coffee is kept today."
-    assert said_before(second, [third, first])
-    assert not said_before(third, [first, second])
-    assert not said_before("Short.", ["Short."])
-
-
-def test_words_of_the_question_do_not_make_two_points_the_same():
-    question = "Name four ways to use less water at home in a dry summer."
-    points = [f"To use less water at home in a dry summer, {way}." for way in ("mulch the beds", "take short showers")]
-    assert said_before(points[1], points[:1])
-    assert not said_before(points[1], points[:1], question)
-
-
-def test_a_text_that_stands_in_another_one_says_nothing_new():
-    earlier = ["Start with a small plot of land. Grow herbs in pots."]
-    assert stands_in("start with a small plot of land", earlier)
-    assert not stands_in("Start with a small plot of lands.", earlier)
-    assert not stands_in("Grow herbs in pots.", earlier)  # too short to tell

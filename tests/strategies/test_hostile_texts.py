@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from patience import patience
 
 from stretto import AsyncStretto
-from stretto.strategies.outline import MOST_WORDS, OutlineParser
+from stretto.strategies.skeleton.outline import OutlineParser
 from stretto.testing import ScriptedBackend
 
 CPU_S = 3  # of the processor's time for one text; linear parsers take about a tenth of it, quadratic ones much more
@@ -55,40 +55,14 @@ def test_any_cutting_of_a_hostile_outline_gives_the_same_points(text, length):
     whole.finish()
     pieces.finish()
     assert pieces.points == whole.points
-    assert (pieces.opening, pieces.closing, pieces.cut) == (whole.opening, whole.closing, whole.cut)
+    assert pieces.cut == whole.cut
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    "outline",
-    [
-        "[" * 20_000,
-        '{"a":' * 5_000,
-        '[{"title": "Tea", "words": 1' + "0" * 400 + '}, {"title": "Milk", "words": 1' + "0" * 18 + "}]",
-        '[{"title": "Tea", "words": true}, {"title": "Milk", "needs": [1' + "0" * 5_000 + "]}]",
-        "1. Tea (needs " + "1" * 5_000 + ")\n2. Milk (999 words)",
-    ],
-    ids=["brackets", "objects", "huge lengths", "huge needs", "long number"],
-)
-async def test_no_outline_takes_an_answer_away_or_asks_for_a_length_without_bounds(outline):
-    backend = Boundless({"Write only the outline": outline, "": "Some words."})
+@pytest.mark.parametrize("form", ["sections", "points"])
+@pytest.mark.parametrize("written", ["[" * 20_000, "1. Tea " + "1" * 5_000 + "\n2. Milk", "Opening: A | " * 5_000])
+async def test_no_plan_takes_an_answer_away(form, written):
+    backend = Boundless({"Write only the outline|You plan the answer": written, "": "Some words."})
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask("How do I make tea?", strategy="skeleton")
+        answer = await stretto.ask("How do I make tea?", strategy="skeleton", strategy_options={"form": form})
     assert "Some words." in answer.text
-    assert all((options.max_tokens or 0) <= 6 * MOST_WORDS for _, options in backend.calls)
-
-
-def test_a_json_outline_goes_on_behind_a_line_that_became_void():
-    parser = OutlineParser()
-    parser.feed('["Tyres",\n"Chain",\n"Bra')
-    parser.feed('\x18\n"Brakes",\n"Lights"]')
-    parser.finish()
-    assert [point.title for point in parser.points] == ["Tyres", "Chain", "Brakes", "Lights"]
-
-
-def test_a_json_outline_that_comes_again_as_a_whole_gives_no_point_twice():
-    parser = OutlineParser()
-    parser.feed('["Tyres", "Chain", "Bra')
-    parser.feed('\x18\n["Tyres", "Chain", "Brakes"]')
-    parser.finish()
-    assert [point.title for point in parser.points] == ["Tyres", "Chain", "Brakes"]

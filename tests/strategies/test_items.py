@@ -7,8 +7,8 @@ from streaming import text_of
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.errors import AuthenticationError, ServerFailedError, StrettoError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import AuthenticationError, ServerFailedError, StrettoError
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from asking_items import PLURALS, QUESTION, ask, entry, script
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.errors import ServerFailedError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import ServerFailedError
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +79,7 @@ async def test_a_repeated_item_is_taken_off_its_result():
     assert (await ask(backend)).text == "cat: cats\nchild: children\nmouse: mouse mice"
 
 
+@pytest.mark.thorough
 @given(
     texts=st.tuples(*[st.text("ab :\n*é猫", min_size=1, max_size=30).filter(str.strip)] * 3),
     cuts=st.lists(st.integers(1, 29), max_size=5),

@@ -7,9 +7,9 @@ from asking_items import ask
 from streaming import text_of
 
 from stretto.backends.base import Capabilities
-from stretto.budget import Budget
-from stretto.errors import ServerFailedError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.budget import Budget
+from stretto.values.errors import ServerFailedError
 
 pytestmark = pytest.mark.anyio
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.answer import Branch
-from stretto.strategies.items.distinct import is_repeated
 from stretto.strategies.items.entries import Entries, EntryText
 from stretto.strategies.items.layout import Layout, layout_for
 from stretto.strategies.items.plan import read_plan
+from stretto.strategies.items.samples import is_repeated
 from stretto.strategies.items.splitting import Split
+from stretto.values.answer import Branch
 
 TEXT = st.lists(
     st.sampled_from(
@@ -140,6 +140,7 @@ def test_numbers_out_of_turn_are_noticed():
     assert read(3, ["1. a\n2. b\n3. c\n4. d"])[1] is True
 
 
+@pytest.mark.thorough
 @given(
     texts=st.lists(st.text(max_size=30), min_size=1, max_size=4), name=st.sampled_from(["json_array", "json_object"])
 )
@@ -149,6 +150,25 @@ def test_json_is_valid_whatever_was_written(texts, name):
     pieces = [layout.before(index + 1, index) + layout.entry(text, index) for index, text in enumerate(texts)]
     value = json.loads("".join(pieces) + layout.closing)
     assert len(value) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ('{"order": "7755"}\n\nThis JSON object holds the number of the order.', {"order": "7755"}),
+        ('```json\n{"order": 7755}\n```\nThe order is 7755.', {"order": 7755}),
+        ('The order:\n```json\n{"order": 7755}\n```', {"order": 7755}),
+        ('["a", "b"]\nare its parts.', ["a", "b"]),
+        ('{"a": 1} or {"a": 2}', '{"a": 1} or {"a": 2}'),
+        ('{"order": 7755', '{"order": 7755'),
+        ("[1] is a footnote", "[1] is a footnote"),
+        ("{x} marks a place", "{x} marks a place"),
+        ('He said: {"a": 1}', 'He said: {"a": 1}'),
+    ],
+)
+def test_what_a_model_says_of_its_json_is_left_out(said, value):
+    """As SmolLM2 does behind every second record."""
+    assert json.loads(Layout("json_array").entry(said)) == value
 
 
 def test_json_takes_over_no_constants_that_are_not_json():

@@ -6,8 +6,8 @@ import pytest
 from asking_items import POCKET, ask, entry
 
 from stretto.backends.base import Capabilities
-from stretto.errors import ServerFailedError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.errors import ServerFailedError
 
 pytestmark = pytest.mark.anyio
 

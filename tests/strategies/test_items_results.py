@@ -7,9 +7,12 @@ from asking_items import ask, entry
 from streaming import text_of
 
 from stretto import AsyncStretto, Budget
-from stretto.errors import StrettoError
-from stretto.strategies.items.labels import label_in, labels_of
+from stretto.abilities import Abilities, Ability, keep
+from stretto.abilities.kept import prompts_version
+from stretto.backends.base import Capabilities
+from stretto.strategies.items.labels import label_in, labels_of, one_of
 from stretto.testing import ScriptedBackend
+from stretto.values.errors import StrettoError
 
 pytestmark = pytest.mark.anyio
 
@@ -107,6 +110,51 @@ async def test_what_is_no_label_is_asked_for_once_more_alone(wrong):
     answer = await ask(backend, REVIEWS)
     assert answer.text == "Great tent.: positive\nThe zip broke.: negative\nWould buy again.: positive"
     assert (answer.warnings, len(backend.calls)) == ((), 4)
+
+
+async def test_a_backend_with_grammars_can_write_nothing_but_a_label():
+    backend = ScriptedBackend(GOOD | {"": "positive"}, capabilities=Capabilities(regex=True, json_schema=True))
+    await ask(backend, REVIEWS)
+    patterns = {prompt.response_regex for prompt, _ in backend.calls}
+    assert patterns == {"positive|negative"}
+    assert all(prompt.response_schema is None for prompt, _ in backend.calls)
+
+
+@pytest.mark.parametrize("label", ["c++ (new)", "a.b", "very good", "não", "$5 [net]"])
+def test_the_pattern_of_labels_matches_them_and_nothing_else(label):
+    pattern = re.compile(one_of([label, "other"]))
+    assert pattern.fullmatch(label)
+    assert not pattern.fullmatch(f"{label}x")
+    assert not pattern.fullmatch("c+++ new")
+
+
+async def test_a_backend_with_schemas_is_held_to_the_labels_at_its_second_try():
+    script = {entry(r"Great tent\."): "It is nice.", **GOOD, r"negative:\n\nGreat tent\.$": '{"label": "positive"}'}
+    backend = ScriptedBackend(script, capabilities=Capabilities(json_schema=True))
+    answer = await ask(backend, REVIEWS)
+    assert answer.text.startswith("Great tent.: positive\n")
+    assert answer.warnings == ()
+    schemas = [prompt.response_schema for prompt, _ in backend.calls]
+    assert [schema["properties"]["label"]["enum"] for schema in schemas if schema] == [["positive", "negative"]]
+
+
+async def test_a_model_that_holds_no_labels_is_held_to_them(tmp_path, monkeypatch):
+    (tmp_path / "settings.toml").touch()
+    monkeypatch.setenv("STRETTO_SETTINGS", str(tmp_path / "settings.toml"))
+    backend = ScriptedBackend({"": "positive"}, capabilities=Capabilities(regex=True, concurrent_calls=8))
+    low = {"label": Ability(right=1, total=10, needed=8)}
+    keep(Abilities(model=backend.name, checked="2026-11-24", prompts=prompts_version(), held=low))
+    async with AsyncStretto(backend) as stretto:
+        assert (await stretto.route(REVIEWS)).strategy == "items"
+
+
+@pytest.mark.thorough  # it loads the model
+async def test_the_pocket_model_loses_no_label():
+    async with AsyncStretto("local:pocket") as stretto:
+        asked = "Label each text as left, right or straight on:\n- Boil the water.\n- 42\n- Who are you?"
+        answer = await stretto.ask(asked, strategy="items")
+    assert [branch.text in ("left", "right", "straight on") for branch in answer.branches] == [True] * 3
+    assert (answer.finish_reason, answer.warnings) == ("stop", ())
 
 
 async def test_what_is_no_label_twice_is_reported_with_its_entry():

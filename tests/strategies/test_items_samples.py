@@ -7,9 +7,9 @@ from streaming import streamed, text_of
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.budget import Budget
-from stretto.errors import ServerFailedError
 from stretto.testing import Reply, ScriptedBackend
+from stretto.values.budget import Budget
+from stretto.values.errors import ServerFailedError
 
 pytestmark = pytest.mark.anyio
 

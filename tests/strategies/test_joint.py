@@ -2,7 +2,7 @@
 
 import pytest
 
-from stretto.strategies.joint import Joint
+from stretto.strategies.runtime.joint import Joint
 
 
 def joined(before, said, size):

@@ -38,9 +38,9 @@ def written(answer):
 
 
 @pytest.mark.parametrize("limit", [7, 60, 100, 333])
-@pytest.mark.parametrize("options", [{}, {"race": True}, {"preference": "careful"}])
+@pytest.mark.parametrize("options", [{}, {"preference": "careful"}])
 async def test_a_limit_bounds_all_points_together(limit, options):
-    answer = await ask(strategy="skeleton", max_tokens=limit, **options)
+    answer = await ask(strategy="skeleton", strategy_options={"form": "points"}, max_tokens=limit, **options)
     assert 0 < written(answer) <= limit
     assert answer.finish_reason == "length"
     assert any(f"max_tokens={limit}" in warning for warning in answer.warnings)
@@ -58,13 +58,13 @@ async def test_a_limit_that_points_do_not_reach_leaves_them_whole_and_side_by_si
 
     backend = ScriptedBackend(script)
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=1000)
+        answer = await stretto.ask(QUESTION, strategy="skeleton", strategy_options={"form": "points"}, max_tokens=1000)
     assert (answer.finish_reason, len(backend.calls)) == ("stop", 4)
 
 
 async def test_a_short_point_leaves_its_room_to_a_long_one():
     script = {"Write only the outline": TEN, r"text of point 10\b": words(10), "": "Short."}
-    answer = await ask(script=script, strategy="skeleton", max_tokens=160)
+    answer = await ask(script=script, strategy="skeleton", strategy_options={"form": "points"}, max_tokens=160)
     last = answer.branches[-1]
     assert (last.id, last.usage.completion_tokens) == ("point-10", 160 // 6)
     assert answer.text.count("Short.") == 9
@@ -83,14 +83,16 @@ async def test_all_parts_that_wait_for_room_get_it():
     backend = ScriptedBackend(script)
     with anyio.fail_after(patience(60)):
         async with AsyncStretto(backend) as stretto:
-            answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=160)
+            answer = await stretto.ask(
+                QUESTION, strategy="skeleton", strategy_options={"form": "points"}, max_tokens=160
+            )
     assert (answer.text.count("Short."), answer.finish_reason) == (10, "stop")
 
 
 async def test_a_part_for_which_nothing_is_left_is_named_and_not_asked_for():
     backend = ScriptedBackend({"Write only the outline": TEN, **POINTS, "": words(0)})
     async with AsyncStretto(backend) as stretto:
-        answer = await stretto.ask(QUESTION, strategy="skeleton", max_tokens=64)
+        answer = await stretto.ask(QUESTION, strategy="skeleton", strategy_options={"form": "points"}, max_tokens=64)
     assert written(answer) <= 64
     assert len(backend.calls) < 11
     assert any("leaves no room for this part" in warning for warning in answer.warnings)
@@ -111,8 +113,8 @@ async def test_each_of_several_choices_has_the_whole_limit():
 
 
 async def test_the_limit_of_a_part_holds_for_each_point():
-    answer = await ask(strategy="skeleton", part_tokens=20)
-    points = [branch for branch in answer.branches if branch.kind == "point"]
+    answer = await ask(strategy="skeleton", strategy_options={"form": "points"}, part_tokens=20)
+    points = [branch for branch in answer.branches if branch.kind == "section"]
     assert [branch.usage.completion_tokens for branch in points] == [20] * 3
     assert any("were cut at part_tokens=20" in warning for warning in answer.warnings)
 
@@ -126,7 +128,8 @@ async def test_the_limit_of_a_part_leaves_an_answer_in_one_piece_alone():
     [(QUESTION, "skeleton"), ("Translate into German:\n- cat\n- dog\n- cow", "items")],
 )
 async def test_stop_texts_that_parts_are_not_given_are_told(question, strategy):
-    answer = await ask(question, strategy=strategy, stop="END")
+    script = {"You plan the answer": "Opening: Clean it.\nSections: Oil | Air\n1. a\n2. b", **SCRIPT}
+    answer = await ask(question, script, strategy=strategy, stop="END")
     assert answer.strategy == strategy
     assert any(warning.startswith("stop was left out") for warning in answer.warnings)
 
@@ -139,7 +142,7 @@ async def test_parts_that_were_cut_in_the_same_way_share_a_warning():
 
 
 async def test_points_that_were_cut_are_named_in_one_warning():
-    answer = await ask(strategy="skeleton", part_tokens=20)
+    answer = await ask(strategy="skeleton", strategy_options={"form": "points"}, part_tokens=20)
     cut = [warning for warning in answer.warnings if "cut at part_tokens=20" in warning]
     assert len(cut) == 1
     assert cut[0].startswith("Point 1, ")

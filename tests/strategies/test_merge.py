@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.answer import Branch
-from stretto.strategies.merge import Merge
+from stretto.strategies.runtime.merge import Merge
+from stretto.values.answer import Branch
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +20,7 @@ class Written:
         return self.pieces.pop(0) if self.pieces else ""
 
     async def ended(self):
-        return Branch(id="x", kind="point")
+        return Branch(id="x", kind="section")
 
 
 async def merged(segments):

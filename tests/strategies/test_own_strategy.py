@@ -42,7 +42,7 @@ class BothSides:
     async def run(self, request, route, runner):  # noqa: ARG002 - the protocol's arguments
         for side in ("for", "against"):
             prompt = ModelRequest((Message(role="user", content=f"{request.question} Only what speaks {side} it."),))
-            branch = runner.start(BranchSpec(side, "point", lambda prompt=prompt: prompt, request.options))
+            branch = runner.start(BranchSpec(side, "section", lambda prompt=prompt: prompt, request.options))
             runner.merge.add(f"{side.title()}: ")
             runner.merge.add_branch(branch)
             runner.merge.add("\n")
@@ -85,7 +85,7 @@ async def test_a_registered_strategy_is_weighed_by_its_offer():
     ],
 )
 async def test_without_a_better_offer_the_others_are_weighed(offered):
-    answer = await ask([BothSides(offered)], prompt=ADVICE)
+    answer = await ask([BothSides(offered)], prompt=ADVICE, preference="fastest")
     assert answer.route.strategy == "skeleton"
 
 
@@ -118,7 +118,7 @@ async def test_a_strategy_that_cannot_make_its_offer_is_left_out_and_logged(capl
             raise ZeroDivisionError
 
     with caplog.at_level(logging.ERROR, "stretto.router.policy"):
-        assert (await ask([Careless()])).route.strategy == "skeleton"
+        assert (await ask([Careless()], preference="fastest")).route.strategy == "skeleton"
     assert "both_sides could not make an offer" in caplog.text
 
 
@@ -135,10 +135,21 @@ def test_the_case_tells_what_an_offer_needs():
     )
 
 
+class Texts(BaseModel):
+    summary: str
+    reasons: str
+    steps: list[str]
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES.values())
 def test_the_strategies_of_the_library_are_strategies_and_offer_themselves(strategy):
     assert isinstance(strategy, Strategy)
-    request = Request.of("List 12 ideas.", documents="Ideas.", strategy=strategy.name)
+    own = {
+        "fields": {"messages": "Report on it.", "response_format": Texts},
+        "rewrite": {"messages": "Translate into German:\n\n" + "\n\n".join(["The chain needs some oil now."] * 40)},
+    }
+    asked = own.get(strategy.name, {"messages": "List 12 ideas.", "documents": "Ideas."})
+    request = Request.of(asked.pop("messages"), strategy=strategy.name, **asked)
     decided = Router().decide(request, {"main": ScriptedBackend({})}, {"direct": Direct(), strategy.name: strategy})
     assert decided.forecast[strategy.name].calls >= 1
 
@@ -179,7 +190,7 @@ async def test_a_name_that_is_taken_is_refused(taken):
 
 
 async def test_an_unknown_name_is_refused_with_those_of_the_client():
-    with pytest.raises(UnknownStrategyError, match=r"'both_side'.*items, document, .*both_sides"):
+    with pytest.raises(UnknownStrategyError, match=r"'both_side'.*items, fields, document, .*both_sides"):
         await ask([BothSides()], strategy="both_side")
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from stretto import AsyncStretto, Budget
-from stretto.answer import Usage
 from stretto.backends.base import Capabilities, Chunk
-from stretto.errors import BackendError, StreamBrokenError
+from stretto.values.answer import Usage
+from stretto.values.errors import BackendError, StreamBrokenError
 
 pytestmark = pytest.mark.anyio
 
@@ -147,7 +147,9 @@ class Odd:
 )
 async def test_a_chunk_that_is_not_what_its_types_say_is_an_error_of_its_branch_only(odd):
     async with AsyncStretto(Odd(odd)) as stretto:
-        answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+        answer = await stretto.ask(
+            "How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
+        )
     failed = {branch.id: branch.error for branch in answer.branches if branch.status == "failed"}
     assert list(failed) == ["point-2"]
     assert f"own:model yielded a chunk whose {next(iter(odd))}" in failed["point-2"]
@@ -157,7 +159,9 @@ async def test_a_chunk_that_is_not_what_its_types_say_is_an_error_of_its_branch_
 
 async def test_half_a_character_from_a_backend_of_the_callers_own_can_be_exported():
     async with AsyncStretto(Odd({"text": " \ud83d"})) as stretto:
-        answer = await stretto.ask("How do I look after a bicycle?", strategy="skeleton")
+        answer = await stretto.ask(
+            "How do I look after a bicycle?", strategy="skeleton", strategy_options={"form": "points"}
+        )
     assert "\ufffd" in answer.model_dump_json()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities, Chunk, Stages
-from stretto.errors import DeadlineExceededError
+from stretto.values.errors import DeadlineExceededError
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,7 @@ def calling(text):
 
 async def test_points_that_call_tools_keep_their_text():
     script = {"Write only the outline": calling("1. Tea\n2. Milk"), "": calling("It is good for you.")}
-    answer, kinds = await asked(script, "Name two drinks.", strategy="skeleton")
+    answer, kinds = await asked(script, "Name two drinks.", strategy="skeleton", strategy_options={"form": "points"})
     assert (answer.strategy, answer.finish_reason, answer.tool_calls) == ("skeleton", "stop", ())
     assert answer.text.count("It is good for you.") == 2
     assert answer.warnings == (LEFT_OUT,)
@@ -37,7 +37,7 @@ async def test_points_that_call_tools_keep_their_text():
 
 async def test_a_point_that_only_calls_tools_is_asked_for_in_another_way():
     script = {"Write only the outline": "1. Tea\n2. Milk", "": [calling(""), "Drink it warm."]}
-    answer, _ = await asked(script, "Name two drinks.", strategy="skeleton")
+    answer, _ = await asked(script, "Name two drinks.", strategy="skeleton", strategy_options={"form": "points"})
     assert answer.text.count("Drink it warm.") == 2
     assert all(branch.status == "finished" for branch in answer.branches)
 
@@ -48,25 +48,3 @@ async def test_items_in_groups_that_call_tools_do_not_wait_for_ever():
     answer, _ = await asked(script, prompt, slots=2, strategy="items")
     assert (answer.strategy, answer.tool_calls) == ("items", ())
     assert "deux" in answer.text
-
-
-async def test_a_straight_answer_that_calls_tools_and_wins_its_race_keeps_its_text():
-    outline = Reply("1. Tea\n2. Milk", hold=anyio.Event())
-    script = {"Write only the outline": outline, "": calling("Tea and milk.")}
-    answer, kinds = await asked(script, "Name two drinks.", slots=2, strategy="skeleton", race=True)
-    assert (answer.text, answer.tool_calls, answer.finish_reason) == ("Tea and milk.", (), "stop")
-    assert "tool_call_delta" not in kinds
-
-
-async def test_a_straight_answer_that_would_call_tools_and_loses_its_race_leaves_the_points():
-    straight = Reply("Tea and milk.", tool_calls=CALLS, hold=anyio.Event())
-    script = {"Write only the outline": "1. Tea\n2. Milk", "2. Milk": "Drink it.", "": straight}
-    answer, _ = await asked(script, "Name two drinks.", slots=2, strategy="skeleton", race=True)
-    assert answer.text.count("Drink it.") == 2
-    assert answer.tool_calls == ()
-
-
-async def test_a_straight_answer_that_calls_tools_does_not_keep_the_only_slot():
-    script = {"Write only the outline": "1. Tea\n2. Milk", "2. Milk": "Drink it.", "": calling("Tea and milk.")}
-    answer, _ = await asked(script, "Name two drinks.", strategy="skeleton", race=True)
-    assert (answer.text, answer.tool_calls) == ("Tea and milk.", ())

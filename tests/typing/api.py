@@ -37,8 +37,22 @@ from stretto import (
     ToolCallFragment,
     Usage,
 )
-from stretto.extending import Backend, BranchSpec, Capabilities, Case, Chunk, ModelRequest, Offer, Runner, Strategy
-from stretto.local import FocusOptions, LocalBackend, StarOptions
+from stretto.extending import (
+    AnswerPiece,
+    Backend,
+    BranchSpec,
+    CallPiece,
+    Capabilities,
+    Case,
+    Chunk,
+    ModelRequest,
+    Offer,
+    RemoteBackend,
+    Runner,
+    Strategy,
+    Thought,
+)
+from stretto.local import FocusOptions, LocalBackend
 from stretto.testing import Reply, ScriptedBackend, check_backend
 
 
@@ -120,6 +134,23 @@ class Own:
         pass
 
 
+class OverHttp(RemoteBackend):
+    """A user's backend for an API over HTTP."""
+
+    provider = "acme"
+    default_url = "https://api.acme.example/v1"
+    path = "/generate"
+    lacks = frozenset({"seed"})
+    capabilities = Capabilities(context_window=8_000)
+
+    def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, object]:
+        return {"model": self.model, "text": prompt.messages[-1].content, "limit": options.max_tokens}
+
+    def read(self, event: object) -> list[AnswerPiece]:
+        call = CallPiece(index=0, name="look", arguments="{}")
+        return [AnswerPiece(str(event), thoughts=(Thought("thinking", "thinking", "Hm."),), tool_calls=(call,))]
+
+
 class BothSides:
     """A user's strategy."""
 
@@ -130,22 +161,23 @@ class BothSides:
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
         prompt = ModelRequest((Message(role="user", content=request.question + route.reason),))
-        runner.merge.add_branch(runner.start(BranchSpec("one", "point", lambda: prompt, request.options)))
+        runner.merge.add_branch(runner.start(BranchSpec("one", "section", lambda: prompt, request.options)))
         await runner.merge.finish()
 
 
 async def extended() -> None:
     backend: Backend = Own()
+    remote: Backend = OverHttp("small", base_url="http://localhost:8000", api_key="any")
     strategy: Strategy = BothSides()
     calls: list[CallEnded] = []
     retries: list[RetryPlanned] = []
     hooks = Hooks(on_route=print, on_call=calls.append, on_retry=retries.append)
-    await check_backend(backend, failing=Own())
+    await check_backend(backend, failing=remote)
     async with AsyncStretto(
         backend,
         roles={
             "small": "openai:gpt-5.4-nano",
-            "local": LocalBackend("local:pocket", long_context=StarOptions(block=256)),
+            "local": LocalBackend("local:pocket", long_context="focus"),
             "long": LocalBackend("local:./folder", long_context=FocusOptions(chunk=128)),
         },
         strategies=[strategy],

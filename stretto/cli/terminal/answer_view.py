@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.widget import Widget
 
-from stretto.answer import Answer
-from stretto.cli.footnotes import footnotes_of
-from stretto.cli.plain import one_line
-from stretto.cli.progress import status_of
+from stretto.cli.output.footnotes import footnotes_of
+from stretto.cli.output.plain import one_line
+from stretto.cli.output.progress import status_of
+from stretto.cli.output.trace import render_timeline
 from stretto.cli.terminal.cards import Card, Cards
-from stretto.cli.terminal.lines import Words, words
+from stretto.cli.terminal.lines import Words, Written, words
 from stretto.cli.terminal.passages import Passages
+from stretto.cli.terminal.sections import Section, Sections
 from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.ways import is_other, name_of, others_of, reason_of
-from stretto.cli.terminal.written import Written
-from stretto.cli.trace import render_timeline
 from stretto.display.palette import TERMINAL
-from stretto.events import (
+from stretto.strategies.document.citations.citing import without_marks
+from stretto.values.answer import Answer, Branch
+from stretto.values.events import (
     BranchDelta,
     BranchFailed,
     BranchFinished,
     BranchStarted,
     Event,
-    OutlinePointReady,
     PassageRead,
     RouteChosen,
+    SectionPlanned,
     TextDelta,
     VoteCounted,
 )
 
 if TYPE_CHECKING:
-    from stretto.route import Route
+    from stretto.values.route import Route
 
-PARTS = ("point", "item", "piece")
+PARTS = ("section", "item", "piece")
 WORTH_SAYING = 1.05  # times as fast
 
 
@@ -52,19 +55,30 @@ class AnswerView(Widget):
     AnswerView { layout: vertical; height: auto; width: 1fr; margin: 0 0 1 0; }
     AnswerView Words.route { margin: 0 0 1 0; }
     AnswerView Written { margin: 0 0 1 0; }
+    AnswerView Section Written { margin: 1 0 0 0; }
     """
+
+    class InSections(Message):
+        """An answer in sections begins: its opening is read while they fill below it."""
+
+        def __init__(self, view: AnswerView) -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(self, heading: str = "") -> None:
         super().__init__()
         self.text = ""
         self.running = True
+        self._plan: str | None = None  # the branch that writes it
         self._route = Words(*([words(heading, "bold")] if heading else []), classes="route")
         self._passages: Passages | None = None
-        self._cards: Cards | None = None
+        self._cards: Cards | Sections | None = None
+        self._tail: Written | None = None  # the closing of a plan, which is there before its sections
         self._way = ""
+        self._received: dict[str, str] = {}  # by branch, the marks of citations included
         self._written = Written()
         self._notes = Words()
-        self._changed: set[Card | Written | Passages] = set()
+        self._changed: set[Card | Section | Sections | Written | Passages] = set()
 
     def compose(self) -> ComposeResult:
         """The route, the text, and what there is to say at its end."""
@@ -73,7 +87,7 @@ class AnswerView(Widget):
         yield self._notes
 
     @property
-    def cards(self) -> dict[str, Card]:
+    def cards(self) -> Mapping[str, Card | Section]:
         """The parts that are being written, by their branches; none once they have settled."""
         return self._cards.by_branch if self._cards is not None else {}
 
@@ -92,24 +106,18 @@ class AnswerView(Widget):
         match event:
             case RouteChosen():
                 self.show_route(event.route)
-            case OutlinePointReady():
-                self._card(event.branch_id, event.title)
-            case BranchStarted() if event.kind in PARTS:
-                self._card(event.branch_id, event.title).state = "silent"
-            case BranchStarted() if is_other(event.kind, self._way) and not self.text:
-                self._card(event.branch_id, event.title or event.branch_id).state = "silent"
+            case SectionPlanned():
+                self._card(event.branch_id, event.heading)
+            case BranchStarted():
+                self._started(event)
             case BranchDelta() if event.branch_id in self.cards:
                 card = self.cards[event.branch_id]
-                card.text += event.text
+                self._received[event.branch_id] = self._received.get(event.branch_id, "") + event.text
+                card.text = without_marks(self._received[event.branch_id])
                 card.state = "writing"
                 self._changed.add(card)
-            case BranchFinished() | BranchFailed() if event.branch.id in self.cards:
-                card = self.cards[event.branch.id]
-                branch = event.branch
-                card.text, card.error = branch.text, branch.error or ""
-                card.state = "discarded" if branch.discarded else branch.status
-                card.title = branch.title or branch.model or card.title
-                self._changed.add(card)
+            case BranchFinished() | BranchFailed():
+                self._ended(event.branch)
             case PassageRead():
                 if self._passages is None:
                     self._passages = Passages()
@@ -123,17 +131,72 @@ class AnswerView(Widget):
             case TextDelta():
                 self._show_chosen()
                 self.text += event.text
-                self._written.feed(event.text)
-                self._changed.add(self._written)
+                if isinstance(self._cards, Sections):
+                    self._written.settle(self._opening)
+                else:
+                    self._written.feed(event.text)
+                    self._changed.add(self._written)
 
-    def _card(self, branch: str, title: str) -> Card:
-        if self._cards is None:
+    def _started(self, event: BranchStarted) -> None:
+        name = event.heading or event.title
+        if event.kind == "plan":
+            self._plan = event.branch_id
+            self.post_message(self.InSections(self))
+        elif event.kind in PARTS:
+            self._card(event.branch_id, name).state = "silent"
+        elif event.kind == "direct" and self._plan is None and self._sections_are_unwritten:
+            self._turn_straight()
+        elif is_other(event.kind, self._way) and not self.text:
+            self._card(event.branch_id, name or event.branch_id).state = "silent"
+
+    def _ended(self, branch: Branch) -> None:
+        """Show what a branch has become."""
+        if branch.id == self._plan:
+            self._plan = None
+        elif branch.kind == "closing" and self._cards is not None:
+            self._tail = Written(without_marks(branch.text))
+            self.mount(self._tail, after=self._cards)
+        elif branch.id in self.cards:
+            card = self.cards[branch.id]
+            card.text, card.error = without_marks(branch.text), branch.error or ""
+            card.state = "discarded" if branch.discarded else branch.status
+            card.title = branch.heading or branch.title or branch.model or card.title
+            self._changed.add(card)
+            if isinstance(self._cards, Sections):
+                self._changed.add(self._cards)
+
+    def _card(self, branch: str, title: str) -> Card | Section:
+        if self._cards is None and self._plan is not None:
+            self._cards = Sections()
+            self.mount(self._cards, after=self._written)
+        elif self._cards is None:
             self._cards = Cards()
             self.mount(self._cards, after=self._route)
             self._written.display = False  # the points show it, until they settle
         card = self._cards.card(branch, title)
         self._changed.add(card)
+        if isinstance(self._cards, Sections):
+            self._changed.add(self._cards)
         return card
+
+    @property
+    def _opening(self) -> str:
+        """The text above the first section; its last piece may come after the headings are known."""
+        first, text = next(iter(self.cards.values())), f"\n{self.text}"
+        for label in (f"\n## {first.title}\n", f"\n1. **{first.title}**: ", f"\n- **{first.title}**: "):
+            text = text.partition(label)[0]
+        return text.strip()
+
+    @property
+    def _sections_are_unwritten(self) -> bool:
+        return isinstance(self._cards, Sections) and not any(
+            section.text and section.state != "discarded" for section in self.cards.values()
+        )
+
+    def _turn_straight(self) -> None:
+        """There is no plan that can be carried out: what was announced of it goes, and the text goes on."""
+        self._remove_cards()
+        self._written.settle(self.text)
 
     def _show_chosen(self) -> None:
         """Of several answers one is there now: it stands in their place."""
@@ -179,7 +242,9 @@ class AnswerView(Widget):
         """The text so far, and behind it what is not in it yet of the parts; of several answers the longest."""
         if self._others:
             return self.text or max((card.text for card in self.cards.values()), key=len, default="")
-        return with_unwritten(self.text, ((card.title, card.text) for card in self.cards.values() if card.text))
+        parts = [(card.title, card.text) for card in self.cards.values()]
+        parts += [("", self._tail.text)] if self._tail is not None else []
+        return with_unwritten(self.text, [(title, text) for title, text in parts if text])
 
     def _settle(self, text: str) -> None:
         self.running = False
@@ -195,9 +260,10 @@ class AnswerView(Widget):
 
     def _remove_cards(self) -> None:
         self._changed.clear()
-        if self._cards is not None:
-            self._cards.remove()
-            self._cards = None
+        for part in (self._cards, self._tail):
+            if part is not None:
+                part.remove()
+        self._cards = self._tail = None
 
 
 def timeline_of(answer: Answer, width: int) -> list[Text]:

@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from stretto.cli.plain import plain
+from stretto.cli.output.plain import plain
 from stretto.display.palette import TERMINAL
 
 NEWLINES = ("ctrl+j", "shift+enter", "alt+enter")

@@ -7,8 +7,9 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
-from stretto.cli.markdown import Part, rows
-from stretto.cli.plain import one_line
+from stretto.cli.output.markdown import Part, rows
+from stretto.cli.output.plain import one_line
+from stretto.cli.output.progress import SIGNS
 from stretto.cli.terminal.lines import CONSOLE, Lines, strips_of
 from stretto.display.palette import TERMINAL
 
@@ -17,8 +18,7 @@ MOST_COLUMNS = 4
 FEWEST_ROWS, MOST_ROWS = 2, 9  # of a card, its title included
 _AROUND = 8  # rows of the screen that are not for cards
 _TAIL = 4_000  # characters of a part that are drawn: a card shows its end
-SIGNS = {"waiting": "·", "silent": "…", "writing": "▸", "finished": "✓", "failed": "✗", "discarded": "–"}
-_STYLES = {
+STYLES = {
     "waiting": "dim",
     "silent": TERMINAL.wait,
     "finished": TERMINAL.good,
@@ -44,9 +44,9 @@ class Card(Lines):
         """Always as many rows as it has, so that its neighbours stay where they are."""
         name: Part = (set_cell_size(f"{SIGNS[self.state]} {one_line(self.title)}", width), CONSOLE.get_style("bold"))
         if self.state != "writing":
-            name = (name[0], CONSOLE.get_style(f"bold {_STYLES[self.state]}"))
+            name = (name[0], CONSOLE.get_style(f"bold {STYLES[self.state]}"))
         if self.error:
-            style = CONSOLE.get_style(_STYLES.get(self.state, TERMINAL.bad))
+            style = CONSOLE.get_style(STYLES.get(self.state, TERMINAL.bad))
             problem: Part = (set_cell_size(one_line(self.error), width), style)
             text = [[problem]]
         else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textual.strip import Strip
 
-from stretto.citation import PassageRecord
-from stretto.cli.markdown import Part
-from stretto.cli.progress import counted
+from stretto.cli.output.markdown import Part
+from stretto.cli.output.progress import counted
 from stretto.cli.terminal.lines import CONSOLE, Lines, strips_of
 from stretto.display.palette import TERMINAL
+from stretto.values.citation import PassageRecord
 
 UNREAD, READ, FOUND, LEFT_OUT = "░", "▒", "█", "×"
 

@@ -10,12 +10,12 @@ from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from stretto.answer import Answer
-from stretto.cli.chat_file import Turn
-from stretto.cli.plain import one_line
+from stretto.cli.chat.chat_file import Turn
+from stretto.cli.output.plain import one_line
 from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.lines import Words, words
 from stretto.display.palette import TERMINAL
+from stretto.values.answer import Answer
 
 MOST_SHOWN = 50  # turns of a chat that is gone on with
 
@@ -35,6 +35,37 @@ class Talk(VerticalScroll):
         super().__init__(can_focus=False)
         self._turns: list[str] = []
         self._numbers = count()
+        self._top: tuple[Widget, AnswerView] | None = None  # a question that stays at the top, and its answer
+
+    def on_mount(self) -> None:
+        """A place is known, and can be scrolled to, once all is laid out."""
+        self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self._hold(), immediate=True)
+
+    def on_answer_view_in_sections(self, message: AnswerView.InSections) -> None:
+        """Put the question to the top, where it stays: what is read is not moved by what is written below it."""
+        message.stop()
+        self.anchor(False)
+        self._top = self.query(f".question.{self._turns[-1]}").first(), message.view
+        self._hold()
+
+    def _hold(self) -> None:
+        """Leave room below the question that stays at the top, and scroll there as far as there is room yet."""
+        if self._top is None:
+            return
+        question, view = self._top
+        if place := question.virtual_region:
+            view.styles.min_height = max(1, self.size.height - question.outer_size.height)
+            self.scroll_y = self.scroll_target_y = place.y
+
+    def anchor(self, anchor: bool = True) -> None:
+        """Follow what is new, or nothing."""
+        self._top = None
+        super().anchor(anchor)
+
+    def release_anchor(self) -> None:
+        """The reader scrolls."""
+        self._top = None
+        super().release_anchor()
 
     def note(self, text: str | Sequence[Text], style: str = "") -> None:
         """Say something beside the conversation."""
@@ -49,6 +80,8 @@ class Talk(VerticalScroll):
         """Show a question with the place of its answer, or both ``instead`` of the last ones."""
         if instead and self._turns:
             self.query(f".{self._turns.pop()}").remove()
+        for view in self.query(AnswerView):
+            view.styles.min_height = None
         await self.mount(*self._turn(question, answer))
 
     def _turn(self, question: str, answer: Widget) -> tuple[Widget, Widget]:

@@ -7,20 +7,22 @@ import time
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from stretto.answer import Answer
-from stretto.cli.live import log
-from stretto.cli.plain import one_line
-from stretto.cli.progress import Progress
-from stretto.cli.screen import FRAMES
+from textual.app import ComposeResult
+from textual.widget import Widget
+
+from stretto.cli.output.live import log
+from stretto.cli.output.plain import one_line
+from stretto.cli.output.progress import Progress
+from stretto.cli.output.screen import FRAMES
+from stretto.cli.output.terms import in_options
 from stretto.cli.terminal.answer_view import AnswerView
-from stretto.cli.terminal.comparing import Beside
 from stretto.cli.terminal.talk import Talk
-from stretto.cli.terms import in_options
 from stretto.display.palette import TERMINAL
-from stretto.errors import InvalidRequestError, StrettoError
+from stretto.values.answer import Answer
+from stretto.values.errors import InvalidRequestError, StrettoError
 
 if TYPE_CHECKING:
-    from stretto.cli.chat_state import ChatState
+    from stretto.cli.chat.chat_state import ChatState
 
 
 class Answering:
@@ -63,7 +65,7 @@ class Answering:
 
     async def compare(self, rest: str) -> None:
         """Answer in the chosen way and once more in one piece, side by side, and say which was faster."""
-        from stretto.cli.compare import loaded, table  # noqa: PLC0415 - only here
+        from stretto.cli.output.side_by_side import loaded, table  # noqa: PLC0415 - only here
 
         question = rest or self._state.last().question
         self._state.ask(question, instead=not rest)
@@ -139,3 +141,22 @@ class Answering:
     def _warn(self, problem: str) -> None:
         if problem:
             self._talk.note(f"warning: {one_line(problem)}", TERMINAL.wait)
+
+
+class Beside(Widget):
+    """An answer in parts, and one that is written in one piece."""
+
+    DEFAULT_CSS = """
+    Beside { layout: horizontal; height: auto; width: 1fr; }
+    Beside AnswerView { margin: 0 2 1 0; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen = AnswerView("In the chosen way")
+        self.direct = AnswerView("In one piece")
+
+    def compose(self) -> ComposeResult:
+        """The chosen way first."""
+        yield self.chosen
+        yield self.direct

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["with_unwritten"]
+__all__ = ["behind_name", "with_unwritten"]
 
 _LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
-_MARK = re.compile(r"\s*(?:[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list
+_MARK = re.compile(r"\s*(?:#{1,6}|[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list or a heading
+_HEADED = re.compile(r"^## ", re.MULTILINE)  # a section, as answers head them
 _NUMBERED = re.compile(r"^(\d{1,3})\. \*\*", re.MULTILINE)  # a point, as answers number them
 _BEHIND_NAME = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*")
 
@@ -20,6 +21,7 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
     each part behind the one before it. The first that is not there may have begun: it is written to its end.
     """
     letters, places = _letters(text)
+    headed = _HEADED.search(text) is not None
     read = 0
     later: list[str] = []
     number = int((_NUMBERED.findall(text) or [0])[-1])  # of the last point that is there, where points have numbers
@@ -37,8 +39,8 @@ def with_unwritten(text: str, parts: Iterable[tuple[str, str]]) -> str:
             read = len(letters)
         else:
             number += 1 if number else 0
-            lead = f"{number}. " if number else ""
-            later.append(f"{lead}**{title}**: {_without_label(title, part)}" if title else part)
+            label = f"## {title}\n\n" if headed else f"{f'{number}. ' if number else ''}**{title}**: "
+            later.append(f"{label}{_without_label(title, part)}" if title else part)
     return "\n\n".join(filter(None, (text, *later)))
 
 
@@ -61,12 +63,17 @@ def _ends_in_label(text: str, title: str, since: int) -> bool:
     return start >= since and bool(line) and name in ("", _bare(title))
 
 
-def _without_label(title: str, part: str) -> str:
+def behind_name(title: str, part: str) -> str | None:
+    """The text of a part behind its mark and title, where a model wrote these, too; ``None`` where it did not."""
     mark = _MARK.match(part)
-    text = part[mark.end() if mark else 0 :].lstrip()
-    name = re.sub(r"^[*_\"“„«']{0,3}", "", text)
+    name = re.sub(r"^[*_\"“„«']{0,3}", "", part[mark.end() if mark else 0 :].lstrip())
     behind = _BEHIND_NAME.match(name, len(title)) if title and name.startswith(title) else None
-    return name[behind.end() :] if behind else text
+    return name[behind.end() :] if behind else None
+
+
+def _without_label(title: str, part: str) -> str:
+    behind, mark = behind_name(title, part), _MARK.match(part)
+    return part[mark.end() if mark else 0 :].lstrip() if behind is None else behind
 
 
 def _joined(text: str, title: str, part: str) -> str:

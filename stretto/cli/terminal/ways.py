@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stretto.answer import Answer, Branch
-from stretto.cli.plain import one_line
-from stretto.cli.progress import counted
-from stretto.route import Route
+from stretto.cli.output.plain import one_line
+from stretto.cli.output.progress import counted
+from stretto.values.answer import Answer, Branch
+from stretto.values.route import Route
 
 __all__ = ["NAMES", "is_other", "name_of", "others_of", "reason_of"]
 
@@ -14,7 +14,9 @@ NAMES = {
     "auto": "Automatic",
     "skeleton": "In parallel",
     "items": "Item by item",
+    "fields": "Field by field",
     "document": "Passage by passage",
+    "rewrite": "Piece by piece",
     "direct": "One piece",
     "consensus": "Several samples",
     "collaborate": "Several models",
@@ -64,4 +66,4 @@ def _samples(answer: Answer, number: int) -> str:
 
 
 def _names(branches: list[Branch]) -> str:
-    return ", ".join(one_line(branch.title or branch.model or branch.id) for branch in branches)
+    return ", ".join(one_line(branch.heading or branch.title or branch.model or branch.id) for branch in branches)

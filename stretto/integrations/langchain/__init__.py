@@ -3,7 +3,7 @@
 Importing this imports langchain-core, which comes with ``pip install 'stretto[langchain]'``.
 """
 
-from stretto.errors import missing
+from stretto.values.errors import missing
 
 try:
     import langchain_core  # noqa: F401 - only to say clearly what is missing

@@ -1,8 +1,8 @@
-"""The branches of an answer as child runs, so that a tracer shows its outline and its points."""
+"""The branches of an answer as child runs, so that a tracer shows its plan and its sections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,15 +10,16 @@ import anyio
 from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForChainRun, BaseCallbackManager
 from langchain_core.callbacks.manager import BaseRunManager
 
-from stretto.answer import Branch
 from stretto.backends.allowance import Caller
 from stretto.backends.providers.langchain import run_of_branch
-from stretto.events import BranchFailed, BranchFinished, BranchStarted, Event
 from stretto.integrations.langchain.stream_runs import Parent
+from stretto.values.answer import Branch
+from stretto.values.events import BranchFailed, BranchFinished, BranchStarted, Event
 
 __all__ = ["BranchRuns"]
 
 _LEAVING_S = 10.0
+_ABOUT = {"title", "heading", "form", "index"}
 
 
 class BranchRuns:
@@ -52,7 +53,7 @@ class BranchRuns:
         if self._manager is None:
             return
         if isinstance(event, BranchStarted):
-            await self._begun(event.branch_id, event.kind, event.title)
+            await self._begun(event.branch_id, event.kind, event.model_dump(include=_ABOUT))
         elif isinstance(event, BranchFinished | BranchFailed):
             await self._ended(event.branch)
 
@@ -66,20 +67,22 @@ class BranchRuns:
         """The callbacks for a call of a branch, which may be made before the reader has heard of the branch."""
         if self._manager is None:
             return None
-        return (await self._begun(caller.part, caller.kind, caller.title)).get_child()
+        return (await self._begun(caller.part, caller.kind, caller.about)).get_child()
 
-    async def _begun(self, branch_id: str, kind: str, title: str) -> AsyncCallbackManagerForChainRun:
+    async def _begun(self, branch_id: str, kind: str, about: Mapping[str, Any]) -> AsyncCallbackManagerForChainRun:
         assert self._manager is not None  # noqa: S101 - who calls this has looked, told to the type checker
         async with self._lock:
             if branch_id not in self._runs:
-                inputs: dict[str, Any] = {"branch": branch_id, "kind": kind, **({"title": title} if title else {})}
+                told = {name: value for name, value in about.items() if value}
+                name = told.get("heading") or told.get("title")
                 self._runs[branch_id] = await self._manager.on_chain_start(
-                    None, inputs, name=f"{kind}: {title}" if title else branch_id
+                    None, {"branch": branch_id, "kind": kind} | told, name=f"{kind}: {name}" if name else branch_id
                 )
             return self._runs[branch_id]
 
     async def _ended(self, branch: Branch) -> None:
-        run = self._runs.pop(branch.id, None) or await self._begun(branch.id, branch.kind, branch.title)
+        run = self._runs.pop(branch.id, None)
+        run = run or await self._begun(branch.id, branch.kind, branch.model_dump(include=_ABOUT))
         self._runs.pop(branch.id, None)
         if branch.status == "failed":
             await run.on_chain_error(RuntimeError(branch.error or "The branch failed."))

@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 from langchain_core.callbacks.manager import BaseRunManager
 
-from stretto.answer import Answer
-from stretto.events import AnswerFinished, Event
+from stretto.client.sync_client import Stretto
 from stretto.integrations.langchain.branch_runs import BranchRuns
 from stretto.integrations.langchain.stream_runs import Parent
-from stretto.request import PromptLike, Request
-from stretto.synchronous_client import Stretto
+from stretto.values.answer import Answer
+from stretto.values.events import AnswerFinished, Event
+from stretto.values.request import PromptLike, Request
 
 __all__ = ["aevents", "answer_of", "events"]
 

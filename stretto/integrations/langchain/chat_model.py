@@ -21,17 +21,17 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field
 
-from stretto.answer import Answer
 from stretto.backends.base import Capabilities, ModelRequest
-from stretto.budget import Budget
+from stretto.client.sync_client import Stretto
 from stretto.integrations.langchain.caller_loop import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
 from stretto.integrations.langchain.conversion import documents_of, turns_of
 from stretto.integrations.langchain.results import chunk_of, result_of
 from stretto.integrations.langchain.stream_runs import parent_of_stream, told_of_its_run, under
 from stretto.integrations.langchain.structured import structured
-from stretto.request import OnLoop, OnMissing, Preference, Request, RequestOptions
-from stretto.synchronous_client import Stretto
+from stretto.values.answer import Answer
+from stretto.values.budget import Budget
+from stretto.values.request import OnLoop, OnMissing, Preference, Request, RequestOptions
 
 __all__ = ["ChatStretto"]
 
@@ -79,7 +79,6 @@ class ChatStretto(Connection, BaseChatModel):
     preference: Preference | None = None
     on_missing: OnMissing | None = None
     on_loop: OnLoop | None = None
-    race: bool | None = None
     budget: dict[str, float | None] | None = None
     """The limits of a `Budget` by their names: a chat model of LangChain can be written as JSON."""
 
@@ -105,7 +104,8 @@ class ChatStretto(Connection, BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        backend = self.backend and self.backend._identifying_params
+        given = self.backend
+        backend = given._identifying_params if isinstance(given, BaseChatModel) else given and given.name
         return {"model": self.model, "backend": backend, "base_url": self.base_url, **self._own_options()}
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:

@@ -14,10 +14,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from stretto.client import FORKED, AsyncStretto
-from stretto.errors import StrettoError
+from stretto.client.async_client import FORKED, AsyncStretto
+from stretto.client.sync_client import Stretto
 from stretto.foundation.background import BackgroundLoop
-from stretto.synchronous_client import Stretto
+from stretto.values.errors import StrettoError
 
 __all__ = ["InCommonLoop"]
 

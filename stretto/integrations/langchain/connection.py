@@ -11,15 +11,16 @@ from weakref import WeakValueDictionary
 
 import anyio
 from langchain_core.language_models import BaseChatModel
-from pydantic import AliasChoices, BaseModel, Field, PrivateAttr, SecretStr
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr, SecretStr
 
+from stretto.backends.base import Backend
 from stretto.backends.registry import default_model
-from stretto.client import AsyncStretto
-from stretto.client_options import ClientOptions
+from stretto.client.async_client import AsyncStretto
+from stretto.client.client_options import ClientOptions
+from stretto.client.sync_client import Stretto
+from stretto.config.settings import Settings
 from stretto.foundation.background import BackgroundLoop
 from stretto.integrations.langchain.common_loop import InCommonLoop
-from stretto.settings import Settings
-from stretto.synchronous_client import Stretto
 
 __all__ = ["Connection"]
 
@@ -34,16 +35,19 @@ class Connection(BaseModel):
     exit of the program.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     model: str | None = Field(default=None, validation_alias=AliasChoices("model", "model_name"))
     """The model as `Stretto` takes it: ``local:pocket``, ``openai:NAME``, ``anthropic:NAME``."""
 
-    backend: BaseChatModel | None = None
-    """Any chat model of LangChain that answers instead, in parallel."""
+    backend: BaseChatModel | Backend | None = None
+    """What answers instead of a model by name: any chat model of LangChain, or a backend of Stretto, such as a
+    `LocalBackend` with options of its own or ``stretto.backends["main"]`` of a client. Who made it closes it."""
 
-    roles: dict[str, str | BaseChatModel] | None = None
+    roles: dict[str, str | BaseChatModel | Backend] | None = None
     """Further models by their roles, as `ClientOptions` explains them: ``{"small": "openai:gpt-5.4-nano"}``."""
 
-    fallback: list[str | BaseChatModel] | None = None
+    fallback: list[str | BaseChatModel | Backend] | None = None
     """Models that go on where the model fails: with the whole answer, a part of it, or the rest of one that broke off.
 
     LangChain's ``with_fallbacks`` begins the whole answer anew, and cannot once its stream has begun."""
@@ -72,7 +76,7 @@ class Connection(BaseModel):
                 self._client = self._opened(self.backend or self.model)
             return self._client
 
-    def _opened(self, model: str | BaseChatModel | None) -> Stretto:
+    def _opened(self, model: str | BaseChatModel | Backend | None) -> Stretto:
         settings = Settings.load(attempts=None if self.max_retries is None else self.max_retries + 1)
         chosen = model or settings.model or default_model(os.environ)[0]
         further = (*(self.roles or {}).values(), *(self.fallback or ()))

@@ -24,9 +24,9 @@ from langchain_core.messages import ToolCall as LangChainToolCall
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import ToolCallChunk, invalid_tool_call, tool_call, tool_call_chunk
 
-from stretto.answer import Answer, Usage
-from stretto.document import Document
-from stretto.tool_calls import ToolCall, ToolCallFragment, turn_of
+from stretto.values.answer import SECTION_FIELDS, Answer, Usage
+from stretto.values.document import Document
+from stretto.values.tool_calls import ToolCall, ToolCallFragment, turn_of
 
 __all__ = ["THOUGHTS", "calls_of", "chunk_of_call", "documents_of", "metadata_of", "turns_of", "usage_of"]
 
@@ -71,14 +71,16 @@ def usage_of(usage: Usage) -> UsageMetadata:
 
 def metadata_of(answer: Answer, finish_reason: str | None = None) -> dict[str, Any]:
     """What LangChain shows of an answer beside its text: the route and its reason, what is missing, what it cost."""
+    sections = [branch.model_dump(include=SECTION_FIELDS) for branch in answer.sections]
     return {
         "model_name": answer.route.backend,
         "finish_reason": finish_reason or answer.finish_reason,
         "strategy": answer.strategy,
         "route": answer.route.model_dump(mode="json"),
-        "warnings": list(answer.warnings),
+        "warnings": [warning.as_json() for warning in answer.warnings],
         "timeline": answer.timeline.model_dump(mode="json"),
         "calls": answer.usage.calls,
+        **({"sections": sections} if sections else {}),
         **({"citations": [each.model_dump(mode="json") for each in answer.citations]} if answer.citations else {}),
         **({"agreement": answer.agreement.model_dump(mode="json")} if answer.agreement is not None else {}),
     }

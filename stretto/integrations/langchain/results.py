@@ -7,8 +7,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from stretto.answer import Answer, Choice
-from stretto.events import Event, TextDelta, ToolCallDelta
 from stretto.integrations.langchain.caller_loop import answer_of
 from stretto.integrations.langchain.conversion import (
     CALL_FIELDS,
@@ -18,6 +16,8 @@ from stretto.integrations.langchain.conversion import (
     metadata_of,
     usage_of,
 )
+from stretto.values.answer import Answer, Choice
+from stretto.values.events import Event, TextDelta, ToolCallDelta
 
 __all__ = ["chunk_of", "result_of"]
 

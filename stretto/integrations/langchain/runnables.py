@@ -12,13 +12,13 @@ from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field
 
-from stretto.answer import Answer
-from stretto.errors import InvalidRequestError
 from stretto.integrations.langchain.caller_loop import aevents, answer_of, events
 from stretto.integrations.langchain.connection import Connection
 from stretto.integrations.langchain.conversion import documents_of, turns_of
-from stretto.request import RequestOptions
-from stretto.route import Route
+from stretto.values.answer import Answer
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import RequestOptions
+from stretto.values.route import Route
 
 __all__ = ["RouterRunnable", "StrettoRunnable"]
 

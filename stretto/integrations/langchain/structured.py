@@ -11,15 +11,15 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
-from stretto.backends.registry import SERVERS
-from stretto.errors import InvalidRequestError
+from stretto.backends.provider_table import on_this_machine
+from stretto.values.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from stretto.integrations.langchain.chat_model import ChatStretto
 
 __all__ = ["structured"]
 
-_WHOLE = (None, "auto", "direct", "document")
+_WHOLE = (None, "auto", "direct", "fields", "document")
 _METHODS = ("json_schema", "function_calling", "json_mode")
 
 
@@ -45,10 +45,11 @@ def structured(
             else JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
         )
     else:
-        wanted: dict[str, Any] = {"response_format": convert_to_json_schema(schema, strict=strict)}
+        held = {"schema": convert_to_json_schema(schema, strict=strict), "strict": strict}
+        wanted: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": held}}
         if method == "json_mode":
             # A local model can be held to any object; OpenAI has a mode for it; others are asked by the prompt alone.
-            openai = chat.called.partition(":")[0] in ("openai", *SERVERS)
+            openai = chat.called.partition(":")[0] in ("openai", *on_this_machine())
             wanted = {"response_format": {"type": "object"}} if able.regex else {}
             wanted |= {"extra": {"response_format": {"type": "json_object"}}} if openai else {}
         if chat.strategy not in _WHOLE:  # which writes parts, and a schema holds the whole

@@ -3,7 +3,7 @@
 Importing this imports Ray, which comes with ``pip install 'stretto[ray]'``.
 """
 
-from stretto.errors import missing
+from stretto.values.errors import missing
 
 try:
     import ray.serve  # noqa: F401 - only to say clearly what is missing
@@ -12,7 +12,7 @@ except ImportError as error:
     raise missing("stretto.integrations.ray_serve", str(error.name), "ray", more) from error
 
 from stretto.integrations.ray_serve.application import build
-from stretto.integrations.ray_serve.backend import RayBackend
 from stretto.integrations.ray_serve.cluster_options import RayOptions
+from stretto.integrations.ray_serve.ray_backend import RayBackend
 
 __all__ = ["RayBackend", "RayOptions", "build"]

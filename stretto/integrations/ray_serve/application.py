@@ -1,7 +1,8 @@
 """The application: the server of `stretto serve` as the ingress, and replicas of a local model behind it."""
 
-# No `from __future__ import annotations`: `serve run` looks at the annotation of `build` to read its arguments.
+import hashlib
 
+# No `from __future__ import annotations`: `serve run` looks at the annotation of `build` to read its arguments.
 import logging
 from typing import Any
 
@@ -9,20 +10,26 @@ import ray
 from prometheus_client import generate_latest
 from ray import serve
 from ray.serve.handle import DeploymentHandle
+from ray.serve.request_router import (
+    FIFOMixin,
+    MultiplexMixin,
+    PendingRequest,
+    RequestRouter,
+    RunningReplica,
+)
 from starlette.applications import Starlette
 
 from stretto.backends.resilience.resilient import Resilience, resilient
-from stretto.client import AsyncStretto
-from stretto.integrations.ray_serve.backend import RayBackend
+from stretto.client.async_client import AsyncStretto
+from stretto.config.settings import Settings
 from stretto.integrations.ray_serve.cluster_options import RayOptions
 from stretto.integrations.ray_serve.counters import Gathered
 from stretto.integrations.ray_serve.engine import Engine
-from stretto.integrations.ray_serve.router import PrefixRouter
+from stretto.integrations.ray_serve.ray_backend import RayBackend
 from stretto.server.app import create_app
 from stretto.server.metrics import Metrics
-from stretto.server.options import ServerOptions
 from stretto.server.running import risk
-from stretto.settings import Settings
+from stretto.server.server_options import ServerOptions
 
 log = logging.getLogger("stretto.server")
 _COUNTING_S = 5.0  # a scraper waits for ten seconds
@@ -126,3 +133,33 @@ def _engines(options: RayOptions) -> serve.Application:
         request_router_config={"request_router_class": PrefixRouter},
     )(Engine)
     return engine.bind(options.model, options.engine)
+
+
+class PrefixRouter(FIFOMixin, MultiplexMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes are not typed here
+    """Sends what begins alike to one replica, as long as that has a free slot, else to the one with the most room.
+
+    The session of a call comes as its ``multiplexed_model_id``, which Ray hands on with the call. Each session ranks
+    the replicas by a hash (rendezvous hashing), so when one comes or goes, only its own sessions move. Source: Thaler
+    and Ravishankar, "Using Name-Based Mappings to Increase Hit Rates", IEEE/ACM Transactions on Networking 6(1), 1998.
+    (Ray's own `ConsistentHashRouter` is experimental; in 2.60 it lost calls when a replica died.)
+    """
+
+    def initialize_state(self) -> None:
+        """There is none."""
+
+    async def choose_replicas(
+        self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
+    ) -> list[list[RunningReplica]]:
+        """The replica of the session, then all others; of several, Ray takes the one with the shortest queue."""
+        if pending_request is None:
+            return [candidate_replicas]
+        pending_request.routing_context.should_backoff = True  # there are no further ranks to look at
+        session = pending_request.metadata.multiplexed_model_id
+        if not session or len(candidate_replicas) < 2:
+            return [candidate_replicas]
+        own = max(candidate_replicas, key=lambda replica: _weight(session, replica.replica_id.unique_id))
+        return [[own], [replica for replica in candidate_replicas if replica is not own]]
+
+
+def _weight(session: str, replica: str) -> bytes:
+    return hashlib.blake2b(f"{session} {replica}".encode(), digest_size=8).digest()

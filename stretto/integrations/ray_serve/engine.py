@@ -13,9 +13,9 @@ from ray import serve
 from stretto.backends.base import ModelRequest
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.tenants import asked_for
-from stretto.errors import StrettoError
 from stretto.integrations.ray_serve import wire
-from stretto.request import Message
+from stretto.values.errors import StrettoError
+from stretto.values.request import Message
 
 
 class Engine:

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stretto import errors
 from stretto.backends.base import Capabilities, Chunk, ModelRequest, Stages
 from stretto.backends.tenants import asking
-from stretto.errors import BackendError, InvalidRequestError, StrettoError
-from stretto.request import GenerationOptions
+from stretto.values import errors
+from stretto.values.errors import BackendError, InvalidRequestError, StrettoError
+from stretto.values.request import GenerationOptions
 
 _PROMPT = TypeAdapter(ModelRequest)
 _CHUNK = TypeAdapter(Chunk)

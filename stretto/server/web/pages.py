@@ -21,15 +21,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from stretto.answer import Answer
 from stretto.display.notebook import answer_page
 from stretto.documents import Allowance, ReadingLimits, read_bytes
-from stretto.errors import DocumentError
 from stretto.foundation.arguments import shown
-from stretto.server.bodies import read_body, read_object
+from stretto.server.apis.bodies import read_body, read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem
 from stretto.server.service import Service
+from stretto.values.answer import Answer
+from stretto.values.errors import DocumentError
 
 __all__ = ["pages", "read_document", "write_page"]
 
@@ -103,7 +103,7 @@ def _files() -> Mapping[str, Traversable]:
 
 
 async def read_document(service: Service, exchange: Exchange) -> None:
-    """The title and the text of a file: ``POST /web/read?name=report.pdf`` with its bytes."""
+    """The title, the text and the warnings of a file: ``POST /web/read?name=report.pdf`` with its bytes."""
     # The name from the request tells the format and the title. It is nobody's path, on no system.
     given = QueryParams(exchange.scope["query_string"]).get("name", "")
     name = PurePosixPath(given.replace("\\", "/")).name
@@ -133,7 +133,8 @@ def _read(name: str, body: bytes, allowance: Allowance) -> dict[str, Any]:
         document = read_bytes(body, name, allowance=allowance)
     except DocumentError as error:
         raise Problem(400, str(error), param="name", code="unreadable_file") from None
-    return {"title": document.title or name, "text": document.text}
+    found: dict[str, Any] = {"title": document.title or name, "text": document.text}
+    return found | {"warnings": document.warnings} if document.warnings else found
 
 
 async def write_page(service: Service, exchange: Exchange) -> None:

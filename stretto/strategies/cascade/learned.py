@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.abilities.kept import key_of, prompts_version
 from stretto.backends.base import Backend
-from stretto.kept_values import file_for, read_kept, write_kept
-from stretto.settings import settings_file
+from stretto.config.kept_values import file_for, read_kept, write_kept
+from stretto.config.settings import settings_file
 from stretto.strategies.cascade.standing import Bound, By
 
 __all__ = ["Estimate", "Learned", "Step", "all_learned", "keep_learned", "learned_for"]
@@ -29,7 +29,7 @@ class Estimate(BaseModel):
         high: upper end.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     value: float
     low: float
@@ -45,7 +45,7 @@ class Step(BaseModel):
         threshold: the least score at which its answer stands; ``None``: none does, so it is not asked.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     model: str
     by: By
@@ -66,13 +66,13 @@ class Learned(BaseModel):
         prompts: version of the templates, which a check by the model itself depends on.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...] = Field(min_length=1)
     main: str
     learned: date
     questions: int = Field(ge=1)
-    goal: float
+    goal: float = Field(ge=0, le=1)
     agreement: Estimate
     share: Estimate
     prompts: str = Field(default_factory=prompts_version)

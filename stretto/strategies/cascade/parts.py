@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stretto.answer import REFUSALS
 from stretto.backends.base import Backend
-from stretto.strategies.branch import RunningBranch, Writing
-from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.cascade.standing import Bound
-from stretto.strategies.runner import Runner
+from stretto.strategies.runtime.branch import Outcome, RunningBranch, Writing
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.answer import REFUSALS
 
 __all__ = ["PARTS", "PartsFirst"]
 
-PARTS = ("point", "item")
+PARTS = ("section", "item")
 """Kinds of branches that a smaller model writes first."""
 
 
@@ -59,7 +59,7 @@ class PartsFirst:
             )
         )
         trial.withhold()
-        trial.replaced = trial.dropped = trial.reported = True  # its text is shown as that of the part, if at all
+        trial.use, trial.reported = "dropped", True  # its text is shown as that of the part, if at all
         return replace(spec, after=(*spec.after, trial), written=lambda running: self._takes(running, trial))
 
     def _takes(self, running: RunningBranch, trial: RunningBranch) -> bool:
@@ -71,7 +71,7 @@ class PartsFirst:
         self._stood.append(stands)
         if stands:
             running.writers.append(Writing(self._backend))
-            running.finish_reason = trial.finish_reason
+            running.outcome = Outcome(trial.finish_reason)
             running.write(text, self._runner.now_s())
         else:
             trial.drop("it does not stand")

@@ -11,18 +11,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stretto.answer import REFUSALS
 from stretto.backends.base import Backend, ModelRequest
 from stretto.language.echoes import refuses
 from stretto.local_engine.pocket import is_unknown
-from stretto.request import Request
-from stretto.strategies.bare_json import json_in, read_json
-from stretto.strategies.branch import RunningBranch
 from stretto.strategies.direct import asked, direct_spec
-from stretto.strategies.fitting import fit
-from stretto.strategies.harm.overlap import SAME, overlap
-from stretto.strategies.harm.words import words_of
-from stretto.strategies.runner import Runner
+from stretto.strategies.quality.words import words_of
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.structured.bare_json import json_in, read_json
+from stretto.strategies.structured.fitting import fit
+from stretto.values.answer import REFUSALS
+from stretto.values.request import Request
+
+SAME = 0.5  # share of three words in a row that the shorter text has in common with the other
+SHORTEST = 12  # words; shorter texts are not compared
+_ROW = 3
+
+
+def overlap(text: str, other: str, question: str = "") -> float:
+    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1.
+
+    Runs of the question do not count: "To use less water at home, ..." may begin each point.
+    """
+    asked = _runs(question)
+    mine, theirs = _runs(text) - asked, _runs(other) - asked
+    least = min(len(mine), len(theirs))
+    return len(mine & theirs) / least if least >= SHORTEST - _ROW + 1 else 0.0
+
+
+def _runs(text: str) -> frozenset[tuple[str, ...]]:
+    words = words_of(text)
+    return frozenset(zip(words, words[1:], words[2:], strict=False))
+
 
 SCHEMA = {
     "type": "object",
@@ -196,6 +216,8 @@ class Small:
         running, options = self.running, self._request.options
         if running.exception is not None:
             return f"it failed: {str(running.exception).rstrip('.')}"
+        if not running.text.strip():
+            return f"it wrote nothing{' within max_tokens' if running.finish_reason == 'length' else ''}"
         if running.finish_reason in REFUSALS or refuses(running.text) or is_unknown(running.text):
             return "it refused"
         if running.finish_reason == "length" and options.max_tokens is None:
@@ -213,7 +235,7 @@ class Small:
 
         def prompt() -> ModelRequest:
             messages = asked(self._request, runner, "cascade_check", received=text)
-            return ModelRequest(messages, effort="low", response_schema=SCHEMA)
+            return ModelRequest(messages, effort="low", response_schema=SCHEMA, in_words=())
 
         room = _CHECK_TOKENS + (_CHECK_THINKING if self.backend.capabilities.reasoning else 0)
         drawn = {"max_tokens": room, "temperature": 0.0, "top_p": None, "stop": (), "logprobs": None}

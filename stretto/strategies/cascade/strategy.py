@@ -11,28 +11,29 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from stretto.answer import REFUSALS
 from stretto.backends.base import Backend
-from stretto.errors import InvalidRequestError
-from stretto.request import Request
-from stretto.route import Forecast, Route
 from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.branch import RunningBranch
-from stretto.strategies.branch_spec import BranchSpec
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.cascade.cascade_options import CascadeOptions
 from stretto.strategies.cascade.learned import Learned, learned_for
-from stretto.strategies.cascade.options import CascadeOptions
 from stretto.strategies.cascade.parts import PartsFirst
 from stretto.strategies.cascade.standing import USUAL, Bound, By, Small, can_tell, usual_way
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.items import Items
-from stretto.strategies.items.offer import items_forecast
-from stretto.strategies.needs import check_needs
-from stretto.strategies.runner import Runner
+from stretto.strategies.items.items_offer import items_forecast
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.fallback import check_needs
+from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton import Skeleton
-from stretto.strategies.skeleton_offer import forecast_of as skeleton_forecast_of
+from stretto.strategies.skeleton.skeleton_offer import forecast_of as skeleton_forecast_of
 from stretto.strategies.strategy_options import options_of
+from stretto.values.answer import REFUSALS
+from stretto.values.errors import InvalidRequestError
+from stretto.values.request import Request
+from stretto.values.route import Forecast, Route
 
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
 _MOST_CALLS = 2  # of a smaller model: its answer, and the check of it
@@ -69,7 +70,7 @@ class Cascade:
         forecast = Forecast(seconds=total_s, tokens=alone.tokens * most, calls=most, cost=sum_of(costs))
         return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
         """Show the first answer that stands. Raises `InvalidRequestError` if there is no smaller model."""
         options = options_of(request, CascadeOptions)
         named = (role for role in options.ladder if role in runner.backends)
@@ -80,15 +81,13 @@ class Cascade:
                 "roles={'small': ...}, or leave strategy out."
             )
         steps, unfit = _steps(request, ladder, runner.backends["main"], options)
-        runner.reason = " ".join(unfit)
         if not steps:
-            await Direct().run(request, route, runner)
-            return
-        if options.parts is not None:
-            await _in_parts(request, route, runner, steps[-1], options.parts)
-            return
-        runner.strategy = self.name
-        await _Cascade(request, runner, steps, hand_on=options.hand_on).run()
+            result = await Direct().run(request, route, runner)
+        elif options.parts is not None:
+            result = await _in_parts(request, route, runner, steps[-1], options.parts)
+        else:
+            result = await _Cascade(request, runner, steps, hand_on=options.hand_on).run()
+        return replace(result, reason=" ".join(filter(None, (*unfit, result.reason))))
 
 
 def _offer_of_parts(case: Case, strategy: str, small: Backend) -> Offer:
@@ -108,7 +107,7 @@ def _offer_of_parts(case: Case, strategy: str, small: Backend) -> Offer:
     return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
 
-async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step, strategy: str) -> None:
+async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step, strategy: str) -> StrategyResult:
     """Write the answer in parts, each by a cascade. Raises `InvalidRequestError` without log-probabilities."""
     if not can_tell(step.backend, "probability"):
         raise InvalidRequestError(
@@ -120,8 +119,8 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
     parts = PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
     runner.before = parts.before
     request = request.model_copy(update={"strategy_options": {}})  # those of a cascade are none of these strategies
-    await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
-    runner.reason = " ".join(filter(None, (runner.reason, parts.said)))
+    result = await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
+    return replace(result, reason=" ".join(filter(None, (result.reason, parts.said))))
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ class _Cascade:
         self.doubts: list[str] = []
         self.main: RunningBranch | None = None
 
-    async def run(self) -> None:
+    async def run(self) -> StrategyResult:
         if self.at_once:
             while self._affords_next():
                 self._start_next()
@@ -198,10 +197,9 @@ class _Cascade:
             if self._main_is_whole():
                 break
             if verdict.stands:
-                await self._show_small(small, verdict.why)
-                return
+                return await self._show_small(small, verdict.why)
             self.doubts.append(f"{small.backend.name} was asked {'next' if number else 'first'}, and {verdict.why}.")
-        await self._show_main()
+        return await self._show_main()
 
     def _affords_next(self) -> bool:
         """Whether there is a next smaller model, and calls for it, its check and the main model."""
@@ -254,31 +252,32 @@ class _Cascade:
             for small in self.smalls:
                 small.cancel("the main model was there first")
 
-    async def _show_small(self, small: Small, why: str) -> None:
+    async def _show_small(self, small: Small, why: str) -> StrategyResult:
         lost = "an answer of a smaller model stands"
         if self.main is not None:
             self.main.drop(lost)
         for other in self.smalls:
             if other is not small:
                 other.drop(lost)
-        self._tell(f"{small.backend.name} answered: {why}.")
         small.keep()
-        await show(self.request, self.runner, small.running)
+        _, parsed = await show(self.request, self.runner, small.running)
         await self.runner.merge.finish()
+        reason = " ".join((*self.doubts, f"{small.backend.name} answered: {why}."))
+        return StrategyResult(strategy=Cascade.name, reason=reason, parsed=parsed)
 
-    async def _show_main(self) -> None:
+    async def _show_main(self) -> StrategyResult:
         if self.main is None:
             self.main = self._start_main()
         elif self._main_is_whole() and len(self.doubts) < len(self.smalls):
             self.doubts.append("The main model was there first.")
-        self._tell()
-        main = await show(self.request, self.runner, self.main)
+        main, parsed = await show(self.request, self.runner, self.main)
         left = [each for each in self.smalls if each.is_whole]
         if main.exception is not None and not main.text.strip() and left:
             small = left[-1]
             self.runner.warn(
                 f"The answer is that of {small.backend.name}, which does not stand, because the main model failed: "
-                f"{main.exception}"
+                f"{main.exception}",
+                "fallback",
             )
             main.drop("it failed")
             small.keep()
@@ -287,7 +286,6 @@ class _Cascade:
         for each in self.smalls:
             each.drop("the main model answered")
         await self.runner.merge.finish()
-        self.runner.extra = main.extra
-
-    def _tell(self, said: str = "") -> None:
-        self.runner.reason = " ".join(filter(None, (self.runner.reason, *self.doubts, said)))
+        return StrategyResult(
+            strategy=Cascade.name, reason=" ".join(self.doubts), parsed=parsed, extra=main.heard.extra
+        )

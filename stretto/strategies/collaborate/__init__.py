@@ -8,14 +8,14 @@ Private: not part of the public API, and may change at any time.
 
 from __future__ import annotations
 
-from stretto.request import Request
-from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.collaborate.offer import offer_collaborate
-from stretto.strategies.collaborate.options import CollaborateOptions
-from stretto.strategies.collaborate.run import write_together
-from stretto.strategies.runner import Runner
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.collaborate.collaborate_options import CollaborateOptions, offer_collaborate
+from stretto.strategies.collaborate.mixture import write_together
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 
 class Collaborate:
@@ -32,7 +32,6 @@ class Collaborate:
         """Tell the price, where it was asked for by name."""
         return offer_collaborate(case) if case.request.strategy == self.name else None
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
         """Ask for the proposals, and stream the answer once a quorum of them is there."""
-        runner.strategy = self.name
-        await write_together(request, route, runner)
+        return await write_together(request, route, runner)

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 
 from stretto.backends.base import Backend, ModelRequest
 from stretto.foundation.queue import Queue
-from stretto.request import Request
-from stretto.strategies.branch import RunningBranch
-from stretto.strategies.branch_spec import BranchSpec
-from stretto.strategies.collaborate.options import DRAFTS, CollaborateOptions
+from stretto.strategies.collaborate.collaborate_options import DRAFTS, CollaborateOptions
 from stretto.strategies.direct import with_documents
-from stretto.strategies.harm.watch import Watch
-from stretto.strategies.ledger import LEAST_ANSWER
-from stretto.strategies.roles import backend_for
-from stretto.strategies.runner import Runner
-from stretto.strategies.sampling import prompt_tokens, sampled
+from stretto.strategies.quality.watch import Watch
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.ledger import LEAST_ANSWER
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.runtime.several import backend_for, prompt_tokens, sampled
+from stretto.values.request import Request
 
 __all__ = ["Gathered", "gather", "proposers_of"]
 
@@ -44,7 +43,7 @@ def proposers_of(request: Request, runner: Runner, options: CollaborateOptions) 
     wanted = [backend for backend in asked for _ in range(drafts)]
     most = request.budget.max_calls
     if most is not None and most - 1 < len(wanted):
-        runner.warn(f"The budget of {most} calls leaves {max(0, most - 1)} of {len(wanted)} proposals.")
+        runner.warn(f"The budget of {most} calls leaves {max(0, most - 1)} of {len(wanted)} proposals.", "budget")
         return wanted[: max(0, most - 1)]
     return wanted
 
@@ -62,7 +61,7 @@ async def gather(
             came.append(running)
         if len(came) == quorum:
             break
-    late = [running for running in started if running not in came and running.branch is None]
+    late = [running for running in started if running not in came and running.exception is None]
     for running in late:
         running.cancel("the answer began without it")
     failed = tuple(running for running in started if running not in came and running not in late)

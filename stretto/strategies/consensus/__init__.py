@@ -9,13 +9,13 @@ Private: not part of the public API, and may change at any time.
 
 from __future__ import annotations
 
-from stretto.request import Request
-from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.consensus.offer import offer_consensus
-from stretto.strategies.consensus.options import ConsensusOptions
-from stretto.strategies.runner import Runner
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.consensus.consensus_options import ConsensusOptions, offer_consensus
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 
 class Consensus:
@@ -29,10 +29,9 @@ class Consensus:
         """Tell the price, where it was asked for by name."""
         return offer_consensus(case) if case.request.strategy == self.name else None
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:  # noqa: ARG002 - every strategy is given its route
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy is given its route
         """Start all samples, count their votes as they end, and show the winner."""
         # Imported when first needed: its patterns take a while to compile.
-        from stretto.strategies.consensus.run import write_consensus  # noqa: PLC0415
+        from stretto.strategies.consensus.consensus_answer import write_consensus  # noqa: PLC0415
 
-        runner.strategy = self.name
-        await write_consensus(request, runner)
+        return await write_consensus(request, runner)

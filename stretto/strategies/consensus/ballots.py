@@ -15,11 +15,12 @@ from typing import Any
 
 from stretto.language import counting
 from stretto.language.folding import fold
+from stretto.language.sentences import sentences
 from stretto.language.telling import languages
+from stretto.strategies.consensus.consensus_options import Compare
 from stretto.strategies.consensus.numbers import decimal_of, numbers_in
-from stretto.strategies.consensus.options import Compare
 from stretto.strategies.consensus.wording import wording
-from stretto.strategies.harm.words import words_of
+from stretto.strategies.quality.words import words_of
 
 __all__ = ["LONGEST", "Ballot", "Reading", "of_value"]
 
@@ -29,7 +30,6 @@ _OPTION = re.compile(r"(?:^|[\s(])\(?([A-Ha-h])[).:]\s+(?=\S)", re.MULTILINE)
 _LETTER = re.compile(r"(?:^|(?<=[\s(*]))\(?([A-H])(?=[).:,*]|\s*$)")
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _MARKUP = re.compile(r"[*_`$\\]|\[|\]")
-_SENTENCE_ENDS = re.compile(r"[.!?。！？]\s+|\n+")
 _FEWEST_OPTIONS = 2
 
 
@@ -103,7 +103,7 @@ class Reading:
         """The number that a text ends with in so many words; else the last one of its last sentence that has one."""
         if (said := _conclusion(text)) and (found := numbers_in(said.rpartition("=")[2], self.language)):
             return Ballot(decimal_of(found[0]))
-        for sentence in reversed(_SENTENCE_ENDS.split(_plain(text))):
+        for sentence in reversed(self._sentences(text)):
             if found := numbers_in(sentence.rpartition("=")[2], self.language):
                 return Ballot(decimal_of(found[-1]))
         written = list(counting.numbers_in(fold(_plain(text))))
@@ -128,8 +128,12 @@ class Reading:
             named = self._named(part)
             if len({choice for _, choice in named}) == 1 or (named and named[0][0] == 0):
                 return Ballot(named[0][1])
-        last = self._named(_SENTENCE_ENDS.split(_plain(text))[-1])
+        last = self._named(next(reversed(self._sentences(text)), ""))
         return Ballot(last[0][1]) if len({choice for _, choice in last}) == 1 else None
+
+    def _sentences(self, text: str) -> list[str]:
+        """The sentences of an answer; a vote often has a line to itself."""
+        return [each for line in _plain(text).splitlines() for each in sentences(line, self.language)]
 
     def _named(self, text: str) -> list[tuple[int, str]]:
         """The choices that a text names, with the number of words before each; of "red" and "dark red" the longer."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stretto.answer import REFUSALS
 from stretto.backends.base import Backend, ModelRequest
-from stretto.generation_options import GenerationOptions
 from stretto.language.echoes import refuses
-from stretto.request import Request
-from stretto.strategies.branch_spec import BranchSpec
-from stretto.strategies.consensus.options import JUDGE_TOKENS
-from stretto.strategies.fencing import numbered
-from stretto.strategies.limits import THINKING
-from stretto.strategies.runner import Runner
+from stretto.strategies.consensus.consensus_options import JUDGE_TOKENS
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.fencing import numbered
+from stretto.strategies.runtime.limits import THINKING
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.answer import REFUSALS
+from stretto.values.generation_options import GenerationOptions
+from stretto.values.request import Request
 
 __all__ = ["chosen_by", "judged"]
 
@@ -52,10 +52,14 @@ async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequen
         number = chosen_by(running.text) if answered else None
         if number is not None and 1 <= number <= len(texts):
             if causes:
-                runner.warn(f"{backend.name} was the judge, because another one chose no answer: {'; '.join(causes)}.")
+                runner.warn(
+                    f"{backend.name} was the judge, because another one chose no answer: {'; '.join(causes)}.", "votes"
+                )
             return number - 1
         causes.append(str(running.exception or f"it answered {' '.join(running.text.split())[:60]!r}").rstrip("."))
-    runner.warn(f"The judge chose no answer, so the one that is most like the others is shown: {'; '.join(causes)}.")
+    runner.warn(
+        f"The judge chose no answer, so the one that is most like the others is shown: {'; '.join(causes)}.", "votes"
+    )
     return None
 
 

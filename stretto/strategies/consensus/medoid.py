@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from stretto.strategies.harm.words import words_of
+from stretto.strategies.quality.words import words_of
 
 __all__ = ["likeness", "medoid"]
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from stretto.answer import REFUSALS
-from stretto.request import Request
-from stretto.strategies.branch import RunningBranch
+from stretto.backends.base import ModelRequest
 from stretto.strategies.consensus.ballots import Ballot
-from stretto.strategies.consensus.options import ConsensusOptions
+from stretto.strategies.consensus.consensus_options import ConsensusOptions
 from stretto.strategies.consensus.traces import SampleWatch, Trace, bar_of
 from stretto.strategies.direct import direct_spec
-from stretto.strategies.ledger import LEAST_ANSWER
-from stretto.strategies.runner import Runner
-from stretto.strategies.sampling import prompt_tokens, sampled
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.ledger import LEAST_ANSWER
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.runtime.several import prompt_tokens, sampled
+from stretto.values.answer import REFUSALS
+from stretto.values.request import Request
 
 __all__ = ["Sample", "mean_of", "most_samples", "start_samples"]
 
@@ -58,7 +60,12 @@ class Sample:
     def refuses(self) -> bool:
         """Whether the model, or the filter of its server, refused it."""
         ended = self.running.branch is not None and self.running.exception is None
-        return ended and (self.running.refused or self.running.finish_reason in REFUSALS)
+        return ended and (self.running.heard.refused or self.running.finish_reason in REFUSALS)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit of tokens ended it."""
+        return self.running.exception is None and self.running.finish_reason in ("length", "budget")
 
     def hear(self, *, keep: bool) -> None:
         """Take in the log-probabilities that came; those that nobody asked for are not kept for the answer."""
@@ -78,6 +85,7 @@ def start_samples(
     finished: list[Trace] = []
     changes = _changes(request, runner, options, number)
     keep = request.options.logprobs is not None
+    ends_weak = options.ends_weak and not request.reproducible  # the bar depends on which samples have ended
 
     def start(place: int) -> None:
         def watch() -> SampleWatch:
@@ -86,7 +94,7 @@ def start_samples(
             def hear(*, looping: bool) -> None:
                 sample.hear(keep=keep)
                 sample.looping = looping
-                bar = bar_of(finished, options.warm_up) if options.ends_weak and not looping else None
+                bar = bar_of(finished, options.warm_up) if ends_weak and not looping else None
                 sample.weak = sample.trace.is_below(bar)
                 if looping or sample.weak:
                     sample.running.cancel(LOOPING if looping else WEAK)
@@ -100,7 +108,7 @@ def start_samples(
             ended(sample)
 
         spec = replace(
-            direct_spec(request, runner),
+            _shared(direct_spec(request, runner)),
             id=f"sample-{place + 1}",
             kind="sample",
             title=f"Sample {place + 1}",
@@ -144,3 +152,13 @@ def mean_of(samples: Sequence[Sample]) -> float | None:
     """The mean log-probability of these samples' tokens; ``None`` where none was told."""
     means = [sample.trace.mean for sample in samples if sample.trace.mean is not None]
     return sum(means) / len(means) if means else None
+
+
+def _shared(spec: BranchSpec) -> BranchSpec:
+    """The same, its prompt marked as one that all samples have."""
+
+    def prompt() -> ModelRequest:
+        asked = spec.prompt()
+        return replace(asked, shared=len(asked.messages[-1].content))
+
+    return replace(spec, prompt=prompt)

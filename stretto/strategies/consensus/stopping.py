@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from stretto.agreement import Decided
+from stretto.values.answer import Decided
 
 __all__ = ["certainty", "confident", "decided", "posterior"]
 

@@ -11,8 +11,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from stretto.strategies.harm.watch import Watch
-from stretto.token_records import TokenLogprob
+from stretto.strategies.quality.watch import Watch
+from stretto.values.token_records import TokenLogprob
 
 __all__ = ["SampleWatch", "Trace", "bar_of"]
 

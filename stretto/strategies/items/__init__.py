@@ -13,13 +13,13 @@ Private: not part of the public API, and may change at any time.
 
 from __future__ import annotations
 
-from stretto.request import Request
-from stretto.route import Route
 from stretto.router.case import Case
 from stretto.router.offer import Offer
-from stretto.strategies.items.offer import offer_items
-from stretto.strategies.items.options import ItemsOptions
-from stretto.strategies.runner import Runner
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.items.items_offer import ItemsOptions, offer_items
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.request import Request
+from stretto.values.route import Route
 
 
 class Items:
@@ -33,9 +33,9 @@ class Items:
         """Offer one call per item if the request contains items or asks for samples."""
         return offer_items(case)
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> None:
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
         """Split the request, start a branch for each part, and merge them in order."""
         # Imported when first needed: the patterns of the splitter take a while to compile.
-        from stretto.strategies.items.run import write_items  # noqa: PLC0415
+        from stretto.strategies.items.items_answer import write_items  # noqa: PLC0415
 
-        await write_items(request, route, runner)
+        return await write_items(request, route, runner)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
 from stretto.language.folding import fold
 from stretto.language.forms import words_wanted
 from stretto.language.lists import listed
-from stretto.request import Request
-from stretto.strategies.branch import RunningBranch
-from stretto.strategies.branch_spec import NOT_TEXT, BranchSpec, TextWatch
-from stretto.strategies.direct import asked
-from stretto.strategies.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
-from stretto.strategies.runner import Runner
+from stretto.strategies.direct import asked, shared_by_all
+from stretto.strategies.items.labels import one_of, schema_of
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec, TextWatch
+from stretto.strategies.runtime.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.request import Request
 
 TITLE = 60  # characters
 SHORTEST = 300  # tokens of an entry if the request names no length
@@ -57,30 +58,41 @@ class Calls:
         parts: int = 1,
         schema: Mapping[str, Any] | None = None,
         watch: Callable[[], TextWatch] | None = None,
+        labels: Sequence[str] = (),
         **values: str,
     ) -> BranchSpec:
         """The branch that is written from a template.
 
         ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
         ``parts``: how many calls share ``max_tokens``. ``watch``: judges the text of each try.
+        ``labels``: the only texts that it may be.
         """
         room += THINKING if self.runner.capabilities.reasoning else 0
         most = room if kind in NOT_TEXT else share_of(self.request, room, parts)
         options = self.request.options.model_copy(update={"max_tokens": most, "stop": ()})
 
         def prompt() -> ModelRequest:
-            return ModelRequest(
-                asked(self.request, self.runner, template, **values), effort=self.effort, response_schema=schema
+            messages = asked(self.request, self.runner, template, **values)
+            # What stands before the entries, or the angle of a sample, is the same in all calls of the answer.
+            own = next((values[name] for name in ("item", "items", "angle") if values.get(name)), "")
+            shared = max(0, messages[-1].content.rfind(own)) if own else shared_by_all(self.request, messages)
+            asked_for = ModelRequest(
+                messages,
+                effort=self.effort,
+                response_schema=schema,
+                in_words=(),
+                shared=shared if kind != "plan" else 0,
             )
+            return self._held(asked_for, labels)
 
         def fallback_prompt(received: str) -> ModelRequest | None:
             if not plainly:
                 return None if received.strip() else prompt()
-            if received.strip():
+            if received.strip() and not labels:
                 messages = asked(self.request, self.runner, "continue", question=plainly, received=received)
             else:
                 messages = asked(self.request, self.runner, "item_alone", question=plainly)
-            return ModelRequest(messages, effort=self.effort)
+            return self._held(ModelRequest(messages, effort=self.effort), labels, again=True)
 
         return BranchSpec(
             id=name,
@@ -92,6 +104,15 @@ class Calls:
             watch=watch,
             allow_refusal=kind == "plan",
         )
+
+    def _held(self, prompt: ModelRequest, labels: Sequence[str], *, again: bool = False) -> ModelRequest:
+        """The prompt, whose answer is held to labels where the backend can do that; by a schema only for a retry."""
+        able = self.runner.capabilities
+        if labels and able.regex:
+            return replace(prompt, response_regex=one_of(labels))
+        if labels and again and able.json_schema:
+            return replace(prompt, response_schema=schema_of(labels), in_words=())
+        return prompt
 
     def room(self, instruction: str, text: str = "") -> int:
         """Token limit of one entry: the caller's, else an estimate from the request."""

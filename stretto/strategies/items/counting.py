@@ -7,13 +7,13 @@ connected things do not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from stretto.language.counting import number_value
 from stretto.language.folding import fold
-from stretto.language.lists import languages, listed, spaced, unspaced
+from stretto.language.lists import first_letter_first, languages, listed, spaced, unspaced
 from stretto.language.words import words
 
 Size = Literal["short", "medium", "long"]
@@ -31,15 +31,8 @@ _NUMBERS = {
 }
 
 
-def _one_of(numbers: Iterable[str]) -> str:
-    """A pattern for one of many words, which looks at the first letter before it tries any of them."""
-    rests: dict[str, list[str]] = {}
-    for word in sorted(numbers, key=len, reverse=True):
-        rests.setdefault(word[0], []).append(word[1:])
-    return "|".join(f"{first}(?:{'|'.join(rests[first])})" for first in rests)
-
-
-_NUMBER = rf"(?P<number>\d{{1,3}}|(?:an? )?(?:half a )?(?:couple of )?(?:{_one_of(_NUMBERS)}))"
+_NUMBER_WORD = first_letter_first(sorted(_NUMBERS, key=len, reverse=True), any_case=True)
+_NUMBER = rf"(?P<number>\d{{1,3}}|(?:an? )?(?:half a )?(?:couple of )?(?:{_NUMBER_WORD}))"
 _BETWEEN = rf"(?:(?!{spaced('not-between-kinds')}\b)[\w'’“”\"-]+,? ){{0,4}}?"
 _COUNT = re.compile(
     rf"(?<![\w.,-]){_NUMBER} (?:of (?:my|your|the) )?(?P<between>{_BETWEEN})"

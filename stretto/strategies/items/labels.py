@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stretto.language.folding import fold
 from stretto.language.lists import languages, listed, spaced, unspaced
+from stretto.language.sentences import sentences
+from stretto.strategies.structured.bare_json import read_json
 
 MOST_LABELS = 40
 LONGEST_LABEL = 40  # characters, and
@@ -36,7 +39,9 @@ _OWN_OR = [  # the "or" of one language may be a frequent word of another: Dutch
 ]
 _WIDE = str.maketrans("：（）／", ":()/")
 _ARTICLE = re.compile(rf"(?:{spaced('label-article')}) ", re.IGNORECASE)
-_SENTENCE = re.compile(r"[.!?;\n。！？；]+")
+_META = re.compile(r"[\\.^$*+?{}\[\]|()]")  # escaped only where it has to be: dialects differ
+_FIELD = "label"
+_CLAUSE = re.compile(r"[;；\n]+")
 _AROUND = " \t\n\r\"'“”„«»‘’`*_#>-–—()[].,;:!?。！，"
 
 
@@ -45,7 +50,8 @@ def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
     if len(instruction) > MOST_READ or len(context) > MOST_READ or _SEVERAL.search(f"{context}\n{instruction}"):
         return ()
     found: tuple[str, ...] = ()
-    for sentence in (" ".join(part.split()) for part in _SENTENCE.split(instruction.translate(_WIDE))):
+    said = (part for each in sentences(instruction.translate(_WIDE)) for part in _CLAUSE.split(each))
+    for sentence in (" ".join(part.split()).rstrip(".!?。！？") for part in said):
         if not sentence or _ONLY.search(sentence):
             continue
         for task, either in _OWN_OR:
@@ -63,7 +69,7 @@ def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
 def label_in(text: str, labels: Sequence[str], item: str) -> str | None:
     """The label that a result consists of, as the task spells it; ``None`` if it is anything else."""
     known = {bare(label): label for label in labels}
-    result = bare(text)
+    result = bare(_in_schema(text))
     if result in known:
         return known[result]
     own = bare(item)
@@ -75,6 +81,29 @@ def label_in(text: str, labels: Sequence[str], item: str) -> str | None:
         return known[result]
     alike = [label for folded, label in known.items() if _is_form_of(result, folded)]
     return alike[0] if len(alike) == 1 else None
+
+
+def one_of(labels: Sequence[str]) -> str:
+    """The regular expression that a label matches, and nothing else."""
+    return "|".join(_META.sub(r"\\\g<0>", label) for label in labels)
+
+
+def schema_of(labels: Sequence[str]) -> dict[str, Any]:
+    """The JSON schema of an object that holds a label, and nothing else."""
+    held = {_FIELD: {"type": "string", "enum": list(labels)}}
+    return {"type": "object", "properties": held, "required": [_FIELD], "additionalProperties": False}
+
+
+def _in_schema(text: str) -> str:
+    """The label of an object of that schema; else the text."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        value = read_json(text)
+    except (ValueError, RecursionError):
+        return text
+    label = value.get(_FIELD)
+    return label if isinstance(label, str) else text
 
 
 def bare(text: str) -> str:

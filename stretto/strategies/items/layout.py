@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from stretto.answer import Branch
 from stretto.foundation.surrogates import mend
 from stretto.language.lists import listed
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
-from stretto.strategies.merge import TextFilter
-from stretto.strategies.notes import Notes
+from stretto.strategies.runtime.merge import TextFilter
+from stretto.strategies.runtime.notes import Notes
+from stretto.strategies.structured.bare_json import json_in, read_json
+from stretto.values.answer import Branch
 
 LayoutName = Literal["json_array", "json_object", "table", "numbered", "bulleted", "commas", "lines", "sections"]
 
@@ -155,7 +156,7 @@ class Layout:
         if fence := re.match(r"```\w*\s*", body):
             body = body[fence.end() :]
         try:
-            value: Any = json.loads(body, parse_constant=_refuse)
+            value: Any = read_json(_without_remark(body))
         except (ValueError, RecursionError):
             value = self._bare(body, index)
         else:
@@ -202,8 +203,13 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\|", " ".join(cell.split())) for cell in cells) + " |"
 
 
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
+def _without_remark(text: str) -> str:
+    """The one object or list of a text, without the lines that say something of it."""
+    found = json_in(text)
+    if len(found) != 1 or not found[0].startswith(("{", "[")):
+        return text
+    alone = "```" in text or text.removeprefix(found[0]).startswith("\n")
+    return found[0] if alone else text
 
 
 def _plain(text: str) -> str:

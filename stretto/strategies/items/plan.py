@@ -8,11 +8,11 @@ from typing import Any, Literal
 import jiter
 from pydantic import BaseModel, Field, ValidationError
 
-from stretto.answer import REFUSALS
 from stretto.strategies.items.calls import Calls
 from stretto.strategies.items.counting import MOST_SAMPLES
 from stretto.strategies.items.splitting import FEWEST, NotSplit, Split
 from stretto.strategies.items.together import refer_to_each_other
+from stretto.values.answer import REFUSALS
 
 PLAN_TOKENS = 1_500  # items are copied into the plan, so the plan of a long request does not fit
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from stretto.language.echoes import echoes, refuses
 from stretto.language.folding import fold
 from stretto.language.lists import listed
-from stretto.strategies.harm.screen import Screen
 from stretto.strategies.items.labels import bare, label_in, labels_of
 from stretto.strategies.items.splitting import Split
+from stretto.strategies.quality.screen import Screen
 
 LABEL_ROOM = 200  # characters, beside those of its entry, that a result with a label may need
 TAGS = ("<entry", "</entry")

@@ -12,17 +12,18 @@ replacements come last.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stretto.answer import REFUSALS
-from stretto.strategies.branch import RunningBranch
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.counting import Size
-from stretto.strategies.items.distinct import is_repeated
 from stretto.strategies.items.entries import Entries, EntryText
 from stretto.strategies.items.layout import Layout
 from stretto.strategies.items.splitting import Split
-from stretto.strategies.outline import OutlineParser
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.skeleton.outline import OutlineParser
+from stretto.values.answer import REFUSALS
 
 PLAN_FROM = 4  # samples
 SHARE: dict[Size, int] = {"short": 4, "medium": 2, "long": 1}  # samples a call
@@ -83,7 +84,8 @@ class Samples:
             return str(plan.exception).rstrip(".") if plan.exception else "the plan had no angles"
         if len(self.angles) < len(shares):
             runner.warn(
-                f"The plan had {len(self.angles)} angles for {len(shares)} calls; the others write without one."
+                f"The plan had {len(self.angles)} angles for {len(shares)} calls; the others write without one.",
+                "part_missing",
             )
         return None
 
@@ -142,7 +144,11 @@ class Samples:
                 self._take(entry)
         if running.exception is not None:
             running.reported = True
-            self.calls.runner.warn(f"The samples of {running.spec.title!r} are incomplete: {running.exception}")
+            self.calls.runner.warn(
+                f"The samples of {running.spec.title!r} are incomplete: {running.exception}",
+                "part_cut",
+                part=running.spec.id,
+            )
 
     async def _show(self, running: RunningBranch) -> None:
         merge, filter_ = self.calls.runner.merge, EntryText((), self.layout.indent, number=1)
@@ -179,12 +185,42 @@ class Samples:
             missing = self.split.count - len(self.accepted)
         if not missing:
             for running, share in self.groups:
-                running.replaced = running.exception is not None or (share > 1 and running.finish_reason == "length")
+                if running.exception is not None or (share > 1 and running.finish_reason == "length"):
+                    running.use = "replaced"
         else:
             reason = "what else was written repeats them" if self.repeated else "the others could not be written"
-            self.calls.runner.warn(f"{len(self.accepted)} of {self.split.count} samples are in the answer: {reason}.")
+            self.calls.runner.warn(
+                f"{len(self.accepted)} of {self.split.count} samples are in the answer: {reason}.", "part_missing"
+            )
 
 
 def shared(count: int, share: int, most: int) -> list[int]:
     """Samples per call: about ``share``, more only if fewer calls are possible."""
     return evenly(count, max(1, min(most, -(-count // share))))
+
+
+ALIKE = 0.85  # share of common words above which long samples count as duplicates
+LONG = 7  # words; shorter samples are duplicates only if all words are the same
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def is_repeated(text: str, others: Iterable[str]) -> bool:
+    """Whether a sample repeats one of the others."""
+    words, core = _words(text)
+    for other in others:
+        their_words, their_core = _words(other)
+        if core == their_core:
+            return True
+        if min(len(words), len(their_words)) >= LONG and len(words & their_words) >= ALIKE * len(words | their_words):
+            return True
+    return False
+
+
+def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """All words, and the content words: longer ones and numbers; in scripts without blanks, every character."""
+    words: set[str] = set()
+    for word in _WORD.findall(text.casefold()):
+        words.update(word if _UNSPACED.search(word) else (word,))
+    core = {word for word in words if len(word) > 3 or any(map(str.isdigit, word)) or _UNSPACED.match(word)}
+    return frozenset(words), frozenset(core or words or {text.strip()})

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from stretto.language.listing import Listing, Marks, listings, marked
 from stretto.language.lists import listed, spaced, unspaced
+from stretto.language.sentences import last_sentence
 from stretto.strategies.items.counting import Count, Size, counted
 from stretto.strategies.items.together import EACH, needs_all, refer_to_each_other
 
@@ -42,6 +43,7 @@ _SENTENCES = re.compile(
 )
 _REWRITES = listed("rewrites")
 _EITHER = re.compile(rf"\b{spaced('either')}\b[^.]*$", re.IGNORECASE)
+_CLAUSE = re.compile(r"^[ \t]*\d{1,3}\.\d{1,3}\.?[ \t]", re.MULTILINE)
 _HERE = re.compile(rf"\W*{spaced('here')}(?!\w)", re.IGNORECASE)
 _CODE = re.compile(
     r"```|^[ \t]*(?:def |class |import |SELECT |#include|function )|[{}][ \t]*$|\);[ \t]*$", re.MULTILINE
@@ -129,6 +131,8 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
         yield NotSplit("it contains more than one list", final=False)
     if reason := needs_all(around, _sentence(listing.before)) or refer_to_each_other(around, listing.items):
         yield NotSplit(reason)
+    if listing.marks == "numbered" and sum(_CLAUSE.search(item) is not None for item in listing.items) > 1:
+        yield NotSplit("its numbered clauses are one text")
     if not _carries(listing, around):
         yield NotSplit("the list may be one text, or no list of items", final=False)
     if number < FEWEST and min(map(len, listing.items)) < LONG_ITEM:
@@ -148,12 +152,11 @@ def _tells(listing: Listing) -> bool:
         introduction = _sentence(listing.before)
     if _distributes(introduction) or _PROPERTY_OF.search(introduction):
         return True
-    if any(_distributes(part) for part in _parts(listing.before)[:-1]) and listing.marks not in (
-        "separated",
-        "quoted",
-        "lines",
-    ):
-        return True  # the task, then a line that only introduces the list
+    if listing.marks not in ("separated", "quoted", "lines"):
+        tasks = [part for part in _parts(listing.before)[:-1] if _distributes(part)]
+        titled = not introduction.endswith((":", "：")) and not any(map(_of_each, tasks))
+        if tasks and not (titled and any(map(_REWRITES.search, tasks))):
+            return True  # the task, then a line that only introduces the list, not the title of a text to be rewritten
     if len(listing.before) > LONG_INTRODUCTION and listing.after:
         return False
     return bool(
@@ -165,7 +168,11 @@ def _tells(listing: Listing) -> bool:
 
 def _distributes(text: str) -> bool:
     text = _QUOTED.sub(" ", text)
-    return bool(EACH.search(text) or _THESE.search(text) or _OPERATION.search(text))
+    return _of_each(text) or _OPERATION.search(text) is not None
+
+
+def _of_each(text: str) -> bool:
+    return bool(EACH.search(text) or _THESE.search(text))
 
 
 def _carries(listing: Listing, around: str) -> bool:
@@ -241,7 +248,7 @@ def _paragraph(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return re.split(r"(?<=[.!?])\s+|\n+", text)[-1] if text else ""
+    return last_sentence(text)
 
 
 def _plain(part: str) -> str:

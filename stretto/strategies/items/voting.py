@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from stretto.agreement import Decided
-from stretto.events import BranchStarted, VoteCounted
 from stretto.foundation.queue import Queue
-from stretto.strategies.branch import RunningBranch, Writing
-from stretto.strategies.branch_spec import BranchSpec
 from stretto.strategies.consensus.ballots import Ballot, Reading
 from stretto.strategies.consensus.medoid import medoid
 from stretto.strategies.consensus.stopping import decided
-from stretto.strategies.items.options import ItemsOptions
-from stretto.strategies.runner import Runner
-from stretto.strategies.sampling import sampled
+from stretto.strategies.items.items_offer import ItemsOptions
+from stretto.strategies.runtime.branch import RunningBranch, Writing
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.runtime.several import sampled
+from stretto.values.answer import Decided
+from stretto.values.events import BranchStarted, VoteCounted
 
 __all__ = ["start_vote", "votes_within"]
 
@@ -51,8 +51,8 @@ class _Vote:
     async def write(self, running: RunningBranch) -> None:
         """Ask for the samples, tell of their votes, and write the winner into the branch of the item."""
         runner, spec = self._runner, self._spec
-        running.started_s = runner.now_s()
-        await runner.announce(BranchStarted(branch_id=running.spec.id, kind=spec.kind, title=spec.title))
+        running.progress.started_s = runner.now_s()
+        await runner.announce(BranchStarted(branch_id=running.spec.id, kind=spec.kind, **spec.about))
         try:
             self._samples += [runner.start(self._sample(place)) for place in range(self._left)]
             async for event in self._news:
@@ -109,17 +109,17 @@ class _Vote:
         leaders = [key for key, count in self._votes.items() if count == most]
         if len(leaders) > 1:
             self._runner.warn(
-                f"The results for {self._spec.title!r} do not agree: {len(leaders)} have {most} votes each."
+                f"The results for {self._spec.title!r} do not agree: {len(leaders)} have {most} votes each.", "votes"
             )
         voters = [sample for sample, ballot in self._ended if ballot is not None and ballot.key == leaders[0]]
         with_text = voters or [sample for sample, _ in self._ended if sample.text.strip()]
         if not with_text:
             failed = self._ended[-1][0]
-            running.exception, running.finish_reason = failed.exception, failed.finish_reason
+            running.outcome = failed.outcome
             return
         winner = with_text[medoid([sample.text for sample in with_text])]
         running.writers.append(Writing(winner.writers[-1].backend))
-        running.finish_reason = winner.finish_reason
+        running.outcome = replace(running.outcome, reason=winner.finish_reason)
         running.write(winner.text, self._runner.now_s())
         for each in self._samples:
             if each is not winner:

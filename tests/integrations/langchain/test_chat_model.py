@@ -1,6 +1,8 @@
 """`ChatStretto` as LangChain's users meet it: branches in tracers, caches, fallbacks, agents, other chat models."""
 
+import functools
 import json
+import operator
 import re
 from inspect import signature
 from typing import Literal
@@ -18,22 +20,23 @@ from langchain_core.tools import tool
 from langchain_core.tracers import BaseTracer
 from langchain_openai import ChatOpenAI
 from patience import patience
-from pydantic import BaseModel
+from plans import ASKED, plan
+from pydantic import BaseModel, Field
 from serving import served
 
 from stretto import AuthenticationError, BackendError, InvalidRequestError
 from stretto.integrations.langchain import ChatStretto
-from stretto.testing.server import Fault, HttpReply, RawResponse, ScriptedServer
+from stretto.testing.server import Fault, HttpReply, RawResponse, ReplyRule, ScriptedServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("connections_closed")]
 
 QUESTION = "How do I look after a bicycle?"
-OUTLINE = "1. Clean it\n2. Oil it\n3. Check it"
+PLAN = plan("Clean it", "Oil it", "Check it")
 KEY = "sk-test-0123456789abcdefghijkl"
 
 
-def in_points(received):
-    return OUTLINE if "outline" in received.prompt else "Do so."
+def in_sections(received):
+    return PLAN if ASKED in received.prompt else "Do so."
 
 
 class Runs(BaseTracer):
@@ -66,61 +69,74 @@ def shown(run, depth=0):
         yield from shown(child, depth + 1)
 
 
-POINTS = [
-    (1, "chain", "outline"),
-    (1, "chain", "point: Clean it"),
-    (1, "chain", "point: Oil it"),
-    (1, "chain", "point: Check it"),
+SECTIONS = [
+    (1, "chain", "plan"),
+    (1, "chain", "section: Clean it"),
+    (1, "chain", "section: Oil it"),
+    (1, "chain", "section: Check it"),
 ]
 
 
-async def test_a_tracer_shows_the_points_of_an_answer_as_child_runs():
-    with served(in_points) as server:
+async def test_a_tracer_shows_the_sections_of_an_answer_as_child_runs():
+    with served(in_sections) as server:
         traced = Runs()
-        one = chat(server).invoke(QUESTION, {"callbacks": [traced]})
-        other = await chat(server).ainvoke(QUESTION, {"callbacks": [traced]})
-        list(chat(server).stream(QUESTION, {"callbacks": [traced]}))
-        [_ async for _ in chat(server).astream(QUESTION, {"callbacks": [traced]})]
+        one = chat(server, strategy="skeleton").invoke(QUESTION, {"callbacks": [traced]})
+        other = await chat(server, strategy="skeleton").ainvoke(QUESTION, {"callbacks": [traced]})
+        streamed = functools.reduce(
+            operator.add, chat(server, strategy="skeleton").stream(QUESTION, {"callbacks": [traced]})
+        )
+        [_ async for _ in chat(server, strategy="skeleton").astream(QUESTION, {"callbacks": [traced]})]
     assert one.content == other.content
-    assert "**Clean it**: Do so." in one.content
+    assert "## Clean it\n\nDo so." in one.content
     assert one.response_metadata["strategy"] == "skeleton"
+    told = [(each["index"], each["heading"]) for each in one.response_metadata["sections"]]
+    assert told == [(1, "Clean it"), (2, "Oil it"), (3, "Check it")]
+    assert streamed.response_metadata["sections"] == one.response_metadata["sections"]
     assert len(traced.roots) == 4
     for root in traced.roots:
-        assert list(shown(root)) == [(0, "llm", "ChatStretto"), *POINTS]
+        assert list(shown(root)) == [(0, "llm", "ChatStretto"), *SECTIONS]
         assert all(child.end_time is not None and child.error is None for child in root.child_runs)
         assert root.child_runs[1].outputs["text"] == "Do so."
+        assert root.child_runs[1].inputs == {
+            "branch": "section-1",
+            "kind": "section",
+            "heading": "Clean it",
+            "index": 1,
+        }
 
 
-async def test_another_chat_model_answers_in_parallel_and_its_calls_are_runs_below_the_points():
-    with served(in_points) as server:
+async def test_another_chat_model_answers_in_parallel_and_its_calls_are_runs_below_the_sections():
+    with served(in_sections) as server:
         backend = ChatOpenAI(model="gpt-4.1", base_url=server.openai_url, api_key=KEY, max_retries=0)
         traced, counted = Runs(), UsageMetadataCallbackHandler()
-        answer = await ChatStretto(backend=backend).ainvoke(QUESTION, {"callbacks": [traced, counted]})
-        again = ChatStretto(backend=backend).invoke(QUESTION, {"callbacks": [traced]})
+        answer = await ChatStretto(backend=backend, strategy="skeleton").ainvoke(
+            QUESTION, {"callbacks": [traced, counted]}
+        )
+        again = ChatStretto(backend=backend, strategy="skeleton").invoke(QUESTION, {"callbacks": [traced]})
     assert answer.content == again.content
     assert answer.response_metadata["model_name"] == "langchain:gpt-4.1"
     for root in traced.roots:
         expected = [(0, "llm", "ChatStretto")]
-        for point in POINTS:
-            expected += [point, (2, "llm", "ChatOpenAI")]
+        for section in SECTIONS:
+            expected += [section, (2, "llm", "ChatOpenAI")]
         assert list(shown(root)) == expected
 
 
 async def test_tokens_are_counted_once():
-    with served(in_points) as server:
+    with served(in_sections) as server:
         counted = UsageMetadataCallbackHandler()
-        answer = chat(server).invoke(QUESTION, {"callbacks": [counted]})
+        answer = chat(server, strategy="skeleton").invoke(QUESTION, {"callbacks": [counted]})
     (usage,) = counted.usage_metadata.values()
     assert usage["total_tokens"] == answer.usage_metadata["total_tokens"] > 0
 
 
-async def test_the_events_of_a_chain_tell_of_points():
-    with served(in_points) as server:
-        events = [event async for event in chat(server).astream_events(QUESTION, version="v2")]
+async def test_the_events_of_a_chain_tell_of_sections():
+    with served(in_sections) as server:
+        events = [event async for event in chat(server, strategy="skeleton").astream_events(QUESTION, version="v2")]
     begun = [event["name"] for event in events if event["event"] == "on_chain_start"]
-    assert begun == [name for _, _, name in POINTS]
+    assert begun == [name for _, _, name in SECTIONS]
     pieces = [event["data"]["chunk"].content for event in events if event["event"] == "on_chat_model_stream"]
-    assert "".join(pieces).startswith("1. **Clean it**: Do so.")
+    assert "".join(pieces).startswith("Care pays.\n\n## Clean it\n\nDo so.")
 
 
 async def test_a_failed_branch_is_a_failed_run():
@@ -299,7 +315,7 @@ async def test_max_retries_are_those_of_the_library():
     with served(HttpReply("", fault=Fault("status", status=500, headers={"retry-after-ms": "1"}))) as server:
         with pytest.raises(BackendError):
             chat(server, max_retries=2).invoke("Why?")
-        assert len(server.requests) == 6  # three for the answer, three where it is asked for in another way
+        assert len(server.requests) == 3
 
 
 async def test_a_batch_is_answered_in_its_order():
@@ -372,6 +388,39 @@ async def test_values_are_taken_out_of_answers_also_where_others_are_written_in_
     assert (raw["parsing_error"], type(raw["parsed"])) == (None, Colour)
 
 
+class Town(BaseModel):
+    """A page of a travel guide."""
+
+    name: str
+    history: str = Field(description="Two paragraphs")
+    sights: str = Field(description="Two paragraphs")
+    food: str = Field(description="Two paragraphs")
+
+
+@pytest.mark.parametrize("strategy", ["auto", "fields"])
+def test_a_record_with_long_fields_is_written_field_by_field(strategy):
+    long = [
+        ReplyRule(f"only the field `{name}` now", f'{{"{name}": "On {name}."}}')
+        for name in ("history", "sights", "food")
+    ]
+    with served([ReplyRule("only these fields now", '{"name": "Vell"}'), *long]) as server:
+        model = chat(server, strategy=strategy).with_structured_output(Town, method="json_schema")
+        assert model.invoke("Describe Vell.") == Town(
+            name="Vell", history="On history.", sights="On sights.", food="On food."
+        )
+        assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("strict", [None, True, False])
+@pytest.mark.parametrize("method", ["json_schema", "function_calling"])
+async def test_strict_reaches_the_server_as_it_was_given(obliging, method, strict):
+    model = chat(obliging).with_structured_output(Colour, method=method, strict=strict)
+    await model.ainvoke("Give JSON with 'name'.")
+    body = obliging.requests[-1].body
+    sent = body["response_format"]["json_schema"] if method == "json_schema" else body["tools"][0]["function"]
+    assert sent.get("strict", False) is (strict or False)
+
+
 async def test_what_does_not_fit_is_told_with_the_raw_answer():
     with served("no JSON") as server:
         found = chat(server).with_structured_output(Colour, include_raw=True).invoke("Which?")
@@ -391,6 +440,7 @@ class Verdict(BaseModel):
     answer: Literal["yes", "no"]
 
 
+@pytest.mark.thorough
 def test_a_local_model_is_held_to_a_schema(pocket):
     found = pocket.with_structured_output(Verdict).invoke("Does a chain need oil?", temperature=0, max_tokens=64)
     assert isinstance(found, Verdict)

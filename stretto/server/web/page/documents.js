@@ -12,7 +12,7 @@ export class Attached {
   // `list` is where they are shown. `pictured` is called when there is a picture, which not every model takes.
   constructor(list, pictured = () => {}) {
     Object.assign(this, { list, pictured });
-    this.items = []; // {title, text} or {title, picture}; neither while it is read, a problem where that failed
+    this.items = []; // {title, text, warnings} or {title, picture}; neither while it is read, a problem where that failed
   }
 
   get reading() {

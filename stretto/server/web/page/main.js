@@ -10,7 +10,7 @@ import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
-import { ask, isLoading } from "./server.js";
+import { ask, whatLoads } from "./server.js";
 import { TurnView } from "./turn_view.js";
 import { messagesBefore, newVersion, textsOf, turnTo } from "./turns.js";
 import { welcome } from "./welcome.js";
@@ -141,7 +141,7 @@ async function answered(shown, messages, way, lane) {
   const { turn, race } = shown;
   const title = lane ? "One piece" : "Answer";
   const view = shown.begin(title, announce, race && (lane ? nameOf("direct") : nameOf(way)));
-  const documents = textsOf(turn).map(({ title: name, text }) => ({ title: name, text }));
+  const documents = textsOf(turn).map(({ title: name, text, warnings = [] }) => ({ title: name, text, warnings }));
   const request = {
     model: chosen("model"),
     messages,
@@ -149,7 +149,11 @@ async function answered(shown, messages, way, lane) {
   };
   const { signal } = running;
   let keptAt = performance.now();
-  isLoading().then((is) => (view.loading = is));
+  const watchLoading = async () => {
+    view.loading = await whatLoads();
+    if (view.loading && running?.signal === signal) setTimeout(watchLoading, 1000);
+  };
+  watchLoading();
   race?.begin(lane);
   try {
     for await (const event of ask(request, signal)) {

@@ -18,19 +18,29 @@ const LONGEST_COLOURED = 20_000; // characters of a block of code
 const LONGEST_LANGUAGE = 30; // characters
 const DEEPEST = 20; // levels of lists and quotations: each level parses what is within it once more
 const MOST_NESTED = 20_000; // looks for one within another: quotations that fall back level by level double them with each
+const MOST_CELLS = 20_000; // of tables: a row may be one sign, and is filled to the width of its heading
+const LONGEST_PARAGRAPH = 40_000; // characters: the time for links and strokes in one grows with its square
+const MOST_SOUGHT = 3_000_000; // characters that are searched for the end of emphasis, of which many have none
 const LANGUAGES = { bash, go, java, javascript, json, python, rust, xml, yaml };
 for (const [name, grammar] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, grammar);
 
 const escaped = (text) => text.replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 let depth = 0;
-let calls = 0; // of one text, within a list or quotation
+let calls = 0, cells = 0, sought = 0; // of one text; calls are those within a list or quotation
+
+class TooMuch extends RangeError {
+  constructor(why) {
+    super(why);
+    this.why = why; // marked writes into the message
+  }
+}
 
 // A list or quotation within too many others is text, as it was written.
 function nested(kind) {
   return function (source) {
     if (depth >= DEEPEST) return undefined;
-    if (depth && ++calls > MOST_NESTED) throw new RangeError("nested too deep");
+    if (depth && ++calls > MOST_NESTED) throw new TooMuch("lists and quotations within others");
     depth += 1;
     try {
       return Tokenizer.prototype[kind].call(this, source);
@@ -40,11 +50,34 @@ function nested(kind) {
   };
 }
 
+// Counted before it is read: of each cell an object is made.
+function table(source) {
+  const found = this.rules.block.table.exec(source);
+  if (found) cells += found[1].replace(/^\s*\||\|\s*$/g, "").split("|").length * (found[3] ?? "").split("\n").length;
+  if (cells > MOST_CELLS) throw new TooMuch(`tables of more than ${MOST_CELLS.toLocaleString("en")} cells`);
+  return Tokenizer.prototype.table.call(this, source);
+}
+
+function short(kind) {
+  return function (source) {
+    const found = Tokenizer.prototype[kind].call(this, source);
+    if (found?.raw.length > LONGEST_PARAGRAPH) throw new TooMuch(`a paragraph of more than ${LONGEST_PARAGRAPH.toLocaleString("en")} characters`);
+    return found;
+  };
+}
+
+function emStrong(source, ...rest) {
+  const found = Tokenizer.prototype.emStrong.call(this, source, ...rest);
+  if (/^[*_]/.test(source)) sought += (found?.raw ?? source).length;
+  if (sought > MOST_SOUGHT) throw new TooMuch("too many signs of emphasis");
+  return found;
+}
+
 const marked = new Marked({
   gfm: true,
   breaks: true,
   extensions,
-  tokenizer: { list: nested("list"), blockquote: nested("blockquote") },
+  tokenizer: { list: nested("list"), blockquote: nested("blockquote"), paragraph: short("paragraph"), text: short("text"), table, emStrong },
   renderer: {
     html: ({ text }) => escaped(text),
     checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
@@ -69,26 +102,32 @@ const ALLOWED = {
 };
 
 // Headings of an answer stand below those of the page.
+const HIGHEST = 3;
 const LOWER = { H1: "h3", H2: "h4", H3: "h5", H4: "h6", H5: "h6", H6: "h6" };
 
 const TURNING = /[\u202a-\u202e\u2066-\u2069]/g; // signs that turn the direction of the text behind them
 const FENCE = /^\s*(?:```|~~~)/gm;
 
-// The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written.
+// The text as a fragment. What cannot be rendered, as emphasis in thousands of emphases, stands there as it was written,
+// and why.
 export function rendered(whole) {
   const text = whole.replace(TURNING, "");
   try {
     return fragmentOf(text);
-  } catch {
+  } catch (error) {
     const fragment = document.createDocumentFragment();
+    const why = error instanceof TooMuch ? `it has ${error.why}` : "it cannot be drawn";
     const plain = document.createElement("p");
     plain.className = "plain";
     plain.dir = "auto";
     plain.textContent = text;
-    fragment.append(plain);
+    fragment.append(plain, element("p", { class: "dim", dir: "auto" }, `Shown as it was written: ${why}.`));
     return fragment;
   }
 }
+
+// A heading as a text has it, for a place of its own: what a model wrote of it may hold marks.
+export const headingOf = (title) => [...(rendered(`## ${title}`).firstElementChild?.childNodes ?? [])];
 
 // A text that is being written: bold words that have begun on its last line are bold already.
 export function soFar(text) {
@@ -102,7 +141,7 @@ export function soFar(text) {
 }
 
 function fragmentOf(text) {
-  calls = 0;
+  calls = cells = sought = 0;
   const fragment = DOMPurify.sanitize(marked.parse(text), ALLOWED);
   for (const each of fragment.querySelectorAll("[class]")) {
     const kept = [...each.classList].filter((name) => /^(?:hljs-|math-(?:inline|display)$)/.test(name));
@@ -114,6 +153,9 @@ function fragmentOf(text) {
     lower.append(...heading.childNodes);
     heading.replaceWith(lower);
   }
+  const headings = [...fragment.querySelectorAll("h3,h4,h5,h6")], levelOf = (heading) => Number(heading.tagName[1]);
+  const skipped = Math.min(...headings.map(levelOf)) - HIGHEST; // for those who hear the page, no level is
+  if (skipped > 0) for (const heading of headings) heading.ariaLevel = String(levelOf(heading) - skipped);
   for (const link of fragment.querySelectorAll("a")) {
     link.target = "_blank";
     link.rel = "noopener noreferrer nofollow";

@@ -33,8 +33,16 @@ async function call(path, how = {}) {
 export const models = async () =>
   new Map((await (await call("v1/models")).json()).data.map((each) => [each.id, each.architecture.input_modalities.includes("image")]));
 
-// Whether models are being loaded, so that the first answer waits for that.
-export const isLoading = async () => (await fetch("ready").catch(() => null))?.status === 503;
+// What is done while models are being loaded, for which the first answer waits; empty once they are loaded. A browser
+// reports a 503 of /ready as an error.
+export const whatLoads = async () => {
+  try {
+    const { prepared, loading } = await (await fetch("health")).json();
+    return prepared === false ? loading || "a moment" : "";
+  } catch {
+    return "";
+  }
+};
 
 export const isThere = async () => {
   try {

@@ -1,8 +1,8 @@
 // What the page calls things. docs/design/README.md says which name of the interface stands behind each.
 
-const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", document: "Passage by passage", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first", forking: "Split by the model" };
+const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", fields: "Field by field", document: "Passage by passage", rewrite: "Piece by piece", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first", forking: "Split by the model" };
 const STATES = { waiting: "Next in line", silent: "Starting", writing: "Being written", finished: "Done", failed: "Failed", discarded: "Not needed any more" };
-const KINDS = { outline: "Planning", plan: "Planning", direct: "The answer", aggregate: "Putting together", judgement: "Judging" };
+const KINDS = { outline: "Planning", plan: "Planning", closing: "Closing", edit: "Saying it once", direct: "The answer", aggregate: "Putting together", judgement: "Judging" };
 
 export const rowOf = (branch) => branch.title || KINDS[branch.kind] || branch.kind || branch.id; // in a timeline
 export const nameOf = (way) => WAYS[way] ?? way; // a strategy of somebody's own has its own name

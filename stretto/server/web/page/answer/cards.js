@@ -1,11 +1,11 @@
 // The parts of an answer while they are written. Each stands where its paragraph will stand, in the same type and width:
-// row by row, in two columns where the page has room for them. The first that is not complete is seen whole and grows, as
+// points row by row, in two columns where the page has room for them, sections below each other. The first that is not complete is seen whole and grows, as
 // do those beside and before it: what is read has nothing above it that grows. Of the others the first lines are seen,
 // whole, and behind them an ellipsis on a line of its own. No part takes more room than its text does, so nothing closes at
 // the end. Below each title grows its bar, on one axis with the others.
 
 import { element } from "../element.js";
-import { rendered, soFar } from "../markdown.js";
+import { headingOf, rendered, soFar } from "../markdown.js";
 import { asSentence, stateOf } from "../words.js";
 import { lane } from "./timeline.js";
 import { behindName } from "./unwritten.js";
@@ -15,9 +15,9 @@ const AROUND = 56; // pixels of a part beside its text: its title, and the gap t
 
 export class Cards {
   // `room` is what scrolls: the parts share out what can be seen of it, however it is turned. `others`: they are several
-  // answers, not parts of one.
+  // answers, not parts of one. `headed`: they stand under headings, as in the answer, with no numbers.
   constructor(room, { others = false } = {}) {
-    Object.assign(this, { room, others });
+    Object.assign(this, { room, others, headed: false });
     this.made = new Map();
     this.turned = new ResizeObserver(() => this.share());
     this.root = element("div", { class: `cards${others ? " others" : ""}`, role: "group", "aria-label": others ? "Answers to choose from" : "Parts of the answer", hidden: true });
@@ -39,7 +39,8 @@ export class Cards {
       card.text.replaceChildren(rendered(part.ended == null ? soFar(text) : text));
       card.shown = part.text;
     }
-    card.title.textContent = part.title || card.name;
+    if (!this.headed) card.title.textContent = part.title || card.name;
+    else if (card.heading !== part.title) card.title.replaceChildren(...headingOf(card.heading = part.title));
     const words = part.text ? part.text.trim().split(/\s+/).length : 0;
     const counts = `${words.toLocaleString()} ${words === 1 ? "word" : "words"}`;
     const failed = part.error && (part.discarded ? asSentence(part.error) : `Failed: ${part.error}`);
@@ -66,12 +67,13 @@ export class Cards {
 
   make(part, index) {
     const name = part.title || `Part ${index + 1}`;
-    const title = element("h3", { dir: "auto" }, name);
+    const title = this.headed ? element("h4", { dir: "auto", "aria-level": "3" }) : element("h3", { dir: "auto" }, name);
+    this.root.classList.toggle("sections", this.headed);
     const text = element("div", { class: "text", tabindex: "0", role: "group", "aria-label": `Text of ${name}` });
     const said = element("span", { class: "said" });
     const bar = element("div", { class: "lane-of" });
     const root = element("div", { role: "group", "aria-label": name },
-      element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, bar, text,
+      this.headed ? null : element("span", { class: "number", "aria-hidden": "true" }, String(index + 1)), title, bar, text,
       element("p", { class: "state" }, said));
     const card = { root, name, title, bar, text, said, shown: null };
     this.made.set(part.id, card);

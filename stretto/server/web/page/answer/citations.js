@@ -3,6 +3,12 @@
 import { element } from "../element.js";
 import { counted } from "../words.js";
 
+// A part before it is put into the answer names what it rests on by marks, which become places there. The last one may
+// have only begun.
+const MARKS = / ?\[(?:cite|quoted|proof)[a-z]{0,2}[:# ]?[\d\s,;–-]*\]| ?\[[a-z]{0,9}[:# ]?[\d ,;–-]*$/gi;
+
+export const withoutMarks = (text) => text.replace(MARKS, "");
+
 // `documents` are those of the question, `passages` say what was quoted of each.
 export function cited(body, leaf, citations, passages, documents) {
   const numbers = new Map(citations.map((citation, index) => [citation.label, citation.number ?? index + 1]));

@@ -1,6 +1,6 @@
 // What an answer in parallel would have taken in one piece: an estimate, which promises no more than a comparison measures.
 
-const PARTS = new Set(["point", "item", "piece"]);
+const PARTS = new Set(["section", "item", "piece"]);
 const WORTH_SAYING = 1.05; // times as fast
 const LONG_PLAN = 16; // tokens, from which a plan shows a pace
 
@@ -13,7 +13,7 @@ export function loadingOf(answer) {
 }
 
 function paceOfPlan({ branches }) {
-  const plan = branches.find((branch) => branch.kind === "outline" && branch.first != null && branch.tokens >= LONG_PLAN);
+  const plan = branches.find((branch) => (branch.kind === "outline" || branch.kind === "plan") && branch.first != null && branch.tokens >= LONG_PLAN);
   return plan ? (plan.ended - plan.first) / (plan.tokens - 1) : Infinity;
 }
 
@@ -31,7 +31,8 @@ export function gainOf(answer) {
   const { stepMs, tokenSeconds } = answer.route;
   const measured = Math.min(stepMs == null ? Infinity : stepMs / 1000, tokenSeconds ?? Infinity); // seconds a token
   const pace = measured < Infinity ? measured : paceOfPlan(answer);
-  const alone = pace * parts.reduce((sum, branch) => sum + branch.tokens, 0);
+  const shared = answer.branches.filter((branch) => branch.kind === "sections"); // calls that write several sections
+  const alone = pace * [...parts, ...shared].reduce((sum, branch) => sum + branch.tokens, 0);
   const onePiece = first + Math.min(writing, alone);
   if (!(onePiece / own > WORTH_SAYING)) return null;
   const known = alone < writing

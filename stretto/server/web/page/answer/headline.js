@@ -39,15 +39,20 @@ export class Headline {
     this.drawWhole();
   }
 
+  // There will be bars: their room is there before anything is read below it.
+  reserve() {
+    this.root.classList.add("parallel");
+  }
+
   // All parts as bars, where the page is small. axis: that of the bars below their titles.
   show(parts, now, axis) {
-    this.root.classList.add("parallel");
+    this.reserve();
     this.small.replaceChildren(overview(parts, now, axis));
   }
 
   // seconds: that it took, and that one piece would have taken.
   compare(seconds, onePiece) {
-    this.root.classList.add("parallel");
+    this.reserve();
     this.small.replaceChildren(both(seconds, onePiece));
   }
 

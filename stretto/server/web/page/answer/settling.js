@@ -1,6 +1,7 @@
 // Parts become the paragraphs of the answer: they stand there already, and unfold.
 
 import { element } from "../element.js";
+import { headingOf } from "../markdown.js";
 import { lane } from "./timeline.js";
 
 const LASTS_MS = 420;
@@ -20,6 +21,21 @@ export function paragraphsOf(body, parts) {
     const at = texts.findIndex((text, place) => place >= from && ((own && text.includes(own)) || (title && text.startsWith(title))));
     if (at < 0) continue;
     found.set(part.id, blocks[at]);
+    from = at + 1;
+  }
+  return found;
+}
+
+// The heading of the answer that stands above each part, by the part's id.
+export function headingsOf(body, parts) {
+  const headings = [...body.querySelectorAll(":scope > h4")];
+  const found = new Map();
+  let from = 0;
+  for (const part of parts) {
+    const said = headingOf(part.title).map((each) => each.textContent).join("");
+    const at = headings.findIndex((heading, place) => place >= from && heading.textContent === said);
+    if (at < 0) continue;
+    found.set(part.id, headings[at]);
     from = at + 1;
   }
   return found;
@@ -50,10 +66,11 @@ export function inColumns(found, parts) {
   }));
 }
 
-// Below each title stays the bar that shows when its point was written.
+// Below each title or heading stays the bar that shows when its text was written.
 export function keepBars(found, parts, now) {
   for (const part of parts) {
-    const title = found.get(part.id)?.querySelector(":scope > .title, :scope > p:first-child > .title");
+    const block = found.get(part.id);
+    const title = block?.tagName === "H4" ? block : block?.querySelector(":scope > .title, :scope > p:first-child > .title");
     if (title && part.first != null) title.after(element("span", { class: "lane-of" }, lane(part, now, now)));
   }
 }

@@ -1,7 +1,8 @@
 // What an answer that ended too early has: its text, and what its parts hold beyond that.
 
 const LEAD = /^[^\p{L}\p{N}]*(?:\p{Nd}{1,3}[.):])?[^\p{L}\p{N}]*/u; // a number that a model wrote, and the merge may have taken away
-const MARK = /^\s*(?:[-*+•]|\p{Nd}{1,4}[.):\]])(?:\s+|$)/u; // of a list
+const MARK = /^\s*(?:#{1,6}|[-*+•]|\p{Nd}{1,4}[.):\]])(?:\s+|$)/u; // of a list or a heading
+const HEADED = /^## /m; // a section, as answers head them
 const NUMBERED = /^(\d{1,3})\. \*\*/gm; // a point, as answers number them
 const BEHIND_NAME = /^[*_"”“»']{0,3}\s*(?:[:：=]|→|->|=>|[-–—]\s|\n|$)[*_]{0,3}\s*/u;
 const LETTER = /[\p{L}\p{N}]/gu;
@@ -14,6 +15,7 @@ export function withUnwritten(text, parts) {
   const later = [];
   let number = Number([...text.matchAll(NUMBERED)].at(-1)?.[1] ?? 0); // of the last point that is there, where points have numbers
   let read = 0;
+  const headed = HEADED.test(text);
   for (const { title, text: part } of parts) {
     const own = lettersOf(part, behindLabel(title ?? "", part));
     const at = letters.indexOf(own.letters, read);
@@ -29,8 +31,8 @@ export function withUnwritten(text, parts) {
       read = letters.length;
     } else {
       if (number) number += 1;
-      const lead = number ? `${number}. ` : "";
-      later.push(title ? `${lead}**${title}**: ${withoutLabel(title, part)}` : part);
+      const label = headed ? `## ${title}\n\n` : `${number ? `${number}. ` : ""}**${title}**: `;
+      later.push(title ? label + withoutLabel(title, part) : part);
     }
   }
   return [text, ...later].filter(Boolean).join("\n\n");

@@ -6,11 +6,11 @@ import { copyButton, rendered, soFar } from "../markdown.js";
 import { sign } from "../signs.js";
 import { asSentence, counted, endOf, nameOf, rowOf, seconds, times } from "../words.js";
 import { Cards } from "./cards.js";
-import { cited } from "./citations.js";
+import { cited, withoutMarks } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
 import { Headline } from "./headline.js";
 import { folded, isOther, titleOf } from "./others.js";
-import { asPoints, inColumns, keepBars, paragraphsOf, settle } from "./settling.js";
+import { asPoints, headingsOf, inColumns, keepBars, paragraphsOf, settle } from "./settling.js";
 import { Strip } from "./strip.js";
 import { axisEnd } from "./timeline.js";
 import { withUnwritten } from "./unwritten.js";
@@ -25,7 +25,7 @@ export class AnswerView {
     Object.assign(this, { room, documents, raced, announce });
     this.text = this.thoughts = this.before = ""; // `before`: what was written before the first part
     this.answer = this.route = this.routeTold = this.outcome = null;
-    this.loading = false;
+    this.loading = "";
     this.branches = new Map();
     this.began = performance.now();
     this.axis = axisEnd(0);
@@ -34,12 +34,14 @@ export class AnswerView {
     this.cards = new Cards(room);
     this.others = new Cards(room, { others: true });
     this.body = element("div", { class: "text" });
+    this.lead = leafOf("lead-in"); // what stands before the parts
+    this.tail = leafOf("lead-out"); // the closing of a plan, which is there before its sections
     this.leaf = element("div", { class: "leaf" }, this.body);
     this.thinking = element("details", { class: "folded", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "thought dim" }));
     this.notes = element("div");
     this.actions = element("div", { class: "bar actions" });
     this.root = element("section", { class: "answer", "aria-label": title, "aria-busy": "true" },
-      this.headline.root, this.strip.root, this.thinking, this.others.root, this.cards.root, this.leaf, this.notes, this.actions);
+      this.headline.root, this.strip.root, this.thinking, this.others.root, this.lead, this.cards.root, this.tail, this.leaf, this.notes, this.actions);
     this.dirty = new Set();
     this.drawnAt = this.restMs = this.saidAt = this.saidParts = 0;
     this.headline.say("Connecting", "");
@@ -68,17 +70,20 @@ export class AnswerView {
         this.showRoute(event.route);
         this.announce(`The answer is written: ${nameOf(event.route.way)}.`);
         break;
-      case "outline_point_ready":
-        this.branch(event.id, "point", event.title);
+      case "section_planned":
+        this.branch(event.id, "section", event.title);
         break;
       case "branch_started":
+        if (event.kind === "direct") this.turnStraight();
+        if (event.kind === "plan" || event.kind === "outline") this.headline.reserve();
         Object.assign(this.branch(event.id, event.kind, event.title), { started: this.seconds, state: "silent" });
         this.dirty.add(event.id);
         break;
       case "branch_delta": {
         const branch = this.branch(event.id, "", "");
         branch.first ??= this.seconds;
-        branch.text += event.text;
+        branch.received = (branch.received ?? "") + event.text;
+        branch.text = isPart(branch) ? withoutMarks(branch.received) : branch.received;
         branch.state = "writing";
         this.dirty.add(event.id);
         break;
@@ -87,7 +92,7 @@ export class AnswerView {
       case "branch_failed": {
         const told = event.branch;
         const branch = this.branch(told.id, told.kind, told.title);
-        Object.assign(branch, { ended: this.seconds, text: told.text, error: told.error, failed: told.failed, discarded: told.discarded, model: told.model, state: endOf(told) });
+        Object.assign(branch, { ended: this.seconds, text: isPart(told) ? withoutMarks(told.text) : told.text, error: told.error, failed: told.failed, discarded: told.discarded, model: told.model, state: endOf(told) });
         this.dirty.add(told.id);
         if (told.failed) this.announce(`${told.title || told.id} failed.`);
         break;
@@ -120,7 +125,7 @@ export class AnswerView {
 
   branch(id, kind, title) {
     if (!this.branches.has(id)) {
-      if (isPart({ kind }) && !this.parts.length) this.before = this.text;
+      if (isPart({ kind }) && !this.parts.length) [this.before, this.cards.headed] = [this.text, kind === "section" && this.isRunning("plan")];
       this.branches.set(id, { id, kind, title, text: "", state: "waiting", needed: this.seconds, started: null, first: null, ended: null });
       this.dirty.add(id);
     }
@@ -128,6 +133,16 @@ export class AnswerView {
     branch.kind ||= kind;
     branch.title ||= title;
     return branch;
+  }
+
+  // A model wrote no plan that can be carried out: what was announced of it is not written, and its text goes on.
+  turnStraight() {
+    const plan = [...this.branches.values()].find((branch) => branch.kind === "plan" || branch.kind === "outline");
+    if (plan?.ended == null || this.parts.some((part) => part.first != null && !part.discarded)) return;
+    for (const part of this.parts) this.branches.delete(part.id);
+    this.cards.leave();
+    for (const leaf of [this.lead, this.tail]) leaf.hidden = true;
+    this.dirty.add("text");
   }
 
   showRoute(route) {
@@ -141,6 +156,11 @@ export class AnswerView {
     const reason = this.route.reason.replace(/^Asked for by the caller/, "You chose it");
     const other = way && way !== this.route.way ? ` It was written otherwise in the end: ${nameOf(way)}.` : "";
     this.headline.route.replaceChildren(element("b", {}, nameOf(this.route.way)), `: ${reason}${other} `, element("span", { class: "dim" }, this.route.model));
+  }
+
+  // Whether a branch of this kind is being written.
+  isRunning(kind) {
+    return [...this.branches.values()].some((branch) => branch.kind === kind && branch.ended == null);
   }
 
   get parts() {
@@ -165,7 +185,7 @@ export class AnswerView {
     const candidates = this.candidates, now = this.seconds;
     this.axis = axisEnd(now, this.axis);
     if (parts.length) {
-      this.showLead();
+      this.showAround();
       this.cards.show(parts, (part) => this.dirty.has(part.id), now);
       this.headline.show(parts, now);
     } else if (this.text) {
@@ -191,14 +211,14 @@ export class AnswerView {
   // What happens now, as the two lines of the headline.
   doing(parts, candidates) {
     const now = `${this.seconds.toFixed(1)} s`;
-    if (this.strip.total) return [this.strip.words, now];
+    if (this.strip.total && !parts.length) return [this.strip.words, now];
     const goesOn = [...this.branches.values()].some((branch) => branch.kind === "direct" && branch.state === "writing");
-    if (parts.length) return this.several(parts, "point", goesOn ? "What follows is being written" : "Putting the points together", now);
+    if (parts.length) return this.several(parts, "section", goesOn ? "What follows is being written" : "Putting the sections together", now);
     if (candidates.length && !this.text) return this.several(candidates, "answer", "Choosing among the answers", now);
     const silent = ![...this.branches.values()].some((branch) => branch.first != null);
-    if (this.loading && silent) return ["Loading the model", `${now}, not counted as writing`];
+    if (this.loading && silent) return ["Loading the model", `${this.loading} · ${now}, not counted as writing`];
     if (!this.branches.size && !this.route) return ["Connecting", now];
-    if (this.branches.has("outline")) return ["Planning the points", now];
+    if (this.isRunning("plan") || this.isRunning("outline")) return ["Planning the sections", now];
     if (this.text) return ["Being written", now];
     return ["Waiting for the first word", now];
   }
@@ -207,17 +227,28 @@ export class AnswerView {
   several(all, noun, afterwards, now) {
     const written = all.filter((each) => each.started != null && each.ended == null).length;
     const done = all.filter((each) => each.ended != null).length;
-    if (!written) return [done < all.length ? `${counted(all.length, noun)} begin` : afterwards, now];
+    if (!written) return [done === all.length ? afterwards : this.isRunning("plan") ? `Planning ${counted(all.length, noun)}` : `${counted(all.length, noun)} begin`, now];
     if (done) return [`${counted(all.length, noun)}: ${done} done, ${written} being written`, now];
     return [written === 1 ? `Writing 1 ${noun}` : `Writing ${counted(written, noun)} at once`, now];
   }
 
-  // Above its parts, where it will stand.
-  showLead() {
-    if (!this.before || this.lead) return;
-    this.lead = element("div", { class: "leaf lead-in" }, element("div", { class: "text" }, rendered(this.before)));
+  // What stands above and below the parts, where it will stay.
+  showAround() {
     this.body.replaceChildren();
-    this.cards.root.before(this.lead);
+    fill(this.lead, soFar(this.leading));
+    fill(this.tail, this.closing);
+  }
+
+  // What was written before the first part: of a plan its opening, which may come a moment after the headings.
+  get leading() {
+    if (!this.cards.headed) return this.before;
+    const [text, { title }] = [`\n${this.text}`, this.parts[0]];
+    const at = [`\n## ${title}\n`, `\n1. **${title}**: `, `\n- **${title}**: `].map((label) => text.indexOf(label)).find((place) => place >= 0);
+    return at === undefined ? this.text : this.text.slice(0, at);
+  }
+
+  get closing() {
+    return withoutMarks(this.branches.get("closing")?.text ?? "");
   }
 
   // Behind the answer: what else was written.
@@ -240,6 +271,7 @@ export class AnswerView {
     this.answer = raw;
     const answer = (this.outcome = answerOf(raw));
     this.text = answer.text;
+    this.cards.headed = answer.branches.some((branch) => branch.kind === "plan") && answer.branches.some(isSection) && /^## /m.test(answer.text); // no list
     this.settle(answer.branches.filter(isPart), answer.seconds);
     const others = answer.branches.filter((branch) => isOther(branch, answer.way)).map((branch) => ({ ...branch, note: this.branches.get(branch.id)?.note }));
     if (others.length > 1) this.foldOthers(others, answer.agreement);
@@ -296,9 +328,12 @@ export class AnswerView {
     const places = this.cards.leave();
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
-    this.lead?.remove();
+    for (const leaf of [this.lead, this.tail]) leaf.remove();
     this.body.replaceChildren(rendered(this.text));
-    if (parts.length > 1) {
+    if (this.cards.headed) {
+      keepBars(headingsOf(this.body, parts), parts, now);
+      this.headline.show(parts, now, now);
+    } else if (parts.length > 1) {
       asPoints(this.body);
       const found = inColumns(paragraphsOf(this.body, parts), parts);
       keepBars(found, parts, now);
@@ -323,7 +358,7 @@ export class AnswerView {
   whatIsThere() {
     const [longest] = this.candidates.map((each) => each.text).sort((one, other) => other.length - one.length);
     if (!this.text && longest) return longest;
-    return withUnwritten(this.text, this.parts.filter((part) => part.text));
+    return withUnwritten(this.text, [...this.parts, { text: this.closing }].filter((part) => part.text));
   }
 
   // What belongs into the history.
@@ -332,8 +367,19 @@ export class AnswerView {
   }
 }
 
+const isSection = (branch) => branch.kind === "section" && !branch.discarded;
+
+const leafOf = (name) => element("div", { class: `leaf ${name}`, hidden: true }, element("div", { class: "text" }));
+
+function fill(leaf, text) {
+  if (leaf.shown === text) return;
+  leaf.shown = text;
+  leaf.hidden = !text.trim();
+  leaf.firstElementChild.replaceChildren(rendered(text));
+}
+
 // Of the timeline. A call that writes several points has no row, because its points have.
-const rowsOf = (branches) => branches.filter((branch) => branch.kind !== "points").map((branch) => ({ ...branch, name: rowOf(branch) }));
+const rowsOf = (branches) => branches.filter((branch) => branch.kind !== "sections").map((branch) => ({ ...branch, name: rowOf(branch) }));
 
 function figuresOf(answer) {
   const parts = [

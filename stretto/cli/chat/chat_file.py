@@ -1,0 +1,208 @@
+"""One chat in one file of JSON lines: questions as they are asked, answers as they end.
+
+The file only ever grows, so a process that is killed loses nothing that was written, and two that go on with the same
+chat do not overwrite each other. Each question names the one before it: an edited question is a further line with the
+same predecessor, and the newest line says which way the conversation went.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stretto.values.errors import StrettoError
+
+if TYPE_CHECKING:
+    from stretto.values.answer import Answer
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question and what came of it.
+
+    Attributes:
+        id: of the question, unique in its chat.
+        question: as it was asked.
+        after: the question before it; ``None`` at the beginning.
+        at: when it was asked, ISO 8601 in UTC.
+        text: of the answer; of a stopped one, as far as it came; empty while there is none.
+        stopped: how it ended before its end; empty otherwise.
+        answer: the whole answer as JSON holds it; ``None`` where it was stopped, or failed.
+    """
+
+    id: str
+    question: str
+    after: str | None = None
+    at: str = ""
+    text: str = ""
+    stopped: str = ""
+    answer: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds.
+
+    Attributes:
+        turns: every question, in the order in which they were asked.
+        documents: what is read for every question, as it was named.
+        system: the instructions for the model.
+    """
+
+    turns: Sequence[Turn] = ()
+    documents: Sequence[str] = ()
+    system: str | None = None
+
+    @property
+    def conversation(self) -> Sequence[Turn]:
+        """The turns that lead to the newest question."""
+        known = {turn.id: turn for turn in self.turns}
+        way: list[Turn] = []
+        at = self.turns[-1].id if self.turns else None
+        while at in known:
+            way.append(known.pop(at))
+            at = way[-1].after
+        return way[::-1]
+
+    @property
+    def model(self) -> str:
+        """What wrote the last whole answer; empty where there is none."""
+        for turn in reversed(self.conversation):
+            route = (turn.answer or {}).get("route")
+            if isinstance(route, Mapping) and isinstance(route.get("backend"), str):
+                return str(route["backend"])
+        return ""
+
+
+class ChatFile:
+    """Appends to the file of one chat, which the first line makes. Only its owner may read it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._known = file.exists()
+
+    @property
+    def id(self) -> str:
+        """The name of the chat, as ``stretto chats`` lists it."""
+        return self.file.stem
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was written."""
+        return self._known
+
+    def asked(self, turn: Turn) -> None:
+        """Write a question."""
+        self._append({"type": "question", "id": turn.id, "after": turn.after, "at": turn.at, "text": turn.question})
+
+    def answered(self, turn: Turn, answer: Answer) -> None:
+        """Write its whole answer."""
+        self._append({"type": "answer", "to": turn.id, "at": now(), "answer": answer.model_dump(mode="json")})
+
+    def stopped(self, turn: Turn) -> None:
+        """Write an answer as far as it came."""
+        self._append({"type": "answer", "to": turn.id, "at": now(), "text": turn.text, "stopped": turn.stopped})
+
+    def set(self, *, documents: Sequence[str], system: str | None) -> None:
+        """Write what the next questions are asked with."""
+        self._append({"type": "settings", "at": now(), "documents": list(documents), "system": system})
+
+    def read(self) -> Saved:
+        """All that can be read of it. Raises `StrettoError` where the file cannot be."""
+        with errors_named(self.file):
+            content = self.file.read_bytes() if self.file.exists() else b""
+        return read(content)
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        records = [record]
+        with errors_named(self.file):
+            if not self._known:
+                self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                records.insert(0, {"type": "chat", "format": FORMAT, "id": self.id, "began": now()})
+            making = getattr(os, "O_BINARY", 0) | (0 if self._known else os.O_CREAT | os.O_EXCL)
+            opened = os.open(self.file, os.O_RDWR | os.O_APPEND | making, 0o600)
+            try:
+                _lock(opened)
+                _write(opened, "".join(json.dumps(each) + "\n" for each in records).encode())
+                os.fsync(opened)
+            finally:
+                os.close(opened)  # which unlocks it
+            self._known = True
+
+
+def _write(opened: int, lines: bytes) -> None:
+    """Append whole lines, behind what a killed process may have left of one."""
+    if size := os.fstat(opened).st_size:
+        os.lseek(opened, size - 1, os.SEEK_SET)
+        if os.read(opened, 1) != b"\n":
+            lines = b"\n" + lines
+    while lines:
+        lines = lines[os.write(opened, lines) :]
+
+
+def _lock(opened: int) -> None:
+    """Let other processes wait until this one has written its line."""
+    with suppress(ImportError):  # Windows has none; its appends are short
+        import fcntl  # noqa: PLC0415 - not on every system
+
+        fcntl.flock(opened, fcntl.LOCK_EX)
+
+
+def read(content: bytes) -> Saved:
+    """What lines of a chat say. Lines that were cut, or that a later version wrote, are passed over."""
+    turns: dict[str, Turn] = {}
+    documents: Sequence[str] = ()
+    system: str | None = None
+    for record in records_of(content):
+        match record:
+            case {"type": "question", "id": str(name), "text": str(text)}:
+                after, at = record.get("after"), record.get("at")
+                after, at = (value if isinstance(value, str) else None for value in (after, at))
+                turns[name] = Turn(name, text, after, at or "")
+            case {"type": "answer", "to": str(name), "answer": {"text": str(text)} as answer} if name in turns:
+                turns[name] = replace(turns[name], text=text, answer=answer, stopped="")
+            case {"type": "answer", "to": str(name), "text": str(text), "stopped": str(stopped)} if name in turns:
+                turns[name] = replace(turns[name], text=text, stopped=stopped)
+            case {"type": "settings", "documents": list(named), "system": str() | None as system}:
+                documents = [each for each in named if isinstance(each, str)]
+    return Saved(tuple(turns.values()), tuple(documents), system)
+
+
+def records_of(content: bytes) -> Iterator[Mapping[str, Any]]:
+    """The lines that are JSON objects."""
+    for line in content.split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, dict):
+                yield record
+
+
+def fresh_name() -> str:
+    """The name of a new chat, or of a question."""
+    return secrets.token_hex(4)
+
+
+def now() -> str:
+    """The time, ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def errors_named(file: Path) -> Iterator[None]:
+    """Say which file an error is about, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StrettoError(
+            f"The chat in {str(file)!r} cannot be used: {error.strerror or error}. "
+            "Name another folder in STRETTO_CHATS."
+        ) from None

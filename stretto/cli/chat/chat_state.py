@@ -1,0 +1,230 @@
+"""What the next question of a chat is asked with: client, choices, documents, and the turns so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stretto.cli.chat.chat_file import ChatFile, Turn, fresh_name, now
+from stretto.cli.options import Preference
+from stretto.cli.output.live import notice_of
+from stretto.cli.output.plain import one_line
+from stretto.cli.output.progress import counted
+from stretto.strategies.runtime.assembly import check_strategy
+from stretto.values.errors import InvalidRequestError, StrettoError
+from stretto.values.messages import Message, documents_of
+
+if TYPE_CHECKING:
+    from stretto.cli.command_client import Opener
+    from stretto.client.async_client import AsyncStretto
+    from stretto.values.answer import Answer
+    from stretto.values.document import Document
+
+
+class ChatState:
+    """The state of a chat, whatever shows it.
+
+    Whole answers, and stopped ones as far as they came, are what the model sees of the conversation; a question
+    without any text behind it is passed over.
+
+    Args:
+        open_client: makes clients, as `AsyncStretto` does.
+        model: and what follows: as the options of ``stretto chat``.
+        chat: where the turns are kept; ``None``: nowhere. What it holds already is gone on with.
+        begin: makes the file of another chat, for when this one is cleared.
+
+    Attributes:
+        client: writes the answers.
+        fresh: the client has not answered yet: a local model has to be loaded.
+        turns: of the conversation.
+        system: instructions for the model.
+        notices: what is to be said at the beginning, and whether that is a warning.
+        unkept: why the last turn could not be written to the file; empty where it could.
+    """
+
+    def __init__(
+        self,
+        open_client: Opener,
+        *,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        strategy: str | None = None,
+        preference: str | None = None,
+        system: str | None = None,
+        documents: Sequence[Path] = (),
+        decoding: str | None = None,
+        on_missing: str | None = None,
+        chat: ChatFile | None = None,
+        begin: Callable[[], ChatFile] | None = None,
+    ) -> None:
+        if strategy:
+            check_strategy(strategy)
+        self._open = open_client
+        self._server = {"base_url": base_url, "api_key": api_key}
+        saved = chat.read() if chat is not None and chat.exists else None
+        self._chat, self._begin = chat, begin
+        self.turns: list[Turn] = list(saved.conversation) if saved else []
+        self.system = system or (saved.system if saved else None)
+        self.notices: list[tuple[str, bool]] = []
+        self.unkept = ""
+        self._read: dict[Path, tuple[Document, ...]] = {}
+        self.client: AsyncStretto = open_client(model, **self._server)
+        self._provider = self.client.backends["main"].name.partition(":")[0]
+        self.fresh = True
+        self._request = {"strategy": strategy, "preference": preference, "decoding": decoding, "on_missing": on_missing}
+        said, warns = notice_of(self.client, named=model is not None)
+        self.notices += [(said, warns)] if said else []
+        self.notices += self.add_documents(*documents)
+        self._again(saved.documents if saved else ())
+        self._written = (tuple(saved.documents), saved.system) if saved else ((), None)
+        if saved and saved.model and saved.model != self.name:
+            self.notices.append(
+                (f"{one_line(saved.model)} wrote this chat so far. {one_line(self.name)} goes on.", True)
+            )
+
+    def _again(self, documents: Sequence[str]) -> None:
+        """Read once more what a kept chat was about, as far as it is still there."""
+        for named in documents:
+            if Path(named) not in self._read:
+                try:
+                    self.notices += self.add_documents(Path(named))
+                except StrettoError as error:
+                    self.notices.append((f"A document of this chat cannot be read again: {error}", True))
+
+    @property
+    def name(self) -> str:
+        """The model that answers, ``provider:model``."""
+        return self.client.backends["main"].name
+
+    @property
+    def chat(self) -> ChatFile | None:
+        """Where this chat is kept."""
+        return self._chat
+
+    @property
+    def strategy(self) -> str:
+        """How the next answers are to be written."""
+        return self._request["strategy"] or "auto"
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The arguments of the next question."""
+        documents = [document for read in self._read.values() for document in read]
+        given: Mapping[str, Any] = {**self._request, "documents": documents or None}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def documents(self) -> Sequence[Path]:
+        """What is read for every question, as it was named."""
+        return tuple(self._read)
+
+    def prompt(self) -> tuple[Message, ...]:
+        """The conversation up to the last question, which is to be answered."""
+        said = [Message(role="system", content=self.system)] if self.system else []
+        for turn in self.turns[:-1]:
+            if turn.text:
+                said += [Message(role="user", content=turn.question), Message(role="assistant", content=turn.text)]
+        return (*said, Message(role="user", content=self.turns[-1].question))
+
+    def ask(self, question: str, *, instead: bool = False) -> None:
+        """Take a question as the next turn, or ``instead`` of the last one."""
+        if instead and self.turns:
+            self.turns.pop()
+        before = self.turns[-1].id if self.turns else None
+        turn = Turn(fresh_name(), question, before, now())
+        self.turns.append(turn)
+        settings = (tuple(map(str, self._read)), self.system)
+
+        def write(chat: ChatFile) -> None:
+            chat.asked(turn)
+            if settings != self._written:
+                chat.set(documents=settings[0], system=settings[1])
+                self._written = settings
+
+        self._keep(write)
+
+    def answered(self, answer: Answer) -> None:
+        """Take the whole answer to the last question."""
+        self.fresh = False
+        turn = self.turns[-1] = replace(self.turns[-1], text=answer.text, answer=answer.model_dump(mode="json"))
+        self._keep(lambda chat: chat.answered(turn, answer))
+
+    def stopped(self, text: str, said: str) -> None:
+        """Take what there was of an answer, and what is said of its end."""
+        turn = self.turns[-1] = replace(self.turns[-1], text=text, stopped=said)
+        self._keep(lambda chat: chat.stopped(turn))
+
+    def forget(self) -> None:
+        """Begin another chat; the file of this one stays."""
+        self.turns.clear()
+        self._written = ((), None)
+        self._chat = self._begin() if self._begin else None
+
+    def _keep(self, write: Callable[[ChatFile], None]) -> None:
+        """Write to the file. What cannot be kept is no reason to give up the answer."""
+        self.unkept = ""
+        if self._chat is not None:
+            try:
+                write(self._chat)
+            except StrettoError as error:
+                self.unkept = str(error)
+
+    def last(self) -> Turn:
+        """The last question. Raises `InvalidRequestError` where there is none."""
+        if not self.turns:
+            raise InvalidRequestError("There is no question yet. Ask something first.")
+        return self.turns[-1]
+
+    def set_strategy(self, name: str) -> str:
+        """Choose how answers are written; without a name, say it."""
+        if name:
+            check_strategy(name)
+            self._request["strategy"] = name
+        return f"strategy: {self.strategy}"
+
+    def set_preference(self, name: str) -> str:
+        """Choose between speed and care; without a name, say it."""
+        if name and name not in list(Preference):
+            raise InvalidRequestError(f"There is no preference {name!r}. Choose one of: {', '.join(Preference)}.")
+        if name:
+            self._request["preference"] = name
+        return f"preference: {self._request['preference'] or self.client.settings.preference}"
+
+    def set_system(self, text: str) -> str:
+        """Set the instructions for the model; without text, none."""
+        self.system = text or None
+        return "system: " + (one_line(text) if text else "none")
+
+    async def set_model(self, name: str) -> Sequence[tuple[str, bool]]:
+        """Go on with another model; without a name, say which."""
+        said: list[tuple[str, bool]] = []
+        if name:
+            client = self._open(name, **(self._server if name.partition(":")[0] == self._provider else {}))
+            former, self.client, self.fresh = self.client, client, True
+            await former.aclose()
+            notice = notice_of(client, named=True)
+            said += [notice] if notice[0] else []
+        return [*said, (f"model: {one_line(self.name)}", False)]
+
+    def add_documents(self, *paths: Path) -> Sequence[tuple[str, bool]]:
+        """Read files for every further question. Returns what there is to say. Raises `StrettoError`."""
+        said: list[tuple[str, bool]] = []
+        for path in paths:
+            whole = path.expanduser().absolute()
+            read, left_out = documents_of([whole])
+            self._read[whole] = read
+            said += [(note, True) for note in left_out]
+        if all_read := [document for read in self._read.values() for document in read]:
+            size = sum(len(document.text) for document in all_read)
+            verb = "is" if len(all_read) == 1 else "are"
+            said.append(
+                (f"{counted(len(all_read), 'document')} of {size:,} characters {verb} read for every question", False)
+            )
+        return said if paths else ()
+
+    def remove_documents(self) -> None:
+        """Read none any more."""
+        self._read.clear()

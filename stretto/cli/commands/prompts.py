@@ -1,0 +1,109 @@
+"""``stretto prompts``: the templates that strategies fill, to read before one overrides them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stretto.cli import options
+from stretto.cli.exits import reporting
+from stretto.values.errors import UnknownPromptError
+
+if TYPE_CHECKING:
+    from stretto.prompts import Catalogue
+
+app = typer.Typer(help="List and show the prompt templates.", no_args_is_help=True)
+
+Family = Annotated[
+    str | None,
+    typer.Option(
+        "--family",
+        metavar="NAME",
+        help="Family of models, such as general or pocket.",
+        autocompletion=options.complete_family,
+    ),
+]
+Version = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        metavar="V",
+        help="Such as v1; the newest by default.",
+        autocompletion=options.complete_version,
+    ),
+]
+
+
+@app.command("list")
+@reporting
+def list_(family: Family = None, version: Version = None, json: options.Json = False) -> None:
+    """List all templates: those of the package, and those of the folder in the setting templates."""
+    catalogue = _catalogue()
+    _check(catalogue, family, version)
+    found = [each for each in catalogue if family in (None, each.family) and version in (None, each.version)]
+    if json:
+        from json import dumps  # noqa: PLC0415 - only here
+
+        typer.echo(
+            dumps(
+                [
+                    {
+                        "family": each.family,
+                        "version": each.version,
+                        "name": each.name,
+                        "purpose": each.purpose,
+                        "placeholders": each.placeholders,
+                        "source": each.source,
+                    }
+                    for each in found
+                ],
+                indent=2,
+                ensure_ascii=False,
+            )
+        )
+        return
+    from rich.console import Console  # noqa: PLC0415 - keeps `stretto --help` light
+
+    from stretto.cli.output.columns import columns  # noqa: PLC0415
+    from stretto.cli.output.plain import one_line  # noqa: PLC0415
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    rows = [(f"{each.family}/{each.version}/{each.name}", (one_line(each.purpose), "dim")) for each in found]
+    for line in columns(rows, width=console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True)
+
+
+@app.command()
+@reporting
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=options.complete_prompt)],
+    family: Family = None,
+    version: Version = None,
+) -> None:
+    """Print a template as its file holds it; one that a family lacks comes from general."""
+    from stretto.cli.output.plain import plain  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.prompts.catalogue import GENERAL  # noqa: PLC0415
+
+    catalogue = _catalogue()
+    _check(catalogue, family, version)
+    template = catalogue.get(name, family or GENERAL, version)
+    typer.echo(f"{template.family}/{template.version}/{template.name} from {template.source}", err=True)
+    typer.echo(plain(template.text), nl=not template.text.endswith("\n"))
+
+
+def _check(catalogue: Catalogue, family: str | None, version: str | None) -> None:
+    """Refuse a family or a version that no template has. Raises `UnknownPromptError`."""
+    families, versions = {each.family for each in catalogue}, {each.version for each in catalogue}
+    for what, given, there in (("family", family, families), ("version", version, versions)):
+        if given is not None and given not in there:
+            raise UnknownPromptError(
+                f"There is no {what} {given!r} of prompts. Choose one of: {', '.join(sorted(there))}."
+            )
+
+
+def _catalogue() -> Catalogue:
+    from stretto.config.settings import Settings  # noqa: PLC0415
+    from stretto.prompts import Catalogue  # noqa: PLC0415 - keeps `stretto --help` light
+
+    return Catalogue(Settings.load().templates)

@@ -1,0 +1,4 @@
+"""How answers and figures look on a terminal.
+
+Private: not part of the public API, and may change at any time.
+"""

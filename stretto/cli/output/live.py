@@ -1,0 +1,162 @@
+"""One answer from its first event to its last, shown while it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from stretto.backends.provider_table import default_keys, either
+from stretto.cli.output.footnotes import footnotes_of
+from stretto.cli.output.plain import one_line, plain_json
+from stretto.cli.output.progress import Progress, status_of
+from stretto.cli.output.screen import FRAME_S, Screen
+from stretto.values.errors import StrettoError
+from stretto.values.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
+
+if TYPE_CHECKING:
+    from stretto.client.async_client import AsyncStretto
+    from stretto.values.answer import Answer
+    from stretto.values.request import Message
+
+
+T = TypeVar("T")
+Show = Callable[[Event], None]
+
+BEGINNING = (BranchDelta, TextDelta, AnswerFinished)
+"""Events before which an answer may still turn out to be an error."""
+
+
+async def answer_live(
+    client: AsyncStretto,
+    prompt: str | Sequence[Message],
+    screen: Screen,
+    show: Show | None = None,
+    *,
+    first: bool = False,
+    begin: Callable[[], None] = lambda: None,
+    **request: Any,
+) -> Answer:
+    """Ask, and hand every event to ``show``; by default the text goes to the screen as it comes.
+
+    A progress line is drawn while nothing arrives. The line is ended however the answer ends.
+    ``first``: of this client, so that a local model has to be loaded. ``begin`` is called before the first text: what
+    it says about the model would only hide an error.
+    """
+    show = show or text_on(screen, explain=request.get("strategy") in (None, "auto"))
+    main = client.backends["main"].name
+    begun = False
+    progress = Progress(main, time.monotonic, loads=first and main.startswith("local:"), blocks=screen.encodes_blocks)
+    try:
+        async with client.stream(prompt, **request) as events:
+            while True:
+                with anyio.move_on_after(FRAME_S if screen.redraws else math.inf) as pause:
+                    event = await anext(events, None)
+                if not pause.cancelled_caught:
+                    if event is None:
+                        if problem := log(prompt, events.answer):
+                            screen.warn(problem)
+                        return events.answer
+                    if not begun and isinstance(event, BEGINNING):
+                        begun = True
+                        begin()
+                    progress.see(event)
+                    screen.below = progress.ahead
+                    show(event)
+                screen.tick(progress.phrase)
+    except asyncio.CancelledError:
+        screen.interrupt()
+        raise
+    finally:
+        screen.end()
+
+
+def log(prompt: str | Sequence[Message], answer: Answer) -> str:
+    """Keep the answer for ``stretto logs``, where that is on. Returns why it could not be, or nothing."""
+    from stretto.cli.answer_store import AnswerStore  # noqa: PLC0415 - SQLite is imported where it is needed
+
+    try:
+        AnswerStore().add(prompt if isinstance(prompt, str) else prompt[-1].content, answer)
+    except StrettoError as error:
+        return str(error)
+    return ""
+
+
+async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) -> T:
+    """Wait for something that has no events, with a progress line."""
+    began = time.monotonic()
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=FRAME_S if screen.live else None))[0]:
+            screen.tick(lambda: f"{doing} · {time.monotonic() - began:.1f} s")
+        return task.result()
+    finally:
+        task.cancel()
+        screen.erase()
+
+
+def text_on(screen: Screen, *, explain: bool = True) -> Show:
+    """Show the text of the answer; and before it, why it is written in this way: not before an error."""
+    reason = ""
+
+    def show(event: Event) -> None:
+        nonlocal reason
+        if reason and isinstance(event, BEGINNING):
+            screen.note(reason)
+            reason = ""
+        match event:
+            case RouteChosen() if explain:
+                reason = f"{event.route.strategy}: {event.route.reason}"
+            case TextDelta():
+                screen.answer(event.text)
+
+    return show
+
+
+def events_on(screen: Screen) -> Show:
+    """Show every event as a line of JSON."""
+
+    def show(event: Event) -> None:
+        screen.write(plain_json(event.model_dump_json()) + "\n")
+
+    return show
+
+
+def silently(event: Event) -> None:
+    """Show nothing: the answer is printed when it is complete, or not at all."""
+
+
+def conclude(answer: Answer, screen: Screen, *, footnotes: bool = True) -> None:
+    """Say what the reader of an answer should know: the places it cites, its warnings, and what it took."""
+    if footnotes and answer.citations and not screen.quiet:
+        screen.show(*footnotes_of(answer))
+    for warning in answer.warnings:
+        screen.warn(warning)
+    screen.note(status_of(answer))
+
+
+def introduce(client: AsyncStretto, screen: Screen, *, named: bool) -> None:
+    """Say which model answers where the user has not ``named`` one, and what the demonstration model is."""
+    said, warns = notice_of(client, named=named)
+    if said:
+        screen.note(said, "yellow" if warns else "dim")
+
+
+def demonstration() -> str:
+    """What the pocket model is, and how to use a real one."""
+    return (
+        "local:pocket is a demonstration model: it knows 100 everyday topics, and its answers may be wrong. "
+        f"For real answers set {either([*default_keys()])}, or name a model with --model."
+    )
+
+
+def notice_of(client: AsyncStretto, *, named: bool) -> tuple[str, bool]:
+    """Which model answers where the user has not ``named`` one, and whether that is a warning; or nothing."""
+    main = client.backends["main"].name
+    if main == "local:pocket":
+        return demonstration(), True
+    return ("" if named else client.model_reason or f"{one_line(main)} answers: the settings say so."), False

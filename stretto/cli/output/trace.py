@@ -1,0 +1,214 @@
+"""``--trace``: what ran when, drawn with characters; and what calls of a local model waited for.
+
+One row a branch: waiting for its turn, waiting for the first text, writing. The characters alone
+tell the phases apart, so the drawing holds without colour, and in ASCII where there is no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from stretto.cli.output.columns import columns
+from stretto.cli.output.plain import one_line
+from stretto.display.palette import TERMINAL
+from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
+from stretto.values.answer import Answer, Branch, Span
+from stretto.values.token_records import DecodingStats
+
+MOST_LABEL = 24  # cells
+FEWEST_BAR = 16
+TOKENS = "  tokens"
+HEADING = f"     time{TOKENS}"
+NARROW = 56  # cells, below which labels need the room of the tokens
+MARKS_APART = 12  # cells between two numbers of the axis, at least
+
+
+_MOST_WAITS = 12  # rows
+_WAITS = (
+    ("turn", "started_s"),
+    ("load", "loaded_s"),
+    ("prepare", "prepared_s"),
+    ("queue", "admitted_s"),
+    ("prompt", "prompt_read_s"),
+    ("token", "first_token_s"),
+    ("text", "first_s"),
+)
+"""What a call waits for, in order, each with the time in `Span` at which that ends."""
+
+
+@dataclass(frozen=True)
+class _Signs:
+    waiting: str = "·"
+    silent: str = "░"
+    writing: str = "█"
+    failed: str = "×"
+    between: str = "·"
+
+
+_ASCII = _Signs(".", "-", "#", "x", "|")
+_STYLES = {"waiting": "dim", "silent": TERMINAL.wait, "writing": TERMINAL.accent, "failed": f"bold {TERMINAL.bad}"}
+
+
+def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> list[Text]:
+    """The timeline of an answer as lines of at most ``width`` cells; ``blocks=False`` keeps to ASCII."""
+    signs = _Signs() if blocks else _ASCII
+    branches, notes = drawn(answer.branches)
+    end_s = end_of(answer.branches, answer.timeline.total_s)
+    if not answer.branches or end_s <= 0:
+        return [Text("Nothing ran.", "dim")]
+    labels = [_label(branch) for branch in branches]
+    heading = HEADING if width >= NARROW else HEADING[: -len(TOKENS)]
+    room = min(MOST_LABEL, max(cell_len(label) for label in labels), max(1, width - len(heading) - FEWEST_BAR - 1))
+    bar = max(FEWEST_BAR, width - room - len(heading) - 1)
+    rows = [_axis(end_s, room, bar, heading)]
+    for branch, label in zip(branches, labels, strict=True):
+        row = Text(_fitted(label, room) + " ", "dim" if branch.status == "failed" else "")
+        rows.append(row + _phases(branch, bar, end_s, signs) + _figures(branch, end_s)[: len(heading)])
+    return [
+        *rows,
+        *(Text(note, "dim") for note in notes),
+        *_legend(answer.branches, signs, width),
+        _totals(answer, signs),
+        *_decoded(answer, width, signs),
+        *_waits(branches, room),
+    ]
+
+
+def _label(branch: Branch) -> str:
+    return one_line(label_of(branch))
+
+
+def _fitted(label: str, room: int) -> str:
+    if cell_len(label) <= room:
+        return set_cell_size(label, room)
+    return set_cell_size(set_cell_size(label, room - 1).rstrip() + "…", room)
+
+
+def _phases(branch: Branch, bar: int, end_s: float, signs: _Signs) -> Text:
+    """The bar of one branch, exactly ``bar`` cells."""
+    span = branch.span
+    ended_s = span.ended_s if span.ended_s is not None else end_s
+    started_s = span.started_s if span.started_s is not None else ended_s
+    first_s = span.first_s if span.first_s is not None else ended_s
+    row = Text()
+    for phase, until_s in (("", span.needed_s), ("waiting", started_s), ("silent", first_s), ("writing", ended_s)):
+        until = round(until_s / end_s * bar)
+        if phase == "writing" and span.first_s is not None:
+            row = row[: bar - 1]
+            until = max(until, len(row) + 1)  # it did write, however quickly
+        cells = max(0, min(bar, until) - len(row))
+        row.append((getattr(signs, phase) if phase else " ") * cells, _STYLES.get(phase, ""))
+    if branch.status == "failed":
+        row = row[: bar - 1]
+        row.append(signs.failed, _STYLES["failed"])
+    row.append(" " * (bar - len(row)))
+    return row
+
+
+def _figures(branch: Branch, end_s: float) -> Text:
+    """How long the branch took since it was wanted, and what it wrote."""
+    span = branch.span
+    took_s = (span.ended_s if span.ended_s is not None else end_s) - span.needed_s
+    return Text(f"{took_s:7.2f} s{tokens_of(branch):>8}", "dim")
+
+
+def _axis(end_s: float, room: int, bar: int, heading: str) -> Text:
+    """Numbers above a line: seconds since the request arrived."""
+    step_s = mark_step(end_s, bar, MARKS_APART)
+    numbers = " " * bar
+    mark = 0
+    while (at := round(mark * step_s / end_s * bar)) < bar:
+        number = mark_text(mark * step_s, step_s) + (" s" if mark == 0 else "")
+        if at + len(number) <= bar:
+            numbers = numbers[:at] + number + numbers[at + len(number) :]
+        mark += 1
+    return Text(" " * (room + 1) + numbers + heading, "dim")
+
+
+def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]:
+    """What the signs mean, on as many lines as that takes."""
+    said = {"waiting": "next in line", "silent": "waiting for the first word", "writing": "being written"}
+    if any(branch.status == "failed" for branch in branches):
+        said["failed"] = "failed or dropped"
+    lines = [Text()]
+    for phase, meaning in said.items():
+        sign = getattr(signs, phase) * (1 if phase == "failed" else 2)
+        if lines[-1] and cell_len(f"{lines[-1].plain}  {sign} {meaning}") > width:
+            lines.append(Text())
+        lines[-1].append("  " if lines[-1] else "").append(sign, _STYLES[phase]).append(f" {meaning}", "dim")
+    return lines
+
+
+def _totals(answer: Answer, signs: _Signs) -> Text:
+    timeline = answer.timeline
+    first = f"first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
+    parts = (first, f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s")
+    return Text(f" {signs.between} ".join(part for part in parts if part), "dim")
+
+
+def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
+    """What the forwards of a local model gave, and how many of each source's drafts were right."""
+    found = answer.decoding
+    if found is None:
+        return []
+    parts = [
+        f"{found.steps:,} steps",
+        f"{found.tokens_per_step:.2f} tokens a step",
+        f"{found.rows_per_step:.1f} rows a step",
+    ]
+    return _wrapped([f"decoding {one_line(', '.join(found.methods))}", *parts, *_sources(found)], width, signs)
+
+
+def _waits(branches: Sequence[Branch], room: int) -> list[Text]:
+    """What calls of a local model waited for before their first text: the longest of each, in seconds."""
+    local = [branch for branch in branches if branch.span.loaded_s is not None]
+    if not local:
+        return []
+    longest = sorted(local, key=_wait_s, reverse=True)[:_MOST_WAITS]
+    rows = [[_fitted(_label(branch), room), *map(_seconds, _steps_of(branch.span))] for branch in longest]
+    heading = ["before the first text, in s", *(name for name, *_ in _WAITS)]
+    lines = columns([heading, *rows], right=range(1, len(heading)))
+    if len(longest) < len(local):
+        lines.append(Text(f"{len(local) - len(longest):,} more branches waited less"))
+    return [Text(line.plain, "dim") for line in lines]
+
+
+def _steps_of(span: Span) -> list[float | None]:
+    """How long a call spent in each of `_WAITS`; where it ended before its first text, ``None`` for what follows."""
+    found: list[float | None] = []
+    since: float | None = span.needed_s
+    for _, name in _WAITS:
+        until = getattr(span, name)
+        end = span.ended_s if until is None else until
+        found.append(None if since is None or end is None else max(0.0, end - since))
+        since = until
+    return found
+
+
+def _wait_s(branch: Branch) -> float:
+    return sum(seconds or 0.0 for seconds in _steps_of(branch.span))
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.2f}"
+
+
+def _sources(found: DecodingStats) -> list[str]:
+    ranked = sorted(found.acceptance.items(), key=lambda entry: -found.accepted.get(entry[0], 0))
+    return [f"{one_line(source)} {share:.0%} of {found.drafted[source]:,} drafted accepted" for source, share in ranked]
+
+
+def _wrapped(parts: Sequence[str], width: int, signs: _Signs) -> list[Text]:
+    """Parts side by side, on as many lines as they take."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        joined = f"{lines[-1]} {signs.between} {part}"
+        if cell_len(joined) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return [Text(line, "dim") for line in lines]

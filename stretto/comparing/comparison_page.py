@@ -1,0 +1,165 @@
+"""A comparison as one HTML page: tables, plots, and every pair side by side. Texts of models are shown as text only."""
+
+from __future__ import annotations
+
+from html import escape
+
+from stretto.comparing.comparison_report import Comparison, Pair, Preferences
+from stretto.comparing.question_sampling import Sample
+from stretto.display.page import page, style_of_pairs
+from stretto.display.palette import Scheme, palette
+
+
+def _colours(scheme: Scheme) -> str:
+    colours = palette(scheme)
+    return (
+        f".win{{fill:{colours.good}}}.tie{{fill:{colours.field}}}.loss{{fill:{colours.bad}}}"
+        f".axis{{stroke:{colours.field}}}"
+    )
+
+
+_STYLE = style_of_pairs(_colours)
+_WIDTH, _LABEL, _ROW, _TOP = 760, 130, 26, 30
+_BAR = _WIDTH - _LABEL - 120
+_SLOWEST = 4.0  # a ratio beyond it is drawn at the edge
+
+
+def comparison_page(found: Comparison) -> str:
+    """The whole page; it needs nothing else and runs no script."""
+    one, other = (escape(name) for name in found.sides)
+    parts = [
+        _STYLE,
+        f"<h1>{one} against {other}</h1>",
+        f'<p class="dim">{one}: {escape(found.models[0])}<br>{other}: {escape(found.models[1])}'
+        + (f"<br>judge: {escape(found.judge)}" if found.judge else "<br>no judge: measured by code alone")
+        + f"<br>first seed: {found.seed}</p>",
+        f"<p>{_counts(found)}</p>",
+    ]
+    if found.time_ratio:
+        parts += [
+            "<h2>Time</h2>",
+            f"<p>{one} took {found.time_ratio.shown('.2f')} times as long as {other} (median, and 95% interval).</p>",
+            _ratios(found),
+        ]
+    if found.judge:
+        parts.append("<h2>What the judge prefers</h2>")
+        parts += [f"<p>{escape(each)}</p>" for each in found.notes]
+    if found.preferences:
+        parts += [_bars(found.preferences, found.sides), _preferences(found)]
+    parts += ["<h2>What code measures</h2>", _table(found), "<h2>Answers</h2>"]
+    parts += [_pair(pair, found.sides) for pair in found.pairs]
+    return page(f"{found.sides[0]} against {found.sides[1]}", *parts)
+
+
+def _counts(found: Comparison) -> str:
+    same = len(found.pairs) - len(found.in_parts) - sum(pair.one.failed or pair.other.failed for pair in found.pairs)
+    said = [f"{len(found.pairs):,} of {found.asked:,} questions asked", f"{len(found.in_parts):,} compared"]
+    if same:
+        said.append(f"{same:,} written in the same way by both sides and left out of the figures")
+    said += [f"{name} failed on {number:,}" for name, number in zip(found.sides, found.failed, strict=True) if number]
+    return escape("; ".join(said)) + "."
+
+
+def _table(found: Comparison) -> str:
+    one, other = (escape(name) for name in found.sides)
+    names = {"one": one, "other": other, "": ""}
+    head = f"<tr><th>mean</th><th>{one}</th><th>{other}</th><th>difference, 95% interval</th><th>better</th></tr>"
+    rows = "".join(
+        f"<tr><td>{escape(row.name)}</td><td class=number>{row.one.value:.2f}</td>"
+        f"<td class=number>{row.other.value:.2f}</td><td class=number>{row.difference.shown('.2f')}</td>"
+        f"<td>{names[row.ahead]}</td></tr>"
+        for row in found.rows
+    )
+    return f"<table>{head}{rows}</table>"
+
+
+def _preferences(found: Comparison) -> str:
+    one, other = (escape(name) for name in found.sides)
+    head = (
+        f"<tr><th>criterion</th><th>{one} preferred</th><th>tie</th><th>flipped</th><th>{other} preferred</th>"
+        "<th>win rate, 95%</th></tr>"
+    )
+    rows = "".join(
+        f"<tr><td>{each.criterion}</td><td class=number>{each.wins}</td><td class=number>{each.ties}</td>"
+        f"<td class=number>{each.flipped}</td><td class=number>{each.losses}</td>"
+        f"<td class=number>{each.rate.shown('.2f')}</td></tr>"
+        for each in found.preferences
+    )
+    return f"<table>{head}{rows}</table>"
+
+
+def _svg(height: int, label: str, *parts: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        f'role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def _bars(preferences: tuple[Preferences, ...], sides: tuple[str, str]) -> str:
+    """Wins, ties with what flipped, and losses as stacked bars."""
+    legend = f"{escape(sides[0])} preferred · tie or flipped · {escape(sides[1])} preferred"
+    parts = [f'<text x="{_LABEL}" y="18">{legend}</text>']
+    for row, each in enumerate(preferences):
+        y, x = _TOP + row * _ROW, float(_LABEL)
+        parts.append(f'<text x="0" y="{y + 15}">{each.criterion}</text>')
+        even = each.ties + each.flipped
+        whole = each.wins + even + each.losses
+        for kind, number in (("win", each.wins), ("tie", even), ("loss", each.losses)):
+            width = _BAR * number / whole
+            parts.append(f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="18"/>')
+            x += width
+        parts.append(f'<text x="{x + 8:.1f}" y="{y + 15}">{each.wins} · {even} · {each.losses}</text>')
+    return _svg(_TOP + _ROW * len(preferences), "What the judge prefers", *parts)
+
+
+def _ratios(found: Comparison) -> str:
+    """The ratio of times, a dot a question; left of the line the side that is tried is faster."""
+
+    def x(ratio: float) -> float:
+        return 20 + (_WIDTH - 60) * min(ratio, _SLOWEST) / _SLOWEST
+
+    marks = "".join(
+        f'<text x="{x(mark):.0f}" y="92" text-anchor="middle">{mark:g}</text>'
+        for mark in (0.0, 0.5, 1.0, 2.0, 3.0, 4.0)
+    )
+    dots = []
+    for number, pair in enumerate(found.in_parts):
+        if pair.other.total_s <= 0:
+            continue
+        ratio = pair.one.total_s / pair.other.total_s
+        kind = "win" if ratio < 1 else "loss"
+        dots.append(
+            f'<circle class="{kind}" cx="{x(ratio):.1f}" cy="{20 + number * 7 % 50}" r="4" fill-opacity="0.7">'
+            f"<title>{escape(pair.question.id)}: {ratio:.2f}</title></circle>"
+        )
+    line = f'<line class="axis" x1="{x(1):.0f}" x2="{x(1):.0f}" y1="8" y2="78"/>'
+    one, other = (escape(name) for name in found.sides)
+    legend = f'<text x="20" y="112">time of {one} over {other}, a dot a question</text>'
+    return _svg(118, "Times", line, *dots, marks, legend)
+
+
+def _pair(pair: Pair, sides: tuple[str, str]) -> str:
+    said: list[str] = []
+    if pair.verdict:
+        names = {"one": sides[0], "other": sides[1], "tie": "tie", "flipped": "flipped"}
+        said.append("; ".join(f"{name}: {names[value]}" for name, value in pair.verdict.preferences.items()))
+        said += [
+            f"The judge, with {names[each.first]} as A: {each.error or each.why}"
+            for each in pair.verdict.readings
+            if each.error or each.why
+        ]
+    words = [each.words for each in pair.figures]
+    verdict = "".join(f'<p class="dim">{escape(each)}</p>' for each in said if each)
+    return (
+        f"<details><summary>{escape(pair.question.id)}: {escape(pair.question.question)}</summary>{verdict}"
+        f'<div class="pair">{_answer(pair.one, sides[0], words[0])}{_answer(pair.other, sides[1], words[1])}</div>'
+        "</details>"
+    )
+
+
+def _answer(sample: Sample, name: str, words: int) -> str:
+    how = sample.strategy or "failed"
+    length = f"{words:,} words, {sample.tokens:,} tokens"
+    figures = f"{name}: {how}, {sample.total_s:.2f} s, {length}, {sample.finish_reason}"
+    warnings = "".join(f'<p class="dim">{escape(each)}</p>' for each in sample.warnings)
+    return f'<section><p class="dim">{escape(figures)}</p><div>{escape(sample.text)}</div>{warnings}</section>'

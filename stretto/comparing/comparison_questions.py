@@ -1,0 +1,111 @@
+"""The questions of a comparison, one a line of a JSON Lines file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stretto.foundation.arguments import reason
+from stretto.language.counting import points_in
+from stretto.language.telling import language_of
+from stretto.strategies.structured.bare_json import read_json
+from stretto.values.errors import InvalidRequestError
+
+MOST = 10_000  # questions of a file
+
+
+class Question(BaseModel):
+    """A question that both sides answer.
+
+    Attributes:
+        question: its text.
+        id: names it in the report; unique. By default ``q1``, ``q2`` and so on.
+        points: how many points a good answer has; by default the number that the question names, if it names one.
+        language: ISO 639-1 code of the language that the answer should have; by default that of the question.
+        documents: files that belong to the question, relative to the file of questions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: str = Field(min_length=1)
+    id: str = ""
+    points: int | None = Field(default=None, ge=1, le=100)
+    language: str = ""
+    documents: tuple[Path, ...] = ()
+
+    @property
+    def points_wanted(self) -> int | None:
+        """How many points a good answer has, where that is known."""
+        return self.points if self.points is not None else points_in(self.question).asked
+
+    @property
+    def language_wanted(self) -> str:
+        """The language that the answer should have."""
+        return self.language or language_of(self.question)
+
+
+Asked = TypeVar("Asked", bound=Question)
+
+
+@overload
+def questions_in(file: str | Path) -> tuple[Question, ...]: ...
+@overload
+def questions_in(file: str | Path, kind: type[Asked]) -> tuple[Asked, ...]: ...
+def questions_in(file: str | Path, kind: type[Any] = Question) -> tuple[Any, ...]:
+    """Read the questions of a JSON Lines file: a string or an object with ``question`` on each line.
+
+    ``kind`` says which further fields an object may have. Raises `InvalidRequestError`, which names the line.
+    """
+    path = Path(file).expanduser()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InvalidRequestError(f"The questions {str(path)!r} cannot be read: {why}.") from None
+    found = [
+        _question(line, f"line {number} of {str(path)!r}", path.parent, kind)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    return named(found, kind)
+
+
+@overload
+def named(questions: Iterable[Question | str]) -> tuple[Question, ...]: ...
+@overload
+def named(questions: Iterable[Asked | str], kind: type[Asked]) -> tuple[Asked, ...]: ...
+def named(questions: Iterable[Any], kind: type[Any] = Question) -> tuple[Any, ...]:
+    """The same questions with a name each. Raises `InvalidRequestError` where there is none, or a name stands twice."""
+    every = [_checked(each, f"question {number}", kind) for number, each in enumerate(questions, 1)]
+    if not every or len(every) > MOST:
+        raise InvalidRequestError(f"1 to {MOST:,} questions can be asked at a time, and {len(every):,} were given.")
+    with_names = [
+        each if each.id else each.model_copy(update={"id": f"q{number}"}) for number, each in enumerate(every, 1)
+    ]
+    seen: set[str] = set()
+    for each in with_names:
+        if each.id in seen:
+            raise InvalidRequestError(f"Two questions have the id {each.id!r}. Give each its own, or none.")
+        seen.add(each.id)
+    return tuple(with_names)
+
+
+def _question(line: str, where: str, folder: Path, kind: type[Asked]) -> Asked:
+    try:
+        row = read_json(line)
+    except (ValueError, RecursionError):
+        raise InvalidRequestError(f"{where} is no JSON. Write a string, or an object with 'question'.") from None
+    found = _checked(row, where, kind)
+    return found.model_copy(update={"documents": tuple(folder / each for each in found.documents)})
+
+
+def _checked(row: object, where: str, kind: type[Asked]) -> Asked:
+    try:
+        return kind.model_validate({"question": row} if isinstance(row, str) else row)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
+        raise InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.") from None

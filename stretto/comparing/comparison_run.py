@@ -1,0 +1,146 @@
+"""Asks every question both ways, one after the other, so that neither side slows the other down."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from stretto.client.async_client import FORKED, AsyncStretto
+from stretto.comparing.bookkeeping import Ledger, Progress, Spending, Steps
+from stretto.comparing.comparison_questions import Question, named
+from stretto.comparing.comparison_report import Comparison, Pair
+from stretto.comparing.keeping import Kept
+from stretto.comparing.pairwise_judging import judge as judged
+from stretto.comparing.question_sampling import Sample, Side, sample
+from stretto.foundation.background import BackgroundLoop
+from stretto.values.errors import InvalidRequestError, StrettoError
+
+
+async def compare_async(
+    questions: Iterable[Question | str],
+    one: Side,
+    other: Side,
+    *,
+    judge: AsyncStretto | None = None,
+    seed: int | None = 0,
+    budget: Spending | None = None,
+    keep: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare two ways of answering.
+
+    Args:
+        questions: to both sides.
+        one: the side that is tried, for instance with ``strategy="auto"``.
+        other: the side that it is measured against, for instance with ``strategy="direct"``.
+        judge: a client whose model reads both answers blind, in both orders; without one, code alone measures.
+        seed: of the first question; each further question has the next one. ``None`` gives none.
+        budget: ends the comparison early.
+        keep: a file that holds what is done; a comparison that was interrupted goes on from it.
+        progress: called before every step.
+
+    Raises:
+        InvalidRequestError: a question or the kept file cannot be used, or both sides have one name.
+        AuthenticationError, ModelNotFoundError: no question could be answered.
+    """
+    every = named(questions)
+    if one.name == other.name:
+        raise InvalidRequestError(f"Both sides are called {one.name!r}. Give each a name of its own.")
+    described = _described(every, one, other, judge, seed)
+    kept = Kept(keep, described, Sample)
+    steps = Steps(len(every) * (3 if judge else 2), progress)
+    ledger = Ledger(budget)
+    warm = False
+    pairs: list[Pair] = []
+    for number, question in enumerate(every):
+        known = (question.id, one.name) in kept.samples and (question.id, other.name) in kept.samples
+        if not known and not ledger.allows_another:
+            break
+        if not known and not warm:
+            await _warm(one, other)
+            warm = True
+        order = (one, other) if number % 2 == 0 else (other, one)  # what runs first may find a colder cache
+        for side in order:
+            steps.next(f"{question.id} {side.name}")
+            if (question.id, side.name) not in kept.samples:
+                kept.add_sample(
+                    question, side.name, await sample(side, question, None if seed is None else seed + number)
+                )
+        pair = Pair(question, kept.samples[question.id, one.name], kept.samples[question.id, other.name])
+        if judge is not None:
+            steps.next(f"{question.id} judge")
+            verdict = kept.verdicts.get(question.id)
+            if pair.differs and verdict is None:
+                verdict = await judged(judge, question, pair.one.text, pair.other.text)
+                if not verdict.error:  # or it is asked again when the comparison goes on
+                    kept.add_verdict(question.id, verdict)
+            pair = Pair(question, pair.one, pair.other, verdict)
+        ledger.add(pair.tokens, pair.cost_usd)
+        pairs.append(pair)
+    return Comparison(
+        sides=(one.name, other.name),
+        models=(one.described, other.described),
+        judge=None if judge is None else judge.backends["main"].name,
+        seed=seed,
+        pairs=tuple(pairs),
+        asked=len(every),
+    )
+
+
+def compare(
+    questions: Iterable[Question | str],
+    model: str | None = None,
+    *,
+    strategy: str = "auto",
+    against: str = "direct",
+    judge: str | None = None,
+    seed: int | None = 0,
+    budget: Spending | None = None,
+    keep: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare two strategies of one model in synchronous code; see `compare_async`, which also takes two models."""
+
+    async def run() -> Comparison:
+        async with AsyncExitStack() as clients:
+            client = await clients.enter_async_context(AsyncStretto(model))
+            judging = None if judge is None else await clients.enter_async_context(AsyncStretto(judge))
+            one, other = (Side(name, client, {"strategy": name}) for name in (strategy, against))
+            return await compare_async(
+                questions, one, other, judge=judging, seed=seed, budget=budget, keep=keep, progress=progress
+            )
+
+    loop = BackgroundLoop(_nothing, FORKED)
+    try:
+        return loop.call(run)
+    finally:
+        loop.close()
+
+
+async def _nothing() -> None:
+    """Each client of a comparison is closed where it was opened."""
+
+
+def _described(
+    questions: tuple[Question, ...], one: Side, other: Side, judge: AsyncStretto | None, seed: int | None
+) -> dict[str, object]:
+    """What a kept file belongs to."""
+    texts = "\n".join(each.model_dump_json() for each in questions)
+    return {
+        "questions": hashlib.sha256(texts.encode()).hexdigest()[:16],
+        "sides": {each.name: each.described for each in (one, other)},
+        "judge": None if judge is None else judge.backends["main"].name,
+        "seed": seed,
+    }
+
+
+async def _warm(*sides: Side) -> None:
+    """Load models and open connections, so that no question pays for it. Failures show in the questions."""
+    clients = {id(side.client): side.client for side in sides}
+    for client in clients.values():
+        try:
+            await client.ask("Hello", strategy="direct", max_tokens=1)
+        except StrettoError:
+            continue

@@ -1,0 +1,198 @@
+"""Where the sentences of a text begin and end, in any language, also where its lines are wrapped.
+
+sentencex, of the Wikimedia Foundation, finds the ends. It knows the abbreviations of some 300 languages; what it still
+takes for an end within a sentence is mended here.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from itertools import accumulate
+
+import sentencex
+
+from stretto.language.line_ends import pieces
+from stretto.language.telling import language_of
+
+__all__ = ["last_sentence", "sentence_spans", "sentences", "settled", "whole_until"]
+
+_LOOKED_AT = 4_000  # characters of a paragraph at a time: the time of sentencex is square where no mark is closed
+_BLANK = re.compile(r"\s")
+_UNREAD = re.compile("[\ud800-\udfff]")
+_NUMBER = re.compile(r"\+?\d|[A-Z]\.|[IVX]+\b")
+_NUMBERED = re.compile(
+    r"(?:[.§]|[^\W\d_][^\W_]{3})\s{1,9}\d{1,9}\.[\"'”’»)]{0,9}\s{0,9}$"
+)  # "Abs. 2.", "Kapitel 3.", no ordinal
+_NO_INITIALS = frozenset("IYO")  # words of their own
+_ONLY_MARK = re.compile(r"[^\w。！？]*(?:\(?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,4})[.)]\s*)?")  # "1. ", "a) "
+_MISSED = re.compile(r"(?<=\bMay\. )(?=[^\W\d_a-z])|(?<=[！？])(?=[^！？。…”’」』）\s])")  # ends that it takes for none
+_LONGEST_MARK = 10
+_URL = re.compile(r"://|www\.|@|/")
+_JAPANESE = re.compile(r"[」』）]\s*$")
+_GOES_ON_AFTER_SPEECH = re.compile(r"\s*[とっなでがをはもにの、]")
+_NEAR = 400  # characters that are looked at on each side of an end
+_ABBREVIATED = 6  # letters of an abbreviation at most
+_TOLD = 5  # words from which a sentence tells its language
+_SHORT_WORD = 4  # letters of a word that may be an abbreviation where a small letter follows
+_ORDINALS = frozenset({"de", "da", "nb", "cs", "fi", "hu", "tr", "pl", "hr", "et"})  # "3." is "the third" there
+_OPENING, _CLOSING = "“„«「『（(", "”“»」』）)"
+_ANOTHER = "Another one"  # stands for what would follow
+_MAY_GO_ON = re.compile(r"\d\.\s*$")
+_LONGEST_OPEN = 400  # characters after which an opened mark is no longer waited for
+_ENDS = frozenset(".!?…。！？।؟۔．")
+_BEHIND_A_WORD, _BEHIND_AN_END = "\"'”’»)]", "\"'”’»)]」』）*_`"
+
+
+def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int, int]]:
+    """Where each sentence stands in a text, without white space around it, in order.
+
+    No sentence goes beyond its paragraph, its item of a list, its heading, its row of a table or its verse. Line ends
+    that only wrap a paragraph end none.
+
+    Args:
+        text: of any length and form.
+        language: of the text, as `language_of` names it; it is told from the text by default.
+    """
+    spoken = language or language_of(text)
+    for begin, piece in pieces(text):
+        start = 0
+        for border in _borders(piece, spoken):
+            said = piece[start:border]
+            if stripped := said.strip():
+                first = begin + start + len(said) - len(said.lstrip())
+                yield first, first + len(stripped)
+            start = border
+
+
+def sentences(text: str, language: str | None = None) -> list[str]:
+    """The sentences of a text as they stand there, wrapped lines included."""
+    return [text[start:end] for start, end in sentence_spans(text, language)]
+
+
+def last_sentence(text: str, language: str | None = None) -> str:
+    """The last sentence of a text; empty for one without any."""
+    return next(reversed(sentences(text, language)), "")
+
+
+def settled(text: str, language: str) -> int:
+    """How much of a text that is still being written are whole sentences and lines, whatever follows.
+
+    An end counts once the word behind it is whole, since that word decides: "Dr." is none, and neither is one within
+    an opened bracket or quotation mark. In scripts without blanks, one character decides.
+    """
+    line_end = text.rfind("\n") + 1
+    tail = text[line_end:]
+    done = 0
+    for border in _borders(tail, language):
+        behind = tail[border:]
+        decided = behind[:1] > "\u2e80" or (behind.lstrip() and _BLANK.search(behind.lstrip()))
+        if not decided or _is_open(tail[:border]):
+            break
+        done = border
+    return line_end + done
+
+
+def whole_until(text: str, language: str) -> int:
+    """Where the last whole sentence or line ends of a text that breaks off.
+
+    What ends with "1." or "Dr." may have gone on, so it is not whole.
+    """
+    line_end = text.rfind("\n") + 1
+    tail = text[line_end:].rstrip()
+    *borders, _ = [0, *_borders(f"{tail} {_ANOTHER}", language)]
+    for border in reversed(borders):
+        near = tail[max(0, border - _NEAR) : border]
+        if _has_ended(near) and not _MAY_GO_ON.search(near):
+            return line_end + min(len(tail), border)
+    return line_end
+
+
+def _borders(piece: str, language: str) -> Iterator[int]:
+    """The offset behind each sentence of a piece, the last one included."""
+    at = begin = 0
+    while begin < len(piece):
+        window = _plain(piece[begin : begin + _LOOKED_AT])
+        last = begin + len(window) >= len(piece)
+        found = [
+            len(part)
+            for sentence in sentencex.segment(language, window)
+            for part in (_MISSED.split(sentence) if _MISSED.search(sentence) else (sentence,))
+        ]
+        if not last:  # the last sentence may go on behind the window; one that fills it is cut at a blank
+            found = found[:-1] or [window.rfind(" ") + 1 or len(window)]
+        for length in found:
+            begin += length
+            if begin == len(piece) or (begin > at and _is_border(piece, at, begin, language)):
+                yield begin
+                at = begin
+
+
+def _plain(text: str) -> str:
+    """A text as long as this one, without what sentencex fails at."""
+    return _UNREAD.sub("\ufffd", _BLANK.sub(" ", text))
+
+
+def _is_border(text: str, start: int, end: int, language: str) -> bool:
+    """Whether a sentence ends here that sentencex ends here."""
+    start = max(start, end - _NEAR)
+    before, behind = _plain(text[start:end]), _plain(text[end : end + _NEAR])
+    if end - start < _LONGEST_MARK and _ONLY_MARK.fullmatch(before):
+        return False
+    if _JAPANESE.search(before):
+        return not _GOES_ON_AFTER_SPEECH.match(behind)
+    token = _last_token(before)
+    if token and token[-1] in ".!?…" and not before[-1:].isspace() and not behind[:1].isspace():
+        return behind[:1] > "\u2e80"  # "System.IO", "main.py:3"
+    return token[-1:] != "." or not _is_abbreviated(token, before, behind, language)
+
+
+def _last_token(text: str) -> str:
+    """The last word of a text with its full stop, without what is closed behind it; empty where there is none."""
+    word = (text.rsplit(maxsplit=1) or [""])[-1]
+    return word.rstrip(_BEHIND_A_WORD) or word[:1]
+
+
+def _has_ended(text: str) -> bool:
+    """Whether a text ends with a whole sentence or line."""
+    said = text.rstrip()
+    return "\n" in text[len(said) :] or said.rstrip(_BEHIND_AN_END)[-1:] in _ENDS
+
+
+def _is_abbreviated(token: str, before: str, behind: str, language: str) -> bool:
+    """Whether the full stop of a word, the last one of ``before``, most likely ends no sentence."""
+    word = token.strip("\"'“„«([.").replace("’", "'").rpartition("'")[2]
+    following = behind.lstrip(" \"'“„«([")
+    if following[:1].islower():  # only where nothing begins with a capital letter is this a sentence
+        ends = before.lstrip()[:1].islower() and len(word) > _SHORT_WORD and "." not in word and not _URL.search(word)
+        return not ends
+    initial = word.rpartition("-")[2]
+    if len(initial) == 1 and initial.isalpha() and not initial.islower():
+        return initial not in _NO_INITIALS
+    numbers, names = _abbreviations()
+    last = word.casefold().rpartition("-")[2]  # of "Dr.-Ing."
+    if last in names or (_NUMBER.match(following) and (last in numbers or last.endswith("str"))):
+        return True
+    doubtful = len(word) <= _ABBREVIATED and before.count(" ") >= _TOLD
+    spoken = language_of(before, otherwise=language) if doubtful else language
+    if spoken in _ORDINALS and word.isdecimal() and len(word) <= 2 and not _NUMBERED.search(before):
+        return True
+    # A sentence in another language than the text around it ends where it does in both.
+    return spoken != language and len(before) not in accumulate(map(len, sentencex.segment(spoken, before + behind)))
+
+
+@cache
+def _abbreviations() -> tuple[frozenset[str], frozenset[str]]:
+    """Those before a number, and those before anything."""
+    tables = tomllib.loads(files("stretto.language").joinpath("abbreviations.toml").read_text("utf-8"))
+    return frozenset(tables["numbers"].split()), frozenset(tables["names"].split())
+
+
+def _is_open(text: str) -> bool:
+    """Whether a bracket or a quotation mark that was opened of late is still open."""
+    near = text[-_LONGEST_OPEN:]
+    opened = sum(near.count(mark) for mark in _OPENING) - sum(near.count(mark) for mark in _CLOSING if mark != "“")
+    return opened > 0 or near.count('"') % 2 == 1

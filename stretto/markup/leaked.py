@@ -1,0 +1,101 @@
+"""Reads an answer whose server may have passed on the marks of its model, of which nothing is known.
+
+Servers without a parser for a model pass on what it writes around its thoughts. So the beginning of an answer is
+compared with the marks of all families that are known; text that begins in another way is passed on as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from stretto.markup.calls import Tools
+from stretto.markup.channels import Channels
+from stretto.markup.forms import ANSWERS, THOUGHTS, Form
+from stretto.markup.parts import Parts
+from stretto.markup.reading import Reader, Reading
+
+__all__ = ["BEGINS", "Leaked"]
+
+_IN_WORDS = (("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
+"""Marks that a prompt may ask for as well: then they belong to the answer."""
+_ANSWER = ("<answer>", "</answer>")  # of Hunyuan, and as above
+_CHANNELS = ("<|channel|>", "<|start|>assistant")  # of gpt-oss
+_BARE_CHANNEL, _BARE_FINAL = "analysis", "assistantfinal"  # the same, from a server that leaves out control tokens
+_LONGEST_BARE = 100_000  # characters
+BEGINS = (*(begin for begin, _ in (*THOUGHTS, *_IN_WORDS)), *_CHANNELS)
+"""The marks that such an answer begins with."""
+
+
+class Leaked:
+    """Reads one answer of a server; see `stretto.markup.reading.Reader`.
+
+    Args:
+        tools: that the model may call.
+        asks_for: whether the prompt holds a text.
+    """
+
+    def __init__(
+        self, tools: Sequence[Mapping[str, Any]] = (), asks_for: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        self._tools, self._asks_for = tools, asks_for
+        self._pieces: list[str] = []  # held back
+        self._begun = ""  # what is certain to be the beginning, no longer than a mark
+        self._inner: Reader | None = None
+        self._is_plain = self._is_bare = False
+        self._seen, self._length = "", 0  # of a bare channel: its last characters, and its length
+
+    @property
+    def is_thinking(self) -> bool:
+        """See `Reader`."""
+        return self._is_bare or (self._inner is not None and self._inner.is_thinking)
+
+    def feed(self, text: str) -> Parts:
+        """See `Reader`."""
+        if self._inner is not None:
+            return self._inner.feed(text)
+        if self._is_plain:
+            return Parts(text)
+        self._pieces.append(text)
+        if self._is_bare:
+            return self._bare(text)
+        self._begun = begun = self._begun + (text if self._begun else text.lstrip())
+        if begun.startswith(_BARE_CHANNEL) and begun[len(_BARE_CHANNEL) :][:1].isupper():
+            self._is_bare = True
+            return self._bare(begun)
+        self._inner = self._chosen(begun)
+        if self._inner is None and any(mark.startswith(begun) for mark in (*BEGINS, _BARE_CHANNEL)):
+            return Parts()
+        self._is_plain = self._inner is None
+        held = self._released()
+        return Parts(held) if self._inner is None else self._inner.feed(held)
+
+    def finish(self) -> Parts:
+        """See `Reader`."""
+        self._is_plain, self._is_bare = True, False
+        return Parts(self._released()) if self._inner is None else self._inner.finish()
+
+    def _bare(self, text: str) -> Parts:
+        """What begins as a thought of gpt-oss without its marks; it is one only if the end of such a one follows."""
+        window = self._seen + text
+        self._seen, self._length = window[1 - len(_BARE_FINAL) :], self._length + len(text)
+        if _BARE_FINAL not in window and self._length < _LONGEST_BARE:
+            return Parts(thinking=True)
+        self._is_plain, self._is_bare = True, False
+        held = self._released()
+        thought, found, said = held.lstrip().removeprefix(_BARE_CHANNEL).partition(_BARE_FINAL)
+        return Parts(said, thought=thought.strip(), thinking=True) if found else Parts(held)
+
+    def _released(self) -> str:
+        held = "".join(self._pieces)
+        self._pieces.clear()
+        return held
+
+    def _chosen(self, begun: str) -> Reader | None:
+        """What reads an answer that begins so; ``None`` where it is text, or too short to tell."""
+        if begun.startswith(_CHANNELS):
+            return Channels(Tools(self._tools))
+        thought = next((pair for pair in (*THOUGHTS, *_IN_WORDS) if begun.startswith(pair[0])), None)
+        if thought is None or (thought in _IN_WORDS and self._asks_for(thought[0])):
+            return None
+        return Reading(Form(thought, answers=ANSWERS if self._asks_for(_ANSWER[0]) else (*ANSWERS, _ANSWER)))

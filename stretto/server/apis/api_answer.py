@@ -1,0 +1,314 @@
+"""From a request's body to its answer, whole or streamed: what all APIs have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from stretto.backends.tenants import UNKNOWN, asked_for
+from stretto.foundation.bounds import is_long
+from stretto.server.apis.arriving import Ask, arriving
+from stretto.server.apis.bodies import ClientGoneError, read_object
+from stretto.server.apis.extension import named_event, route_header
+from stretto.server.exchange import Exchange, encoded, log, stay
+from stretto.server.limits.gate import Gate
+from stretto.server.limits.metering import body_tokens, prompt_tokens
+from stretto.server.problems import Problem, of_error, shutting_down
+from stretto.server.service import Service
+from stretto.values.answer import Answer
+from stretto.values.errors import StrettoError
+from stretto.values.events import AnswerFinished, BranchStarted, Event, RouteChosen
+
+_LAST_S = 5.0
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Scribe(Protocol):
+    """Writes one response in the words of an API."""
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        """The response as JSON."""
+        ...
+
+    def frames(self, index: int, event: Event) -> bytes:
+        """What an event of the answer with this index adds to the stream; may be nothing."""
+        ...
+
+    def closing(self) -> bytes:
+        """What ends a stream when all answers are there."""
+        ...
+
+    def broken(self, problem: Problem) -> bytes:
+        """What ends a stream that cannot go on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a dialect has read in a body.
+
+    Attributes:
+        asks: what to answer; more than one where the API takes several prompts.
+        stream: whether to stream.
+        scribe: what writes the response.
+    """
+
+    asks: Sequence[Ask]
+    stream: bool
+    scribe: Scribe
+
+
+class Dialect(Protocol):
+    """An API: how its bodies are read, and how its errors look."""
+
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+        """Read a body. Raises `Problem`."""
+        ...
+
+    def envelope(self, problem: Problem, exchange: Exchange) -> Any:
+        """An error as JSON."""
+        ...
+
+
+Elsewhere = Callable[[dict[str, Any], Service, Exchange, Problem], Awaitable[None]]
+Handler = Callable[[Service, Exchange], Awaitable[None]]
+
+
+class Endpoint:
+    """An ASGI application for one path: checks the key, handles the request, tells what went wrong.
+
+    Args:
+        service: what all requests share.
+        path: as it is counted.
+        handle: sends the response, or raises.
+        envelope: an error as JSON.
+        guarded: whether a key is needed, where the server has any.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        path: str,
+        handle: Handler,
+        envelope: Callable[[Problem, Exchange], Any],
+        *,
+        guarded: bool = True,
+    ) -> None:
+        self._service = service
+        self._path = path
+        self._handle = handle
+        self._envelope = envelope
+        self._guarded = guarded
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        exchange = Exchange(scope, receive, send, self._service.options, self._service.models.without_paths)
+        try:
+            try:
+                if self._guarded:
+                    self._let_in(exchange)
+                keyring = self._service.keyring
+                # Without keys, callers cannot be told apart.
+                tenant = exchange.holder.name if keyring.holders else UNKNOWN
+                with asked_for(tenant, among_others=keyring.has_several):
+                    await self._handle(self._service, exchange)
+            except ClientGoneError:
+                return
+            except asyncio.CancelledError:
+                if not self._service.gate.draining:
+                    raise
+                stay()
+                await self._tell(exchange, shutting_down())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told, and the server lives on
+                await self._tell(exchange, error)
+        except ClientGoneError:
+            return
+        finally:
+            self._service.metrics.responded(self._path, exchange.status or 499)  # nginx's word for a client that left
+
+    def _let_in(self, exchange: Exchange) -> None:
+        holder = self._service.keyring.find(exchange.headers)
+        if holder is None:
+            given = "authorization" in exchange.headers or "x-api-key" in exchange.headers
+            said = "The key is not one of this server's." if given else "This server needs a key."
+            raise Problem(
+                401,
+                f"{said} Send the header Authorization: Bearer KEY.",
+                code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
+            )
+        exchange.holder = holder
+
+    async def _tell(self, exchange: Exchange, error: Exception) -> None:
+        problem = of_error(error)
+        if not isinstance(error, (Problem, StrettoError)):
+            log.exception("%s at %s failed", exchange.id, self._path)
+        elif problem.status >= 500 and problem.status != 503:  # which is for whoever shares out the load
+            log.warning("%s at %s: %s", exchange.id, self._path, problem.message)
+        if not exchange.started:
+            await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
+
+
+async def read_by(dialect: Dialect, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+    """Read a body; a long one in a thread, as all other requests wait meanwhile. Raises `Problem`."""
+    if is_long(*body.values()):
+        return await anyio.to_thread.run_sync(dialect.read, body, service, exchange)
+    return dialect.read(body, service, exchange)
+
+
+def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
+    """What handles the requests of an API that generates.
+
+    ``elsewhere`` is tried with a body that the dialect cannot read, and raises the problem if it cannot help.
+    """
+
+    async def handle(service: Service, exchange: Exchange) -> None:
+        service.gate.check_open()
+        body = await read_object(exchange.receive, exchange.headers, service.options)
+        try:
+            reading = await read_by(dialect, body, service, exchange)
+        except Problem as problem:
+            if elsewhere is None:
+                raise
+            async with (
+                _paid(exchange),
+                exchange.attended(),
+                service.gate.admitted(exchange.holder, exchange.end, prompt_tokens=body_tokens(body)),
+            ):
+                await elsewhere(body, service, exchange, problem)
+            return
+        exchange.streams = reading.stream
+        name = reading.asks[0].served.name
+        read = sum(prompt_tokens(ask.prompt) for ask in reading.asks)
+        answered = False
+        try:
+            async with (
+                _paid(exchange),
+                exchange.attended(),
+                service.gate.admitted(exchange.holder, exchange.end, prompt_tokens=read) as waited_s,
+            ):
+                # What fails in here is told in here: a response of which the status is out ends with an event.
+                answers = await _respond(exchange, reading, service.gate)
+                answered = True
+                for answer in answers:
+                    service.metrics.answered(name, answer, waited_s=waited_s)
+        except Problem as problem:
+            answered = True
+            if not exchange.started:
+                raise
+            await _break_off(exchange, reading.scribe, problem)
+        finally:
+            if not answered:
+                service.metrics.left(name)
+
+    return handle
+
+
+@asynccontextmanager
+async def _paid(exchange: Exchange) -> AsyncGenerator[None]:
+    """Charge the key for what the request has cost, however it ends."""
+    try:
+        yield
+    finally:
+        if exchange.holder.tokens is not None and (tokens := exchange.meter.tokens):
+            await exchange.holder.tokens.take(tokens)
+
+
+def refused(status: int, message: str, code: str) -> Handler:
+    """What handles a path of an API that this server does not have, and says so."""
+
+    async def handle(service: Service, exchange: Exchange) -> None:  # noqa: ARG001 - as a handler is called
+        raise Problem(status, message, code=code)
+
+    return handle
+
+
+async def _respond(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
+    try:
+        if reading.stream:
+            return await _stream(exchange, reading, gate)
+        return await _whole(exchange, reading, gate)
+    except (Problem, ClientGoneError):
+        raise
+    except Exception as error:
+        if not isinstance(error, StrettoError):
+            log.exception("%s failed", exchange.id)
+        raise of_error(error) from error
+
+
+async def _whole(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
+    answers: dict[int, Answer] = {}
+    async with arriving(reading.asks, exchange.holder, gate) as events:
+        async for index, event in events:
+            exchange.meter.note(index, event, reading.asks[index].prompt)
+            if isinstance(event, AnswerFinished):
+                answers[index] = event.answer
+    found = [answers[index] for index in range(len(reading.asks))]
+    await exchange.send_json(reading.scribe.whole(found), headers=route_header(found[0].route))
+    return found
+
+
+async def _stream(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
+    """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
+    scribe = reading.scribe
+    answers: dict[int, Answer] = {}
+    async with arriving(reading.asks, exchange.holder, gate) as events:
+        async for first in events:
+            frames = b""
+            for index, event in (first, *events.ready()):  # what is there goes out together
+                exchange.meter.note(index, event, reading.asks[index].prompt)
+                frames += scribe.frames(index, event)
+                if isinstance(event, RouteChosen) and not exchange.beside:
+                    exchange.beside = route_header(event.route)
+                elif isinstance(event, AnswerFinished):
+                    answers[index] = event.answer
+            if frames:
+                await exchange.write(frames)
+    await exchange.write(scribe.closing())
+    await exchange.finish()
+    return list(answers.values())
+
+
+async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> None:
+    log.warning("%s broke off: %s", exchange.id, problem.message)
+    with anyio.move_on_after(_LAST_S):  # for a client that does not read it
+        await exchange.write(scribe.broken(problem))
+        await exchange.finish()
+
+
+class Outgoing:
+    """Holds the begin of a stream back until there is more: so far, a request may fail with its own status.
+
+    With `events`, nothing is held back, and each event follows by its own name. ``beside`` stands in its data, for a
+    client that does not look at names.
+    """
+
+    def __init__(self, *, events: bool, beside: Mapping[str, Any] = _NOTHING) -> None:
+        self._events, self._beside = events, beside
+        self._held: bytes | None = None if events else b""
+
+    def due(self, event: Event, frames: bytes) -> bytes:
+        """What to send now of the frames of this event, and of those before."""
+        if self._events and (named := named_event(event)):
+            name, data = named
+            frames += sse({**self._beside, **data}, name)
+        if self._held is None:
+            return frames
+        self._held += frames
+        if not frames or isinstance(event, RouteChosen | BranchStarted):
+            return b""
+        due, self._held = self._held, None
+        return due
+
+
+def sse(data: Mapping[str, Any], event: str | None = None) -> bytes:
+    """One server-sent event."""
+    named = b"" if event is None else f"event: {event}\n".encode()
+    return b"".join((named, b"data: ", encoded(data), b"\n\n"))

@@ -1,0 +1,120 @@
+"""The answers to the questions of one request, as their events come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from stretto.client.streams import AnswerStream
+from stretto.foundation.queue import Queue
+from stretto.server.limits.gate import Gate
+from stretto.server.limits.keys import Holder
+from stretto.server.models import Served
+from stretto.values.errors import StrettoError
+from stretto.values.events import Event
+from stretto.values.request import PromptLike, RequestOptions
+
+__all__ = ["Arriving", "Ask", "arriving"]
+
+Indexed = tuple[int, Event]
+
+
+class Arriving(Protocol):
+    """Events as they come, each with the index of the answer that it belongs to."""
+
+    def __aiter__(self) -> AsyncIterator[Indexed]:
+        """Itself."""
+        ...
+
+    async def __anext__(self) -> Indexed:
+        """The next one."""
+        ...
+
+    def ready(self) -> list[Indexed]:
+        """Those that are there already."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question to a client.
+
+    Attributes:
+        served: who answers, and how.
+        prompt: the conversation.
+        options: keyword arguments of `AsyncStretto.stream`.
+    """
+
+    served: Served
+    prompt: PromptLike
+    options: RequestOptions
+
+
+@asynccontextmanager
+async def arriving(asks: Sequence[Ask], holder: Holder, gate: Gate) -> AsyncGenerator[Arriving]:
+    """The events of all answers as they come, each with the index of its question.
+
+    The request holds one place. More questions are answered side by side only in places that are free now.
+    """
+    if len(asks) == 1:
+        ask = asks[0]
+        async with ask.served.client.stream(ask.prompt, **ask.options) as events:
+            yield _Numbered(events)
+        return
+    queue = Queue[Indexed](64)
+    failure: Exception | None = None
+    async with anyio.create_task_group() as answering:
+
+        async def answer(index: int, ask: Ask) -> None:
+            nonlocal failure
+            try:
+                async with ask.served.client.stream(ask.prompt, **ask.options) as events:
+                    async for event in events:
+                        await queue.put((index, event))
+            except StrettoError as error:
+                failure = failure or error
+                answering.cancel_scope.cancel()
+
+        left = iter(enumerate(asks))
+
+        async def take() -> None:
+            for index, ask in left:
+                await answer(index, ask)
+
+        async def take_beside() -> None:
+            async with gate.beside(holder) as free:
+                if free:
+                    await take()
+
+        async def run_all() -> None:
+            async with anyio.create_task_group() as each:
+                for _ in asks[1:]:
+                    each.start_soon(take_beside)
+                await take()
+            queue.end()
+
+        answering.start_soon(run_all)
+        yield queue
+        answering.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+class _Numbered:
+    # A class and not a generator: there is nothing to close when the reader leaves early.
+
+    def __init__(self, events: AnswerStream) -> None:
+        self._events = events
+
+    def __aiter__(self) -> _Numbered:
+        return self
+
+    async def __anext__(self) -> Indexed:
+        return 0, await anext(self._events)
+
+    def ready(self) -> list[Indexed]:
+        return [(0, event) for event in self._events.ready()]

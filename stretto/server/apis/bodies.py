@@ -1,0 +1,135 @@
+"""The body of a request: bounded in size, depth and time, JSON, and with a conversation that can be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+from pydantic import ValidationError
+from starlette.types import Receive
+
+from stretto.foundation.arguments import shown
+from stretto.foundation.bounds import check_numbers
+from stretto.server.apis.fields import check_contents
+from stretto.server.problems import Problem, of_turn
+from stretto.server.server_options import ServerOptions
+from stretto.values.errors import InvalidRequestError
+from stretto.values.messages import Message, messages_of
+
+_DRAINED = 1 << 26  # bytes that are read at most of a body that is refused
+_LONG = 1 << 18  # bytes; reading more JSON than this is left to a thread
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+
+
+class ClientGoneError(Exception):
+    """The client has closed the connection: there is nobody to answer."""
+
+
+async def read_object(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> dict[str, Any]:
+    """Read a JSON object. Raises `Problem` (400, 408, 413, 415) or `ClientGoneError`."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        # A page of any site can send text/plain to this machine; JSON needs a permission that is not given.
+        raise Problem(
+            415,
+            "The body must be sent as JSON. Add the header content-type: application/json.",
+            code="unsupported_media_type",
+        )
+    if (packed := headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        raise Problem(
+            415,
+            f"The body is packed ({shown(packed)}), and this server does not unpack. Send it without content-encoding.",
+            code="unsupported_media_type",
+        )
+    body = await read_body(receive, headers, options)
+    found = await anyio.to_thread.run_sync(_parsed, body) if len(body) > _LONG else _parsed(body)
+    if not isinstance(found, dict):
+        raise Problem(400, "The body must be a JSON object, in braces.", code="invalid_json")
+    return found
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> bytes:
+    """Read the bytes of a body. Raises `Problem` (408, 413) or `ClientGoneError`."""
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > options.body_bytes:
+        raise await _too_large(receive, options, left=0 if "expect" in headers else _DRAINED)
+    pieces: list[bytes] = []
+    size = 0
+    with anyio.move_on_after(options.body_s):
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            piece = message.get("body", b"")
+            size += len(piece)
+            last = not message.get("more_body", False)
+            if size > options.body_bytes:
+                raise await _too_large(receive, options, left=_DRAINED, last=last)
+            pieces.append(piece)
+            if last:
+                return b"".join(pieces)
+    raise Problem(
+        408,
+        f"The body did not arrive within {options.body_s:g} s.",
+        code="request_timeout",
+        headers={"connection": "close"},
+    )
+
+
+def read_turns(
+    turns: Sequence[Mapping[str, Any]], field: str, places: Sequence[int] | None = None
+) -> tuple[Message, ...]:
+    """The messages of a conversation that stood in this field, at these places. Raises `Problem`, which names one."""
+    check_contents(turns, field, places)
+    try:
+        check_numbers(messages=turns)
+    except InvalidRequestError as error:
+        raise Problem(400, str(error), param=field, code="too_many_entries") from None
+    found: list[Message] = []
+    for place, turn in zip(places or range(len(turns)), turns, strict=True):
+        try:
+            found += messages_of(turn)
+        except (InvalidRequestError, ValidationError) as error:
+            raise of_turn(error, f"{field}.{place}") from None
+    if not found:
+        raise Problem(400, f"{field} holds no message. Add one with the question.", param=field, code="invalid_value")
+    return tuple(found)
+
+
+async def _too_large(receive: Receive, options: ServerOptions, *, left: int, last: bool = False) -> Problem:
+    """The refusal of a body, after what comes of it was read: a client that is still sending does not listen."""
+    with anyio.move_on_after(options.body_s):
+        while left > 0 and not last:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            left -= len(message.get("body", b""))
+            last = not message.get("more_body", False)
+    return Problem(
+        413,
+        f"The body is larger than {options.body_bytes:,} bytes, the most this server takes. Send less.",
+        code="request_too_large",
+        headers={} if last else {"connection": "close"},
+    )
+
+
+def _parsed(body: bytes) -> Any:
+    import jiter  # noqa: PLC0415 - with the first request
+
+    body = body.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return jiter.from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        # Half a character may come from a client that cut its text; everything else is a mistake.
+        mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
+        said = str(error)
+        if mended != body:
+            try:
+                return jiter.from_json(mended, allow_inf_nan=False)
+            except ValueError as still:
+                said = str(still)
+        raise Problem(400, f"The body is not JSON: {said}.", code="invalid_json") from None

@@ -1,0 +1,172 @@
+"""``/v1/completions``: OpenAI's API before the chat. A prompt is asked as the one turn of a conversation."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, ValidationError
+
+from stretto.server.apis.api_answer import Reading, sse
+from stretto.server.apis.arriving import Ask
+from stretto.server.apis.chat import DONE, Sampling
+from stretto.server.apis.choices import finish_of, usage_of
+from stretto.server.apis.extension import Extension, extension_of
+from stretto.server.apis.fields import MOST_STOPS, Count, Small, check_number
+from stretto.server.exchange import Exchange
+from stretto.server.problems import Problem, of_validation
+from stretto.server.service import Service
+from stretto.values.answer import Answer, Usage
+from stretto.values.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
+from stretto.values.messages import Message
+from stretto.values.request import RequestOptions
+from stretto.values.token_records import TokenLogprob
+
+MOST_ANSWERS = 128
+_NOT_OF_A_CHAT = frozenset({"best_of"})  # each answer asked for is the best of one
+
+
+class CompletionsBody(Sampling):
+    """The body of a request."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    n: Annotated[Count | None, Field(le=MOST_ANSWERS)] = None
+    echo: StrictBool | None = None
+    suffix: str | None = None
+    logprobs: Annotated[Small | None, Field(le=5)] = None
+
+
+class Completions:
+    """The dialect of the older Completions."""
+
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+        """Read a body. Raises `Problem`."""
+        extension = Extension.of(body)
+        try:
+            asked = CompletionsBody.model_validate(body)
+        except ValidationError as error:
+            raise of_validation(error) from None
+        served = service.models.find(asked.model)
+        check_number("stop", asked.stop, MOST_STOPS)
+        prompts = _prompts(asked)
+        options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
+        options["logprobs"] = asked.logprobs
+        if extra := {name: value for name, value in asked.beside(served).items() if name not in _NOT_OF_A_CHAT}:
+            options["extra"] = extra
+        asks = [
+            Ask(served, Message(role="user", content=prompt), options)
+            for prompt in prompts
+            for _ in range(asked.n or 1)
+        ]
+        if len(asks) > MOST_ANSWERS:
+            message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
+            raise Problem(400, message, param="prompt", code="invalid_value")
+        echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
+        return Reading(
+            asks, bool(asked.stream), CompletionsScribe(served.name, echoes, include_usage=asked.include_usage)
+        )
+
+    def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
+        """An error as JSON."""
+        return problem.as_openai()
+
+
+def _prompts(asked: CompletionsBody) -> list[str]:
+    if asked.suffix:
+        message = "suffix cannot be used: what stands behind a gap is not read. Leave it out."
+        raise Problem(400, message, param="suffix", code="unsupported_parameter")
+    prompts = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    if len(texts) < len(prompts) or not texts:
+        message = "prompt takes a text or a list of texts, not tokens, and at least one."
+        raise Problem(400, message, param="prompt", code="unsupported_value" if prompts else "invalid_value")
+    return texts
+
+
+class CompletionsScribe:
+    """Writes answers as Completions do, one choice for each."""
+
+    def __init__(self, model: str, echoes: Sequence[str], *, include_usage: bool) -> None:
+        self._frame = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._echoes = list(echoes)
+        self._include_usage = include_usage
+        self._usage = Usage()
+        self._is_direct: dict[int, bool] = {}
+        self._logprobs: dict[int, tuple[TokenLogprob, ...]] = {}  # of text that is not sent yet
+        self._sent: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        """The response as JSON."""
+        choices = [
+            _choice(index, self._echoes[index] + answer.text, finish_of(answer.finish_reason), answer.logprobs)
+            for index, answer in enumerate(answers)
+        ]
+        usage = usage_of(sum((answer.usage for answer in answers), Usage()))
+        return self._frame | {"choices": choices, "usage": usage, "stretto": extension_of(answers[0])}
+
+    def frames(self, index: int, event: Event) -> bytes:
+        """What an event adds to the stream."""
+        match event:
+            case RouteChosen():
+                self._is_direct[index] = event.route.strategy == "direct"
+                return self._chunk(_choice(index, self._echoes[index])) if self._echoes[index] else b""
+            case BranchDelta() if self._is_direct.get(index) and event.branch_id == "direct":
+                self._logprobs[index] = self._logprobs.get(index, ()) + event.logprobs
+            case TextDelta():
+                new, before = self._logprobs.pop(index, ()), self._sent.get(index, ())
+                self._sent[index] = (*before, *new)
+                return self._chunk(_choice(index, event.text, None, new, _length(before)))
+            case AnswerFinished():
+                answer = event.answer
+                self._usage += answer.usage
+                logprobs = {"stretto": extension_of(answer)}
+                sent = self._sent.get(index, ())
+                left = answer.logprobs[len(sent) :]
+                return self._chunk(_choice(index, "", finish_of(answer.finish_reason), left, _length(sent)), logprobs)
+        return b""
+
+    def closing(self) -> bytes:
+        """What ends the stream."""
+        if not self._include_usage:
+            return DONE
+        return sse(self._frame | {"choices": [], "usage": usage_of(self._usage)}) + DONE
+
+    def broken(self, problem: Problem) -> bytes:
+        """What ends a stream that cannot go on."""
+        return sse(problem.as_openai()) + DONE
+
+    def _chunk(self, choice: dict[str, Any], beside: dict[str, Any] | None = None) -> bytes:
+        return sse(self._frame | {"choices": [choice]} | (beside or {}))
+
+
+def _choice(
+    index: int, text: str, finish_reason: str | None = None, logprobs: Sequence[TokenLogprob] = (), before: int = 0
+) -> dict[str, Any]:
+    return {"text": text, "index": index, "logprobs": _logprobs(logprobs, before), "finish_reason": finish_reason}
+
+
+def _length(logprobs: Sequence[TokenLogprob]) -> int:
+    return sum(len(each.token) for each in logprobs)
+
+
+def _logprobs(logprobs: Sequence[TokenLogprob], at: int) -> dict[str, Any] | None:
+    """The log-probabilities of tokens, the first of which stands at this place of the text."""
+    if not logprobs:
+        return None
+    offsets = []
+    for each in logprobs:
+        offsets.append(at)
+        at += len(each.token)
+    return {
+        "tokens": [each.token for each in logprobs],
+        "token_logprobs": [each.logprob for each in logprobs],
+        "top_logprobs": [dict(each.top) for each in logprobs],
+        "text_offset": offsets,
+    }

@@ -1,0 +1,177 @@
+"""What this server does not know of an API of OpenAI goes to the model's own server as it is, and so comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from stretto.backends.tenants import among_others
+from stretto.server.apis.api_answer import Elsewhere
+from stretto.server.apis.extension import ROUTE_HEADER
+from stretto.server.exchange import Exchange, encoded
+from stretto.server.limits.metering import Meter
+from stretto.server.models import Served
+from stretto.server.problems import Problem
+from stretto.server.service import Service
+from stretto.values.errors import ModelNotFoundError, StrettoError
+
+_UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})  # problems that another server may not have
+
+_BYTES = 4  # of a token, roughly
+_CACHE = re.compile(rb'"[^"]*cach[^"]*"\s*:|"timings"')
+
+
+class RawResponse(Protocol):
+    """An HTTP response of an SDK."""
+
+    headers: Mapping[str, str]
+
+    def iter_bytes(self) -> AsyncIterator[bytes]:
+        """The body, piece by piece."""
+        ...
+
+
+class Responding(Protocol):
+    """A backend whose server speaks OpenAI's API, and so may have Responses and Completions."""
+
+    model: str
+
+    @property
+    def name(self) -> str:
+        """The model's name, with its provider."""
+        ...
+
+    def responding(self, body: Mapping[str, Any], api: str) -> AbstractAsyncContextManager[RawResponse]:
+        """Send a body as it is to this API."""
+        ...
+
+
+def responding(served: Served) -> Responding | None:
+    """The backend behind a name, if its server speaks OpenAI's API."""
+    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
+    backend: Any = served.client.backends["main"]
+    return backend if callable(getattr(backend, Responding.responding.__name__, None)) else None
+
+
+def elsewhere(api: str) -> Elsewhere:
+    """What passes on the bodies of an API that only the model's own server knows.
+
+    ``api`` is "responses", "completions" or "chat.completions". Where there is no such server, the problem is raised.
+    """
+
+    async def pass_on_or_raise(body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:
+        backend = responding(service.models.find(body["model"])) if problem.code in _UNKNOWN else None
+        if backend is None:
+            raise problem
+        try:
+            await _pass_on(exchange, backend, api, body, problem)
+        except ModelNotFoundError as error:  # not every server that speaks OpenAI's API has all of its APIs
+            problem.message += f" It was passed on, and refused: {error}"
+            raise problem from error
+
+    return pass_on_or_raise
+
+
+async def _pass_on(
+    exchange: Exchange, backend: Responding, api: str, body: Mapping[str, Any], because: Problem
+) -> None:
+    """Send a body on, and its response back; note the tokens of both as they come."""
+    sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
+    read = len(encoded(sent)) / _BYTES
+    reason = f"{because.param} is known to the model's own server only: passed on as it is."
+    route = {ROUTE_HEADER: json.dumps({"strategy": "direct", "backend": backend.name, "reason": reason})}
+    exchange.meter.passed_on = read
+    hides = among_others() and not getattr(backend, "parts_its_cache", False)
+    async with _free_where_refused(exchange.meter), backend.responding(sent, api) as response:
+        kind = response.headers.get("content-type", "application/json")
+        if not kind.startswith("text/event-stream"):
+            whole = b"".join([piece async for piece in response.iter_bytes()])
+            exchange.meter.passed_on = _tokens_reported(whole) or read + len(whole) / _BYTES
+            await exchange.send_bytes(_without_cache(whole) if hides else whole, kind, headers=route)
+            return
+        exchange.beside = route
+        tally = _Tally()
+        async for piece in response.iter_bytes():
+            lines = tally.feed(piece)
+            exchange.meter.passed_on = tally.reported or read + tally.events
+            await exchange.write(b"".join(map(_without_cache_in_line, lines)) if hides else piece)
+        if hides:
+            await exchange.write(_without_cache_in_line(tally.rest))
+        await exchange.finish()
+
+
+def _without_cache_in_line(line: bytes) -> bytes:
+    field, found, data = line.partition(b"data:")
+    if field or not found or not _CACHE.search(data):
+        return line
+    return b"data: " + _without_cache(data) + line[len(line.rstrip(b"\r\n")) :]
+
+
+def _without_cache(body: bytes) -> bytes:
+    """A response without what the cache of the model's server knew of a prompt, which another key may have sent."""
+    if not _CACHE.search(body):
+        return body
+    try:
+        read = json.loads(body)
+    except (ValueError, RecursionError):
+        return body if not body.lstrip().startswith(b"{") else b"{}"
+    left = [read]
+    while left:
+        match left.pop():
+            case dict(fields):
+                fields.pop("timings", None)  # of llama.cpp's server
+                for name, value in fields.items():
+                    if "cach" in name and isinstance(value, int | float):
+                        fields[name] = 0
+                    else:
+                        left.append(value)
+            case list(values):
+                left += values
+    return encoded(read)
+
+
+@asynccontextmanager
+async def _free_where_refused(meter: Meter) -> AsyncGenerator[None]:
+    """What the model's server refuses costs nothing; what breaks off later costs what came."""
+    read = meter.passed_on
+    try:
+        yield
+    except StrettoError:
+        if meter.passed_on == read:
+            meter.passed_on = 0
+        raise
+
+
+class _Tally:
+    """Counts the tokens of a stream: as its usage tells, or else its events, of which each is about a token."""
+
+    def __init__(self) -> None:
+        self.reported = 0
+        self.events = 0
+        self.rest = b""  # of a line that is not whole
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Count a piece of the stream; gives the lines that are whole now, each with its end."""
+        *lines, rest = piece.split(b"\n")
+        if lines:
+            lines[0], self.rest = self.rest + lines[0], b""
+        self.rest += rest
+        for line in lines:
+            if line.startswith(b"data:"):
+                self.events += 1
+                if b'"usage"' in line:
+                    self.reported = _tokens_reported(line.removeprefix(b"data:")) or self.reported
+        return [line + b"\n" for line in lines]
+
+
+def _tokens_reported(body: bytes) -> int:
+    """The tokens that a response or an event tells the usage of; 0 where it does not."""
+    try:
+        reported = json.loads(body)
+        reported = reported.get("response") or reported  # an event of Responses holds the whole response
+        return int(reported["usage"]["total_tokens"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return 0

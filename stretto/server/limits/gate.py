@@ -1,0 +1,170 @@
+"""How many answers are written at a time, who waits for it, who is sent away, and how all of it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from stretto.server.limits.keys import Holder
+from stretto.server.problems import Problem, retry_after, shutting_down
+from stretto.server.server_options import ServerOptions
+
+
+class Gate:
+    """Lets requests in, one after the other, as long as there is room.
+
+    Attributes:
+        running: answers that are being written.
+        waiting: requests that wait for their turn.
+        draining: the server has been told to stop: nobody is let in any more.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.running = 0
+        self.waiting = 0
+        self.draining = False
+        self._options = options
+        self._room = anyio.Semaphore(options.concurrent_answers, fast_acquire=True)
+        self._usual_s = 1.0  # an answer takes about so long
+        self._empty = anyio.Event()
+        self._endings: dict[object, Callable[[Problem], None]] = {}
+
+    def check_open(self) -> None:
+        """Raise `Problem` (503) while the server ends."""
+        if self.draining:
+            raise shutting_down()
+
+    async def _check_minute(self, holder: Holder, prompt_tokens: float) -> None:
+        """Raise `Problem` (429) where the key has used up this minute, or has less left than the prompt takes."""
+        if holder.tokens is not None and (wait_s := await holder.tokens.wait_s(max(1.0, prompt_tokens))) > 0:
+            message = f"The key {holder.name} has too few tokens left in this minute. Wait {wait_s:.0f} s."
+            raise _too_many(message, wait_s)
+        if holder.requests is not None and (wait_s := await holder.requests.admit()) > 0:
+            message = f"The key {holder.name} has used up its requests of this minute. Wait {wait_s:.0f} s."
+            raise _too_many(message, wait_s)
+
+    def _check_room(self, holder: Holder) -> None:
+        """Raise `Problem` (429) where too many answers are under way, of this holder or of all."""
+        if holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers:
+            raise self._too_many_of(holder)
+        if self.waiting >= self._options.queue and self._room.value == 0:
+            raise _too_many(
+                f"{self.running} answers are being written and {self.waiting} requests wait: no more is taken in.",
+                self._usual_s * (self.waiting + 1) / self._options.concurrent_answers,
+            )
+
+    def _too_many_of(self, holder: Holder) -> Problem:
+        return _too_many(
+            f"The key {holder.name} allows {holder.concurrent_answers} answers at a time, and as many are under way. "
+            "Wait for one of them.",
+            self._usual_s / (holder.concurrent_answers or 1),
+        )
+
+    @asynccontextmanager
+    async def admitted(
+        self, holder: Holder, end: Callable[[Problem], None], *, prompt_tokens: float = 0.0
+    ) -> AsyncGenerator[float]:
+        """Wait for a turn, and hold it; gives the seconds waited.
+
+        Every request with a body passes here. ``end`` is called if the server stops before the answer is whole;
+        ``prompt_tokens`` are about what a model will read for it. Raises `Problem`: 503 while the server ends, 429 over
+        a limit of the server or of the key.
+        """
+        self.check_open()
+        self._check_room(holder)  # a request that is sent away takes nothing from what a key allows in a minute
+        async with self._place(holder):
+            await self._check_minute(holder, prompt_tokens)
+            self.check_open()  # the store was asked meanwhile, and others came in
+            self._check_room(holder)
+            async with self._turn(holder, end) as waited_s:
+                yield waited_s
+
+    @asynccontextmanager
+    async def _place(self, holder: Holder) -> AsyncGenerator[None]:
+        """A place among the answers of this key on all servers. Raises `Problem` (429) where there is none."""
+        if holder.places is None:
+            yield
+            return
+        async with holder.places.one() as held:
+            if not held:
+                raise self._too_many_of(holder)
+            yield
+
+    @asynccontextmanager
+    async def _turn(self, holder: Holder, end: Callable[[Problem], None]) -> AsyncGenerator[float]:
+        token = object()
+        began = time.perf_counter()
+        holder.running += 1
+        self._endings[token] = end
+        try:
+            await self._wait()
+            started = time.perf_counter()
+            self.running += 1
+            try:
+                yield started - began
+            finally:
+                self.running -= 1
+                self._room.release()
+                self._usual_s += 0.1 * (time.perf_counter() - started - self._usual_s)
+        finally:
+            holder.running -= 1
+            del self._endings[token]
+            if not self._endings:
+                self._empty.set()
+
+    @asynccontextmanager
+    async def beside(self, holder: Holder) -> AsyncGenerator[bool]:
+        """Hold a further place for a request that was let in, if one is free now; gives whether there was one."""
+        full = holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers
+        if self.draining or full or self.waiting or self._room.value == 0:
+            yield False
+            return
+        self._room.acquire_nowait()
+        self.running += 1
+        holder.running += 1
+        try:
+            if holder.places is None:
+                yield True
+            else:
+                async with holder.places.one() as held:
+                    yield held
+        finally:
+            holder.running -= 1
+            self.running -= 1
+            self._room.release()
+
+    async def _wait(self) -> None:
+        self.waiting += 1
+        try:
+            await self._room.acquire()
+        finally:
+            self.waiting -= 1
+
+    async def drain(self) -> None:
+        """Let nobody in any more; return when every answer under way has ended, the last of them by force."""
+        self.draining = True
+        if self._endings:
+            self._empty = anyio.Event()
+            with anyio.move_on_after(self._options.drain_s):
+                await self._empty.wait()
+            await self.break_off(5.0)
+
+    async def break_off(self, within_s: float) -> None:
+        """End every answer under way with an error, and wait as long as within each such time some of them end.
+
+        A client that does not read its last bytes is left alone.
+        """
+        for end in tuple(self._endings.values()):
+            end(shutting_down())
+        left = len(self._endings) + 1
+        while 0 < len(self._endings) < left:
+            left = len(self._endings)
+            with anyio.move_on_after(within_s):
+                await self._empty.wait()
+
+
+def _too_many(message: str, wait_s: float) -> Problem:
+    return Problem(429, message, "rate_limit_error", code="rate_limit_exceeded", headers=retry_after(wait_s))

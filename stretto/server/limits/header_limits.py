@@ -1,0 +1,97 @@
+"""What comes before a body: bounded, since uvicorn keeps it in memory however long it gets, and with one host."""
+
+from __future__ import annotations
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from stretto.server.exchange import encoded
+from stretto.server.problems import Problem
+
+MOST = 1 << 16  # bytes of a head, without its method and version; of trailers likewise
+_BESIDE = len(": \r\n")  # of a line, what is neither name nor value
+_TOO_LARGE = Problem(
+    431, f"The headers are larger than {MOST:,} bytes, the most this server takes. Send less.", code="headers_too_large"
+)
+_HOSTS = Problem(400, "A request names its host in one line, Host. Send that line once.", code="invalid_host")
+_STATUS = {400: "Bad Request", 431: "Request Header Fields Too Large"}
+
+
+class BoundedHead(HttpToolsProtocol):
+    """uvicorn's protocol, which refuses what a head may not be, and closes the connection.
+
+    What is parsed is counted, so that it does not matter how a head is cut into segments. Of a line that is not whole
+    the parser tells nothing: there, what was received is counted.
+    """
+
+    _problem: Problem | None = None  # what follows it in the same segment is not taken in
+    _length = 0  # bytes of lines that are whole
+    _size: int | None = None  # bytes received of a head, or of trailers, that is not whole
+    _trails = False  # it is trailers
+    _begun = False  # it began in what is being taken in
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if self._problem is None:
+            self._begin(trails=False)
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """It is for this address, or the next piece of it."""
+        if self._fits(len(url)):
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """It has this line."""
+        if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # which say nothing of the request here
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Its head is whole."""
+        self._size = None
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if self._problem is None and (hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1")):
+            self._problem = _HOSTS  # as RFC 9112 wants it: else a proxy may have read another one
+        if self._problem is None:
+            super().on_headers_complete()
+
+    def on_chunk_header(self) -> None:
+        """A chunk begins, or the trailers behind the last one."""
+        self._begin(trails=True)
+
+    def on_body(self, body: bytes) -> None:
+        """It is a chunk."""
+        self._size = None
+        if self._problem is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._size = None
+        if self._problem is None:
+            super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what was sent."""
+        self._begun = False
+        super().data_received(data)
+        if self._size is not None and not self._begun:  # what came before it in the same segment is not its own
+            self._size += len(data)
+            self._fits(0, self._size)
+        if self._problem is not None and not self.transport.is_closing():
+            self._refuse(self._problem)
+
+    def _begin(self, *, trails: bool) -> None:
+        self._length, self._size, self._trails, self._begun = 0, 0, trails, True
+
+    def _fits(self, more: int, received: int = 0) -> bool:
+        self._length += more
+        if self._problem is None and max(self._length, received) > MOST:
+            self._problem = _TOO_LARGE
+        return self._problem is None
+
+    def _refuse(self, problem: Problem) -> None:
+        if not self._trails and (self.cycle is None or self.cycle.response_complete):  # else it would be in a response
+            body = encoded(problem.as_openai())
+            head = f"HTTP/1.1 {problem.status} {_STATUS[problem.status]}\r\ncontent-type: application/json\r\n"
+            self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self.transport.close()

@@ -1,0 +1,294 @@
+"""One run of ``consensus``: counts the votes as samples end, cancels the rest, and shows the winner."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from stretto.foundation.queue import Queue
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.consensus.ballots import Ballot, Reading, of_value
+from stretto.strategies.consensus.consensus_options import ConsensusOptions
+from stretto.strategies.consensus.judging import judged
+from stretto.strategies.consensus.medoid import medoid
+from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
+from stretto.strategies.consensus.stopping import confident, decided, posterior
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.runtime.several import backend_for
+from stretto.strategies.runtime.shortfall import cut
+from stretto.strategies.strategy_options import options_of
+from stretto.strategies.structured.fitting import fit
+from stretto.strategies.structured.in_form import warn_of_misfit
+from stretto.values.answer import Agreement, Decided
+from stretto.values.errors import BackendError, InvalidRequestError, StrettoError
+from stretto.values.events import VoteCounted
+from stretto.values.request import Request
+
+__all__ = ["write_consensus"]
+
+NEEDLESS = "it was not needed any more: the vote was decided without it"
+
+
+async def write_consensus(request: Request, runner: Runner) -> StrategyResult:
+    """Write samples until their vote is decided, and show the winner. Raises `StrettoError` where all fail."""
+    options = options_of(request, ConsensusOptions)
+    if options.rule == "confidence" and not runner.capabilities.logprobs:
+        raise InvalidRequestError(
+            f"strategy_options= holds rule='confidence', and {runner.model} reports no log-probabilities. Leave it out."
+        )
+    number = most_samples(request, options.samples, beside=options.judge is not None)
+    if number < options.samples:
+        runner.warn(f"The budget leaves {number} of {options.samples} samples.", "budget")
+    if request.options.temperature == 0:
+        runner.warn("temperature=0 makes all samples alike: leave it out, or ask with strategy='direct'.", "option")
+    return await _Vote(request, runner, options, number).run()
+
+
+class _Vote:
+    """The vote of one answer's samples.
+
+    Attributes:
+        voters: samples with a vote, in the order in which they were counted.
+        votes: by what was voted for.
+        rule: that has decided the vote before its end.
+    """
+
+    def __init__(self, request: Request, runner: Runner, options: ConsensusOptions, number: int) -> None:
+        self.request, self.runner, self.options = request, runner, options
+        self._judge = None if options.judge is None else backend_for(runner, options.judge, "judge")
+        self._reading = Reading(request.question, runner.language, options.compare, options.choices)
+        self.voters: list[Sample] = []
+        self.votes: Counter[str] = Counter()
+        self.rule: Decided | None = None
+        self._left = number
+        self._ended: list[Sample] = []  # by chance, where they are counted in another order
+        self._counted = 0
+        self._news = Queue[VoteCounted]()
+        self.samples = start_samples(request, runner, options, number, self._take)
+
+    async def run(self) -> StrategyResult:
+        """Count until the vote is decided; then show the winner and drop the others."""
+        async for event in self._news:
+            await self.runner.announce(event)
+        begun = sum(sample.running.progress.started_s is not None for sample in self.samples)
+        winner, rule, share = await self._winner()
+        agreement = Agreement(
+            votes=self._shown_votes(),
+            share=share,
+            decided_by=rule,
+            samples=self.options.samples,
+            begun=begun,
+            finished=sum(sample.is_whole for sample in self.samples),
+            failed=sum(sample.has_failed for sample in self.samples),
+            cancelled=sum(sample.running.discarded and not (sample.weak or sample.looping) for sample in self.samples),
+            weak=sum(sample.weak for sample in self.samples),
+        )
+        self._tell_failures(winner)
+        for sample in self.samples:
+            if sample is not winner:
+                sample.running.drop("another sample is the answer")
+        parsed = await self._show(winner)
+        return StrategyResult(
+            strategy="consensus",
+            reason=_decided(agreement),
+            agreement=agreement,
+            parsed=parsed,
+            thoughts=winner.running.heard.thoughts,
+            extra=winner.running.heard.extra,
+        )
+
+    # --- counting: called at the end of each sample, before any other call can begin
+
+    def _take(self, sample: Sample) -> None:
+        """Count a sample that has ended; in the order of the samples, where the same request gives the same text."""
+        if not self.request.reproducible:
+            self._count(sample)
+            return
+        self._ended.append(sample)
+        while self._counted < len(self.samples) and self.samples[self._counted] in self._ended:
+            self._counted += 1
+            self._count(self.samples[self._counted - 1])
+
+    def _count(self, sample: Sample) -> None:
+        """Count a sample, and cancel the others once that decides the vote."""
+        if self.rule is not None:  # it was cancelled
+            return
+        self._left -= 1
+        if sample.is_whole:
+            sample.text = sample.running.text
+            sample.ballot = self._ballot(sample)
+        if sample.ballot is not None:
+            self.voters.append(sample)
+            self.votes[sample.ballot.key] += 1
+        if self._left:  # one that failed leaves the others more weight
+            self.rule = self._decided()
+        if sample.ballot is not None:
+            self._news.add(
+                VoteCounted(
+                    branch_id=sample.running.spec.id,
+                    vote=sample.ballot.shown,
+                    votes=self._shown_votes(),
+                    left=self._left,
+                    decided_by=self.rule,
+                )
+            )
+        if self.rule is not None:
+            for other in self.samples:
+                other.running.cancel(NEEDLESS)
+        if self.rule is not None or not self._left:
+            self._news.end()
+
+    def _decided(self) -> Decided | None:
+        """By which rule the vote is decided now."""
+        if (votes := self._confidences()) is None:
+            return decided(self.votes, self._left, self.options.certainty)
+        return "certain" if confident(votes, self.options.certainty) else None
+
+    def _confidences(self) -> list[tuple[str, float]] | None:
+        """What was voted for, and how sure the model was of it; ``None`` where that does not count, or is unknown."""
+        if self.options.rule == "votes":
+            return None
+        sure = [
+            (sample.ballot.key, math.exp(sample.trace.mean))
+            for sample in self.voters
+            if sample.ballot is not None and sample.trace.mean is not None
+        ]
+        return sure if len(sure) == len(self.voters) else None
+
+    def _ballot(self, sample: Sample) -> Ballot | None:
+        options = self.request.options
+        if options.response_format is None:
+            return self._reading.ballot(sample.text)
+        found = fit(sample.text, options)
+        if found.wrong:
+            return None
+        sample.text = found.text
+        return Ballot(found.text) if isinstance(options.response_format, str) else of_value(found.value)
+
+    def _shown_votes(self) -> dict[str, int]:
+        shown: Counter[str] = Counter()
+        for key, count in self.votes.most_common():
+            shown[Ballot(key).shown] += count
+        return dict(shown)
+
+    # --- choosing
+
+    async def _winner(self) -> tuple[Sample, Decided, float]:
+        """The sample that is the answer, by what it was chosen, and its share of the votes."""
+        if not self.voters:
+            return self._without_votes(), "only_one", 0.0
+        if len(self.voters) == 1:
+            return self.voters[0], "only_one", 1.0
+        texts = [sample for sample in self.voters if sample.ballot and not sample.ballot.comparable]
+        most = max(self.votes.values())
+        if self.rule is None and most == 1 and 2 * len(texts) > len(self.voters):
+            return await self._of_texts(self.voters)
+        if (votes := self._confidences()) is not None:
+            probable = posterior(votes)
+            key = max(probable, key=lambda each: probable[each])
+            group = [sample for sample in self.voters if sample.ballot and sample.ballot.key == key]
+            return _spokesman(group), self.rule or "all_votes", len(group) / len(self.voters)
+        leaders = [key for key, count in self.votes.items() if count == most]
+        groups = [[sample for sample in self.voters if sample.ballot and sample.ballot.key == key] for key in leaders]
+        if len(groups) > 1:
+            self.runner.warn(
+                f"The samples do not agree: {len(groups)} answers have {most} of {len(self.voters)} votes each.",
+                "votes",
+            )
+        # Of equal ones, that of which the model is surest; where nobody tells, the one that was counted first.
+        group = max(groups, key=lambda samples: mean_of(samples) or 0.0)
+        return _spokesman(group), self.rule or "all_votes", len(group) / len(self.voters)
+
+    async def _of_texts(self, samples: Sequence[Sample]) -> tuple[Sample, Decided, float]:
+        """Of longer texts, the one that the judge prefers, else the one that is most like the others."""
+        texts = [sample.text for sample in samples]
+        if self._judge is not None:
+            chosen = await judged(self.request, self.runner, self._judge, texts)
+            if chosen is not None:
+                return samples[chosen], "judge", 0.0
+        return samples[medoid(texts)], "similarity", 0.0
+
+    def _without_votes(self) -> Sample:
+        """What is shown where no sample has a vote: one without what was asked for, a part of one, or how one ended."""
+        whole = [sample for sample in self.samples if sample.is_whole]
+        if whole:
+            if self.request.options.response_format is None:
+                self.runner.warn(
+                    "No sample names what is voted on, so the one that is most like the others is shown.", "votes"
+                )
+            return whole[medoid([sample.text for sample in whole])]
+        partial = [sample for sample in self.samples if sample.running.text.strip() and not sample.running.discarded]
+        if partial:
+            chosen = max(partial, key=lambda sample: len(sample.running.text))
+            chosen.text = chosen.running.text
+            return chosen
+        without_text = [sample for sample in self.samples if sample.refuses or sample.is_cut]
+        if without_text:
+            return max(without_text, key=lambda sample: sample.refuses)
+        raise self._failure()
+
+    def _failure(self) -> StrettoError:
+        """One error for all: the samples' own where they agree, else one that counts their causes."""
+        failed = [sample.running.exception for sample in self.samples if sample.running.exception is not None]
+        causes = Counter(map(str, failed))
+        if len(causes) == 1:
+            return failed[0]
+        listed = "; ".join(f"{count} of {len(failed)}: {cause.rstrip('.')}" for cause, count in causes.most_common(3))
+        return BackendError(f"No sample could be written. {listed}.", backend=self.runner.model)
+
+    # --- showing
+
+    def _tell_failures(self, winner: Sample) -> None:
+        """Warn of samples that have no vote because they failed, with the cause of the first one."""
+        failed = [sample for sample in self.samples if sample.has_failed and sample is not winner]
+        if failed:
+            first = failed[0].running
+            how = cut(first, self.request)
+            cause = str(first.exception or (f"it was cut {how}" if how else f"it ended with {first.finish_reason!r}"))
+            several = len(failed) > 1
+            self.runner.warn(
+                f"{len(failed)} of {len(self.samples)} samples failed and {'have' if several else 'has'} no vote; "
+                f"{'the first one' if several else 'the cause'}: {cause.rstrip('.')}.",
+                "votes",
+            )
+
+    async def _show(self, winner: Sample) -> Any:
+        """Show a sample as the answer; return its value."""
+        runner, parsed = self.runner, None
+        if self.request.options.response_format is None:
+            runner.merge.add_branch(winner.running)
+        else:
+            found = fit(winner.text or winner.running.text, self.request.options)
+            parsed = found.value
+            warn_of_misfit(runner, found if winner.is_whole else replace(found, wrong=""))
+            runner.merge.add(found.text)
+        await runner.merge.finish()
+        return parsed
+
+
+_WHY: dict[Decided, str] = {
+    "unchangeable": ", and no vote could change that",
+    "certain": ", which is certain enough",
+    "similarity": "Of {} samples, the one that is most like the others",
+    "judge": "Of {} samples, the one that the judge preferred",
+    "only_one": "No more than one sample has a vote",
+}
+
+
+def _decided(agreement: Agreement) -> str:
+    """What decided, as a sentence."""
+    why = _WHY.get(agreement.decided_by, "")
+    if agreement.decided_by in ("similarity", "judge", "only_one"):
+        return f"{why.format(agreement.finished)}."
+    return f"{agreement.share:.0%} of {sum(agreement.votes.values())} samples agree{why}."
+
+
+def _spokesman(group: Sequence[Sample]) -> Sample:
+    """Of samples that say the same, the one of which the model is surest, else the one that is most like the others."""
+    measured = [sample for sample in group if sample.trace.mean is not None]
+    if measured:
+        return max(measured, key=lambda sample: sample.trace.mean or 0.0)
+    return group[medoid([sample.text for sample in group])]

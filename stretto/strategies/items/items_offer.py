@@ -1,0 +1,116 @@
+"""The options of ``items``, its offer to the router, and its expected cost."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stretto.router.case import PHRASES, Case
+from stretto.router.excerpt import excerpt
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
+from stretto.router.offer import Offer
+from stretto.router.parse import Parse
+from stretto.router.standing import Kind, standing_for
+from stretto.strategies.consensus.consensus_options import Compare
+from stretto.strategies.items.labels import labels_of
+from stretto.strategies.items.splitting import Split
+from stretto.strategies.strategy_options import options_of
+from stretto.values.route import Forecast
+
+PRIORITY = 20  # the form of a request is better evidence of items than its words are of points
+THRESHOLD = {"fastest": 0.4, "balanced": 0.5, "careful": 0.65}
+LISTED_CONFIDENCE = 0.95  # all 15 labelled prompts that code splits by lines are labelled as items
+_LABELS = re.compile(
+    r"\b(?:classif|klassifi[zc]|clasific|classific|categori|kategori|catégori|label|sentiment)", re.IGNORECASE
+)
+TOGETHER = 12  # most items that share a call if there are more items than slots
+
+
+def offer_items(case: Case) -> Offer:
+    """Offer one call per item if the answer very likely consists of items, or if the prompt lists them."""
+    judgement = case.judgement
+    sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
+    items = case.item_count
+    forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
+    if forecast is not None and case.request.strategy == "items" and case.request.strategy_options:
+        votes = options_of(case.request, ItemsOptions).samples
+        forecast = voted_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items, votes)
+
+    shaped = judgement.shape == "items" and not judgement.unsure
+    answer = f"the answer {PHRASES['items']}"
+    if shaped and sure >= needed and case.items > 1 and case.why_together is None:
+        confidence, suits, evidence = sure, answer, f"{answer} ({sure:.0%} sure{case.shape_evidence})"
+    elif case.list_length and not judgement.unsure:
+        confidence, suits = LISTED_CONFIDENCE, "the request is a list with one task for each"
+        evidence = f"the request is a list of {case.list_length}, with one task for each"
+    else:
+        doubt = _doubt(case, sure, needed) if shaped else ""
+        return Offer(confidence=sure, reason="", forecast=forecast, eligible=False, priority=PRIORITY, why_not=doubt)
+    kind, gain = kind_of(case.parse), "" if forecast is None else case.gain(forecast)
+    return Offer(
+        confidence=confidence,
+        reason=f"Written item by item in parallel: {evidence}.{gain}",
+        forecast=forecast,
+        priority=PRIORITY,
+        when_blocked=suits,
+        obstacle=lambda: case.obstacle(forecast, special=standing_for(case, kind).against),
+        needs=("item", "label") if kind == Kind.LABELS and not _is_held_to_labels(case) else ("item",),
+    )
+
+
+def kind_of(parse: Parse) -> Kind:
+    """What kind of lists this one is, for the standing of its model."""
+    return Kind.LABELS if _LABELS.search(excerpt(parse.text)) else Kind.ITEMS
+
+
+def _doubt(case: Case, sure: float, needed: float) -> str:
+    if sure < needed:
+        return f"that the answer {PHRASES['items']} is not sure enough ({sure:.0%} sure, {needed:.0%} needed)"
+    return (
+        f"the answer most likely {PHRASES['items']}, but {case.why_together or 'the request shows no items to count'}"
+    )
+
+
+def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, votes: int) -> Forecast:
+    """The same where each item is written by so many calls of its own; early ends make it less."""
+    calls = items * votes
+    at_once = min(calls, speed.concurrent_calls)
+    call_s = seconds(speed, answer / items * SLOWEST_PART, calls=at_once)
+    read = prompt_tokens + calls * INSTRUCTION_TOKENS
+    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + answer * votes), calls=calls)
+
+
+def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
+    """Expected cost of two or more items: one call each, or groups if there are more items than slots."""
+    together = min(math.ceil(items / speed.concurrent_calls), TOGETHER)
+    calls = math.ceil(items / together)
+    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
+    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
+    read = prompt_tokens + calls * INSTRUCTION_TOKENS
+    return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls, written=answer)
+
+
+def _is_held_to_labels(case: Case) -> bool:
+    """Whether the backend lets the model write nothing but the labels that the task names."""
+    split = case.parse.split
+    named = isinstance(split, Split) and labels_of(split.instruction, split.context)
+    return case.backend.capabilities.regex and bool(named)
+
+
+class ItemsOptions(BaseModel):
+    """Options of ``items``.
+
+    Attributes:
+        samples: how many results of each item are written at most, of which the one is shown on which most agree.
+        certainty: as in ``consensus``: from when on the remaining results of an item are not waited for.
+        compare: as in ``consensus``: what of two results is compared.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    samples: int = Field(default=1, ge=1, le=16)
+    certainty: float = Field(default=0.95, gt=0.5, le=1)
+    compare: Compare = "auto"

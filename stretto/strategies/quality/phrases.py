@@ -1,0 +1,106 @@
+"""Finds runs of words that stand in given texts, above all in the templates of our prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from stretto.strategies.quality.words import sentences_of
+
+RUN = 8  # words in a row that no writer shares with a prompt by chance
+WHOLE = 5  # words of a whole sentence that count, where it is shorter than a run
+SHOWN = 2  # words of a run inside a sentence that are shown before it can be told from any other text
+
+
+class Phrases:
+    """Sentences to look for: each run of eight of their words, and each sentence of five to eight as a whole.
+
+    Args:
+        texts: with the sentences.
+        whole: the fewest words of a whole sentence that counts.
+    """
+
+    def __init__(self, texts: Iterable[str] = (), *, whole: int = WHOLE) -> None:
+        self.whole = whole
+        self.words: list[str] = []  # of all sentences, with an empty one behind each
+        self.at: dict[str, list[int]] = {}
+        self.starts: set[int] = set()
+        self._known: set[tuple[str, ...]] = set()
+        self.add(texts)
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Look for the sentences of further texts as well."""
+        for sentence in (words for text in texts for words in sentences_of(text)):
+            if len(sentence) < min(self.whole, RUN) or tuple(sentence) in self._known:
+                continue
+            self._known.add(tuple(sentence))
+            self.starts.add(len(self.words))
+            for word in sentence:
+                self.at.setdefault(word, []).append(len(self.words))
+                self.words.append(word)
+            self.words.append("")
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def hold(self, words: Sequence[str]) -> bool:
+        """Whether these words are a sentence that is looked for, or hold a run of one."""
+        search = PhraseSearch(self)
+        found = [search.word(word, start=int(number == 0)) is None for number, word in enumerate(words)]
+        return any(found) or search.sentence() is None
+
+
+class PhraseSearch:
+    """Looks for phrases in a text that comes word by word.
+
+    Args:
+        phrases: to look for.
+        allowed: says whether a run may stand in the text all the same, because the user wrote it.
+    """
+
+    def __init__(self, phrases: Phrases, allowed: Callable[[Sequence[str]], bool] = lambda _: False) -> None:
+        self._phrases = phrases
+        self._allowed = allowed
+        self._open: dict[int, tuple[int, bool]] = {}  # position of the last word: words so far, begun with a sentence
+
+    def word(self, word: str, *, start: int) -> int | None:
+        """Take a word; ``start``: a sentence or line begins with it.
+
+        Returns:
+            how many of the last words may be part of a phrase; ``None`` when they are.
+        """
+        phrases, before = self._phrases, self._open
+        self._open = {}
+        for at, (count, whole) in before.items():
+            if phrases.words[at + 1] == word:
+                self._open[at + 1] = (count + 1, whole)
+        for at in phrases.at.get(word, ()):
+            if at not in self._open:
+                self._open[at] = (1, bool(start) and at in phrases.starts)
+        longest = max((count for count, _ in self._open.values()), default=0)
+        if longest >= RUN:
+            at = next(at for at, (count, _) in self._open.items() if count == longest)
+            if not self._allowed(phrases.words[at - RUN + 1 : at + 1]):
+                return None
+            self._open.clear()
+            return 0
+        begun = max((count for count, whole in self._open.values() if whole), default=0)
+        return max(begun, longest if longest > SHOWN else 0)
+
+    def sentence(self) -> int | None:
+        """A sentence has ended; ``None`` if all of it is a phrase."""
+        words, least = self._phrases.words, self._phrases.whole
+        ended = [(at, count) for at, (count, whole) in self._open.items() if whole and not words[at + 1]]
+        for at, count in ended:
+            if count >= least and not self._allowed(words[at - count + 1 : at + 1]):
+                self._open.clear()
+                return None
+        return 0
+
+    def may_begin(self, fragment: str, *, start: int) -> bool:
+        """Whether a word that begins like this may go on with a phrase, or begin a sentence of one."""
+        words = self._phrases.words
+        if any(
+            words[at + 1].startswith(fragment) for at, (count, whole) in self._open.items() if whole or count >= SHOWN
+        ):
+            return True
+        return bool(start) and any(words[at].startswith(fragment) for at in self._phrases.starts)

@@ -1,0 +1,67 @@
+"""Judges the titles of an outline, one by one as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stretto.language.echoes import echoes, refuses
+from stretto.strategies.quality.phrases import Phrases
+from stretto.strategies.quality.words import words_of
+
+SENTENCE = 14  # words; a title has fewer
+ENDED = 9  # words; a title with a full stop has fewer
+
+
+@dataclass
+class Titles:
+    """The titles of one outline.
+
+    Attributes:
+        question: what the outline answers; its own words are never an echo of the prompt.
+        prompt: the lines of the prompt that asked for the outline.
+        good: titles that were kept.
+        wrong: why the others were not.
+    """
+
+    question: str
+    prompt: Phrases
+    good: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def take(self, title: str) -> str | None:
+        """Take a title; return what is wrong with it, as half a sentence, or ``None``."""
+        fault = next(self._faults(title), None)
+        (self.wrong if fault else self.good).append(fault or title)
+        return fault
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so many titles are wrong that no answer should be made of the others."""
+        if not self.good:
+            return bool(self.wrong)
+        return len(self.wrong) > 1 and len(self.wrong) * 3 >= len(self.good) + len(self.wrong)
+
+    def _faults(self, title: str) -> Iterator[str]:
+        words, asked = words_of(title), words_of(self.question)
+        if is_placeholder(words):
+            yield "a placeholder stands in place of a title"
+        own = f" {' '.join(words)} " in f" {' '.join(asked)} "
+        if not own and self.prompt.hold(words):
+            yield "a title repeats words of the prompt"
+        if refuses(title):
+            yield "the model refused in place of a title"
+        spaced = sum(len(word) > 1 for word in words)
+        if spaced > SENTENCE or (spaced > ENDED and title.rstrip().endswith((".", "!"))):
+            yield "a sentence stands in place of a title"
+        if words == asked and len(words) > 2:
+            yield "a title repeats the question"
+        if words in map(words_of, self.good):
+            yield "a title says the same as an earlier one"
+
+
+def is_placeholder(words: Sequence[str]) -> bool:
+    """Whether a title says only that it is one: "Title of the first point", "Point 3", "..."."""
+    known = echoes()
+    empty = [word for word in words if word in known.labels or word in known.ordinals or word.isdigit()]
+    return len(empty) == len(words) and (not words or any(word in known.labels for word in words))

@@ -1,0 +1,84 @@
+"""``max_tokens`` of an answer in parts: what its parts may write together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import NOT_TEXT
+from stretto.strategies.runtime.ledger import LEAST_ANSWER
+from stretto.values.errors import BudgetExceededError
+
+
+class NoRoomError(BudgetExceededError):
+    """The other parts have used up ``max_tokens``."""
+
+
+class AnswerLimit:
+    """Shares ``max_tokens`` among the parts of an answer.
+
+    A part that is being written holds its room until its tokens are known. A part that asks for more room than is left
+    waits for those under way. It gets what is left once none of them runs, so the sum never passes the limit.
+
+    Outlines, plans and the reading of passages are no text of the answer and do not count. Each of several choices has
+    the whole limit, as in OpenAI's API, and so has the direct answer beside one in parts.
+
+    Args:
+        most: tokens of the whole answer; ``None``: no limit.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._parts: list[RunningBranch] = []
+        self._held: dict[RunningBranch, int] = {}
+        self._changed = anyio.Event()
+
+    @asynccontextmanager
+    async def room(self, part: RunningBranch) -> AsyncGenerator[int | None]:
+        """Wait for the room of one call, and hold it; gives the most tokens that it may generate.
+
+        Raises `NoRoomError` where too little is left for a part to begin.
+        """
+        wanted = part.spec.options.max_tokens
+        if self._most is None or part.spec.kind in NOT_TEXT:
+            yield wanted
+            return
+        if part not in self._parts:
+            self._parts.append(part)
+        room = await self._wait(part, min(wanted or self._most, self._most))
+        part.cut_at = self._most if wanted is None or room < wanted else None
+        self._held[part] = room
+        try:
+            yield room
+        finally:
+            del self._held[part]
+            self._changed.set()
+
+    async def _wait(self, part: RunningBranch, wanted: int) -> int:
+        while True:
+            others = [each for each in self._parts if _same_answer(each, part) and not each.discarded]
+            held = sum(self._held.get(each, 0) for each in others)
+            left = (self._most or 0) - held - sum(_written(each) for each in others)
+            if left >= wanted:
+                return wanted
+            if not held:
+                break
+            if self._changed.is_set():  # another waiting part may have made it anew
+                self._changed = anyio.Event()
+            await self._changed.wait()
+        if left < min(wanted, LEAST_ANSWER):
+            raise NoRoomError(
+                f"max_tokens={self._most} leaves no room for this part: {max(0, left)} tokens are left. Allow more."
+            )
+        return left
+
+
+def _same_answer(one: RunningBranch, other: RunningBranch) -> bool:
+    return (one.spec.choice, one.spec.rival) == (other.spec.choice, other.spec.rival)
+
+
+def _written(part: RunningBranch) -> int:
+    return part.usage.completion_tokens - part.usage.discarded_tokens

@@ -1,0 +1,328 @@
+"""Asks for a branch until it is written: first as it is, then in another way, and by the next model where one fails.
+
+Repeating the same call is the backends' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, aclosing
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from stretto.backends.asking import ask_servers
+from stretto.backends.base import Backend, ModelRequest
+from stretto.backends.resilience.wrapper import Wrapper
+from stretto.strategies.quality.watch import SpoiledError, is_enough
+from stretto.strategies.runtime.answer_limit import NoRoomError
+from stretto.strategies.runtime.branch import Outcome, RunningBranch, Writing
+from stretto.strategies.runtime.branch_calls import BranchCalls, Call, Emit
+from stretto.strategies.runtime.fallback import Fallback, Succession, alone
+from stretto.strategies.runtime.shortfall import called
+from stretto.values.answer import REFUSALS, Usage
+from stretto.values.answer_warning import Warn
+from stretto.values.errors import BackendError, BudgetExceededError, StrettoError
+from stretto.values.events import BranchDelta, BranchStarted, FallbackStarted
+from stretto.values.generation_options import GenerationOptions
+from stretto.values.request import Message
+
+_Came = Literal["enough", "failure", "refusal", "useless"]
+"""What came of a call: nothing is left to ask for, or it failed, was refused, or its text is of no use."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a branch is asked for.
+
+    Attributes:
+        backend: the model that is asked.
+        again: in another way than at first.
+        useless: what was received is of no use.
+        refusal_shown: a refusal stands in the text already, and is written on below.
+    """
+
+    backend: Backend
+    again: bool = False
+    useless: bool = False
+    refusal_shown: bool = False
+
+
+class Attempts:
+    """Makes the calls of the branches of one answer.
+
+    Args:
+        backend: that of the route.
+        fallback: who goes on where it fails.
+        calls: sends them.
+        announce: hands an event to the reader.
+        warn: adds a warning to the answer.
+        now_s: seconds since the request arrived.
+        addressing: a context in which prompts are made for a backend.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        fallback: Fallback,
+        calls: BranchCalls,
+        *,
+        announce: Emit,
+        warn: Warn,
+        now_s: Callable[[], float],
+        addressing: Callable[[Backend], AbstractContextManager[None]],
+    ) -> None:
+        self._backend, self._fallback, self._calls = backend, fallback, calls
+        self._announce, self._warn, self._now_s = announce, warn, now_s
+        self._addressing = addressing
+
+    async def write(self, running: RunningBranch) -> None:
+        """Write a branch, or leave what it failed with as its exception.
+
+        What is no `StrettoError` is a mistake in the caller's strategy or backend, which no second call mends: raised.
+        """
+        spec = running.spec
+        await self._start(running)
+        if spec.written is not None and spec.written(running):
+            await self._announce(BranchDelta(branch_id=spec.id, text=running.text))
+        else:
+            await self._ask(running)
+
+    async def _ask(self, running: RunningBranch) -> None:
+        """Make calls until it is written."""
+        spec = running.spec
+        successors = () if spec.backend is not None and spec.successors is None else spec.successors
+        succession = self._fallback.succession(spec.backend or self._backend, successors)
+        first = _Way(succession.first())
+        await self._begin(running, succession, first.backend, "")
+        way: _Way | None = first
+        attempt = 1
+        while way is not None and (came := await self._call(running, succession, way, attempt)) != "enough":
+            self._calls.estimate(running)
+            shown = came == "refusal" and not way.again and self._leave_refusal(running)
+            way = self._next(running, succession, again=way.again, came=came, refusal_shown=shown)
+            attempt += 1
+
+    async def _call(self, running: RunningBranch, succession: Succession, way: _Way, attempt: int) -> _Came:
+        """Make one call, and leave its outcome in the branch."""
+        try:
+            answered = await self._send(running, succession, way, attempt)
+        except NoRoomError as error:
+            running.outcome = Outcome("length", error)
+        except BudgetExceededError as error:
+            running.writers[-1].error = str(error)
+            # What stopped the first call says more than that there was no second one.
+            running.outcome = Outcome("budget", error) if attempt == 1 else Outcome("error", succession.error)
+        except SpoiledError as error:
+            return "enough" if self._kept_so_far(running, error) else "useless"
+        except StrettoError as error:
+            self._calls.count(running, getattr(error, "usage", None) or Usage())
+            running.outcome = Outcome("error", error)
+            return "failure"
+        else:
+            if answered is not None:
+                return self._judge(running, succession, way, *answered)
+        return "enough"
+
+    async def _send(
+        self, running: RunningBranch, succession: Succession, way: _Way, attempt: int
+    ) -> tuple[str, bool] | None:
+        """Send one call; return the text before it, and whether the call goes on with that.
+
+        ``None``: there was nothing to ask.
+        """
+        backend, reason = way.backend, running.finish_reason
+        running.outcome = Outcome(reason)
+        if backend is not running.writers[-1].backend:
+            await ask_servers((backend,))
+        if (asked := self._asked(running, way)) is None:
+            running.outcome = Outcome(reason, succession.error)
+            return None
+        prompt, received = asked
+        await self._begin(running, succession, backend, received)
+        if attempt > 1 and running.text and (marker := running.spec.restart_marker):
+            running.write(marker, self._now_s())
+        before = running.text
+        after = before if received else ""
+        call = Call(prompt, self._options(running), attempt, after, replaceable=succession.has_another)
+        running.outcome = Outcome(await self._calls.send(running, call))
+        return before, bool(received)
+
+    def _judge(self, running: RunningBranch, succession: Succession, way: _Way, before: str, continued: bool) -> _Came:
+        """Judge what a call wrote that ended in good order, behind the text before it."""
+        refused = running.finish_reason in REFUSALS
+        running.outcome = self._judged(running, before, succession, continued=continued)
+        if running.exception is not None:
+            return "refusal" if refused else "failure"
+        running.writers[-1].error = None
+        if way.refusal_shown:
+            self._warn(
+                f"{called(running)} begins with a refusal that had been shown already; "
+                "the model wrote the rest when asked again.",
+                "refusal",
+                part=running.spec.id,
+            )
+        return "enough"
+
+    async def take_given(self, running: RunningBranch) -> bool:
+        """Take the text that another branch's call writes for this one; return whether nothing is left to ask for."""
+        given = running.spec.given
+        if given is None:
+            return False
+        await self._start(running)
+        running.writers.append(Writing(running.spec.backend or self._backend))
+        try:
+            async with aclosing(given()) as pieces:
+                await self._calls.take(running, pieces)
+        except SpoiledError as error:
+            return self._kept_so_far(running, error)
+        except StrettoError:
+            return False
+        return bool(running.text.strip())
+
+    async def _start(self, running: RunningBranch) -> None:
+        if running.progress.started_s is None:
+            running.progress.started_s = self._now_s()
+            spec = running.spec
+            await self._announce(BranchStarted(branch_id=spec.id, kind=spec.kind, **spec.about))
+
+    def _next(
+        self, running: RunningBranch, succession: Succession, *, again: bool, came: _Came, refusal_shown: bool
+    ) -> _Way | None:
+        """How the branch is asked for after a failure; ``None``: not at all, and its error stays.
+
+        A call that was answered, with a refusal or with text that is of no use, leads to no other model.
+        """
+        failed, error = running.writers[-1], running.exception
+        assert error is not None  # noqa: S101 - whatever failed has left it; for the type checker
+        failed.error = str(error)
+        succession.failed(failed.backend, error, wrote=bool(running.text))
+        successor: Backend | None = None
+        if not (running.calls or running.others):  # a warning reports these; no second call could go on with them
+            if came == "failure" and isinstance(error, BackendError):
+                successor = succession.next(failed.backend, error)
+            if successor is None and not again:
+                successor, again = succession.once_more(), True
+        if successor is None:
+            running.outcome = replace(running.outcome, error=succession.error)
+            return None
+        return _Way(successor, again, useless=came != "failure", refusal_shown=refusal_shown)
+
+    def _asked(self, running: RunningBranch, way: _Way) -> tuple[ModelRequest, str] | None:
+        """What a model is asked, and the text that it is to go on with; ``None``: there is no way to go on.
+
+        A call that failed and wrote nothing is not sent again as it is: wrappers have done that as often as may be.
+        """
+        spec, backend, again = running.spec, way.backend, way.again
+        received = "" if way.useless else running.text
+        with self._addressing(backend):
+            prompt = spec.fallback_prompt(received) if again or received.strip() else spec.prompt()
+            if prompt is not None and received.strip() and backend.capabilities.continues and not spec.restart_marker:
+                prompt = going_on(spec.prompt(), received) or prompt
+            if prompt is None and not again and running.take_back():
+                prompt, received = spec.prompt(), ""
+        if prompt is None:
+            return None
+        if backend is not self._backend and not backend.capabilities.reads_history:
+            prompt = alone(prompt)
+        repeated = isinstance(backend, Wrapper)
+        if repeated and any(each.backend is backend and each.unanswered == prompt for each in running.writers):
+            return None
+        return prompt, received if received.strip() else ""
+
+    async def _begin(self, running: RunningBranch, succession: Succession, backend: Backend, received: str) -> None:
+        """Make a model the one that writes, and tell of it where it takes over."""
+        if running.writers and running.writers[-1].backend is backend:
+            return
+        start = len(running.text)
+        running.writers.append(Writing(backend, start))
+        if succession.failures:
+            failed = succession.failures[-1]
+            self._fallback.took_over(running, succession.failures, kept=bool(received))
+            await self._announce(
+                FallbackStarted(
+                    branch_id=running.spec.id,
+                    model=backend.name,
+                    failed=failed.backend.name,
+                    error=str(failed.error),
+                    kept=start,
+                )
+            )
+
+    def _options(self, running: RunningBranch) -> GenerationOptions:
+        """The options of the branch, without the decoding method and the adapter that are another model's."""
+        options, other = running.spec.options, running.writers[-1].backend is not self._backend
+        own = options.decoding is not None or options.adapter is not None
+        return options.model_copy(update={"decoding": None, "adapter": None}) if other and own else options
+
+    def _leave_refusal(self, running: RunningBranch) -> bool:
+        """Discard a refusal; where it had been shown already, leave it and go on below it, and return True."""
+        if not running.text.strip() or running.take_back():
+            return False
+        running.write("\n\n", self._now_s())
+        return True
+
+    def _kept_so_far(self, running: RunningBranch, spoiled: SpoiledError) -> bool:
+        """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
+        if running.spec.standalone or running.seen or is_enough(running.text):
+            running.outcome = Outcome("length" if running.spec.standalone else "stop", cut_by=spoiled.cut_by)
+            running.reported = True
+            self._warn(f"{called(running)} was cut where {spoiled}.", "part_cut", part=running.spec.id)
+            return True
+        running.take_back()
+        running.outcome = Outcome("error", spoiled, spoiled.cut_by)
+        return False
+
+    def _judged(self, running: RunningBranch, before: str, succession: Succession, *, continued: bool) -> Outcome:
+        """The outcome of a call that ended in good order; with an error where it gave nothing to use.
+
+        ``before``: the branch's text before the call; ``continued``: the call was asked for the rest of it. A rest
+        that is empty leaves the text broken off, also where the branch may be empty.
+        """
+        spec, backend, reason = running.spec, running.writers[-1].backend, running.finish_reason
+        if reason in REFUSALS:
+            said = "The model refused to write this part."
+            return Outcome(reason, None if spec.allow_refusal else BackendError(said, backend=backend.name))
+        if _says_something(running.text[len(before) :]) or running.calls:
+            return Outcome(reason)
+        if not continued and (spec.allow_empty or _may_be_empty(running, another=succession.has_another)):
+            return Outcome(reason)
+        failed = "error" if reason == "stop" else reason
+        if not continued:
+            said = "returned no text. Ask again, or try another model."
+            if reason in ("length", "budget"):
+                said = "was cut by a limit of tokens before it wrote any text. Allow more."
+            return Outcome(failed, BackendError(f"{backend.name} {said}", backend=backend.name))
+        said = f"{backend.name} returned no text when asked for the rest."
+        broken = next((each.error for each in succession.failures if each.backend is backend), None)
+        if not isinstance(broken, BackendError):
+            return Outcome(failed, BackendError(said, backend=backend.name))
+        if said not in str(broken):
+            broken.remark(said)
+        return Outcome(failed, broken)
+
+
+def _may_be_empty(running: RunningBranch, *, another: bool) -> bool:
+    """Whether an answer without a text is whole, or cut: it began with a stop text, or its tokens went into thoughts.
+
+    ``another``: a further model may be asked, which the limit of this one does not bind.
+    """
+    by_its_limit = running.spec.options.max_tokens is not None or not another
+    cut = running.finish_reason == "budget" or (running.finish_reason == "length" and by_its_limit)
+    stopped = running.finish_reason == "stop" and bool(running.heard.stop_text or running.spec.options.stop)
+    return (running.spec.standalone or running.spec.rival > 0) and (cut or stopped)
+
+
+def _says_something(text: str) -> bool:
+    """Whether any of it can be seen."""
+    return any(char.isprintable() and not char.isspace() for char in text)
+
+
+def going_on(prompt: ModelRequest, received: str) -> ModelRequest | None:
+    """The first prompt, with what was received as a turn to go on with; ``None`` where it holds the whole answer.
+
+    A weak model understands that better than words about an answer that broke off.
+    """
+    if prompt.messages[-1].role != "user" or prompt.response_schema is not None or prompt.response_regex is not None:
+        return None
+    begun = Message(role="assistant", content=received)
+    return replace(prompt, messages=(*prompt.messages, begun), shared=0)

@@ -1,0 +1,270 @@
+"""Another model goes on where one has failed: which one may, what is told of it, and the error where none could.
+
+The next model is asked once a backend's own attempts are spent (`stretto.backends.resilience.retry`), or at once where
+its breaker is open. What the models of an answer have in common is here; `attempts` asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+from stretto.backends.base import Backend, ModelRequest
+from stretto.strategies.runtime.branch import RunningBranch, Writing
+from stretto.strategies.runtime.shortfall import called, named
+from stretto.values.answer_warning import AnswerWarning
+from stretto.values.errors import (
+    AllModelsFailedError,
+    AuthenticationError,
+    BackendError,
+    BreakerOpenError,
+    ConnectionFailedError,
+    ContextOverflowError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    RateLimitedError,
+    RequestRejectedError,
+    StalledError,
+    StrettoError,
+)
+from stretto.values.request import Request
+
+_HOPELESS = (AuthenticationError, ModelNotFoundError, BreakerOpenError)  # asking in another way cannot help
+_AWAY = (*_HOPELESS, ConnectionFailedError)  # of every call of the answer
+
+
+@dataclass(eq=False)
+class Failed:
+    """A model that failed a branch; ``late``: it is slow, and has written nothing."""
+
+    backend: Backend
+    error: StrettoError
+    late: bool = False
+
+
+@dataclass(eq=False)
+class _TakenOver:
+    running: RunningBranch
+    writing: Writing
+    failed: tuple[Failed, ...]
+    kept: bool
+
+
+class Fallback:
+    """The models that may go on in one answer.
+
+    A model that cannot be reached, or that lets nobody in, is passed over by the branches that begin later.
+
+    Args:
+        models: in their order.
+        unfit: models that are not asked, each with a sentence that says why.
+    """
+
+    def __init__(self, models: Sequence[Backend] = (), unfit: Mapping[str, str] | None = None) -> None:
+        self._models = tuple(models)
+        self._unfit = dict(unfit or {})
+        self._away: list[Failed] = []
+        self._taken_over: list[_TakenOver] = []
+
+    @classmethod
+    def of(cls, models: Sequence[Backend], request: Request) -> Fallback:
+        """Those of the models that can do what the request needs."""
+        fit: list[Backend] = []
+        unfit: dict[str, str] = {}
+        for each in models:
+            try:
+                check_needs(request, each)
+                fit.append(each)
+            except InvalidRequestError as error:
+                unfit[each.name] = str(error)
+        return cls(fit, unfit)
+
+    @property
+    def models(self) -> Sequence[Backend]:
+        """Those that may go on, in their order."""
+        return self._models
+
+    def succession(self, first: Backend, successors: Sequence[Backend] | None = None) -> Succession:
+        """The models that a branch is asked of, one after the other; ``successors``: instead of all that may go on."""
+        others = [each for each in (self._models if successors is None else successors) if each is not first]
+        return Succession((first, *others), self._away, self._unfit if others or successors is None else {})
+
+    def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
+        """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""
+        self._taken_over.append(_TakenOver(running, running.writers[-1], tuple(failed), kept))
+
+    def warnings(self) -> Iterator[AnswerWarning]:
+        """A sentence for each two models of which one took over from the other, with the parts that it wrote."""
+        groups: dict[tuple[str, str, bool], list[_TakenOver]] = {}
+        for each in self._taken_over:
+            if each.running.wrote(each.writing) and not each.running.unused:
+                failed = " and ".join(before.backend.name for before in each.failed)
+                groups.setdefault((failed, each.writing.backend.name, each.kept), []).append(each)
+        for (failed, model, kept), parts in groups.items():
+            names = list(dict.fromkeys(called(each.running) for each in parts))
+            how = f"continued by {model}, where {failed} broke off" if kept else f"written by {model} for {failed}"
+            why = " ".join(str(before.error) for before in parts[0].failed)
+            said = f"{named(names)} {'was' if len(names) == 1 else 'were'} {how}: {why}"
+            yield AnswerWarning(said, "fallback", parts[0].running.spec.id if len(parts) == 1 else None)
+
+
+class Succession:
+    """The models of one branch, and how those before the one at work have failed."""
+
+    def __init__(self, models: Sequence[Backend], away: list[Failed], unfit: Mapping[str, str]) -> None:
+        self._left = list(models)
+        self._away = away
+        self._unfit = unfit
+        self._failed: list[Failed] = []  # each with its last error
+        self._asked: list[Backend] = []
+
+    def first(self) -> Backend:
+        """The model to begin with."""
+        reached = [each for each in self._left if self._known_away(each) is None]
+        if not reached:  # then the others are no better
+            return self._take(self._left[0])
+        while (passed := self._known_away(self._left[0])) is not None:
+            self._left.pop(0)
+            self._failed.append(passed)
+        return self._take(self._left[0])
+
+    @property
+    def failures(self) -> Sequence[Failed]:
+        """The models that have failed, in their order, each with its last error."""
+        return self._failed
+
+    @property
+    def error(self) -> StrettoError:
+        """What the branch failed with."""
+        by_models = [each.error for each in self._failed if isinstance(each.error, BackendError)]
+        not_asked = [f"{name} was not asked: {why}" for name, why in self._unfit.items()]
+        if len(self._failed) == 1 or len(by_models) < len(self._failed):
+            error = self._failed[-1].error
+            if isinstance(error, BackendError):
+                for sentence in not_asked:
+                    error.remark(sentence)
+            return error
+        causes = (_with_name(each) for each in self._failed)
+        first = by_models[0]
+        failure = AllModelsFailedError(
+            " ".join(("Every model failed.", *causes, *not_asked)),
+            backend=first.backend,
+            status=first.status,
+            transient=any(each.transient for each in by_models),
+        )
+        failure.errors = tuple(by_models)
+        return failure
+
+    @property
+    def has_another(self) -> bool:
+        """Whether a further model may be asked."""
+        return any(self._known_away(each) is None for each in self._left)
+
+    def failed(self, backend: Backend, error: StrettoError, *, wrote: bool) -> None:
+        """Note the error of a model's call; what failed before a breaker opened says more than the breaker."""
+        late = isinstance(error, StalledError) and not error.transient and not wrote
+        before = next((each for each in self._failed if each.backend is backend), None)
+        if before is None:
+            self._failed.append(Failed(backend, error, late))
+        elif not isinstance(error, BreakerOpenError):
+            before.error, before.late = _after(before.error, error), late
+        if isinstance(error, _AWAY) and self._known_away(backend) is None:
+            self._away.append(Failed(backend, error))
+
+    def next(self, backend: Backend, error: BackendError) -> Backend | None:
+        """The model that goes on after such an error; ``None``: no other one would do better.
+
+        A request that was refused as a whole is the caller's mistake, and goes to no other model. One that is too long
+        goes to models with a larger window; one with an option that this model does not take, to the next.
+        """
+        too_long = isinstance(error, ContextOverflowError)
+        if isinstance(error, RequestRejectedError) and not too_long and error.parameter is None:
+            return None
+        while self._left:
+            other = self._left[0]
+            if (passed := self._known_away(other)) is not None:
+                self._left.pop(0)
+                self._failed.append(passed)
+            elif too_long and not _is_larger(other, backend):
+                self._left.pop(0)
+                error.remark(f"{other.name} was not asked: its context window is no larger.")
+            else:
+                return self._take(other)
+        return None
+
+    def once_more(self) -> Backend | None:
+        """The model that is asked once more, in another way: the last one that may answer; ``None``: none may."""
+        vain = _HOPELESS if len(self._asked) == 1 else _AWAY
+        for backend in reversed(self._asked):
+            found = next(each for each in self._failed if each.backend is backend)
+            spent = isinstance(found.error, RateLimitedError) and not found.error.transient
+            unsent = isinstance(found.error, BackendError) and not found.error.attempts
+            if not (found.late or spent or unsent or isinstance(found.error, vain)):
+                return backend
+        return None
+
+    def _take(self, backend: Backend) -> Backend:
+        self._left = [each for each in self._left if each is not backend]
+        self._asked.append(backend)
+        return backend
+
+    def _known_away(self, backend: Backend) -> Failed | None:
+        return next((each for each in self._away if each.backend is backend), None)
+
+
+def _is_larger(other: Backend, failed: Backend) -> bool:
+    """Whether a model may read more than the one that failed."""
+    had, has = failed.capabilities.context_window, other.capabilities.context_window
+    return had is None or has is None or has > had
+
+
+def _after(before: StrettoError, error: StrettoError) -> StrettoError:
+    """The later of two errors of one model, which tells the attempts of both."""
+    if error is before or not (isinstance(error, BackendError) and isinstance(before, BackendError)):
+        return error
+    told = copy(error)  # a backend may raise one error for several calls
+    told.attempts += before.attempts
+    return told
+
+
+def _with_name(failed: Failed) -> str:
+    said, name = str(failed.error), failed.backend.name
+    return said if name in said else f"{name}: {said}"
+
+
+def alone(prompt: ModelRequest) -> ModelRequest:
+    """The same without the turns before the question, for a model that does not read them."""
+    asked = max((at for at, each in enumerate(prompt.messages) if each.role == "user"), default=0)
+    system = (each for each in prompt.messages[:asked] if each.role == "system")
+    return replace(prompt, messages=(*system, *prompt.messages[asked:]))
+
+
+def check_needs(request: Request, backend: Backend) -> None:
+    """Raise `InvalidRequestError` for what the backend cannot do, with the remedy."""
+    able = backend.capabilities
+    if request.options.logprobs is not None and not able.logprobs:
+        raise InvalidRequestError(
+            f"logprobs={request.options.logprobs} cannot be had from {backend.name}: it reports no log-probabilities. "
+            "Leave it out, or use a local: model or one of openai: that does not reason."
+        )
+    if isinstance(request.options.response_format, str) and not able.regex:
+        raise InvalidRequestError(
+            f"response_format is a regular expression, and {backend.name} cannot hold an answer to one. "
+            "Give a JSON schema or a pydantic model, leave it out, or use a local: model."
+        )
+    calls = any(message.role == "tool" or message.tool_calls for message in request.messages)
+    if (request.tools or calls) and not able.tools:
+        what = "tools= cannot be used" if request.tools else "The tool calls in the conversation cannot be read"
+        raise InvalidRequestError(
+            f"{what}: {backend.name} takes no tools. Leave them out, or use another model: those of "
+            "providers take them, and local: ones whose chat template does."
+        )
+    media = [kind for message in request.messages for kind in message.media]
+    refused = [kind for kind in media if not able.media or kind in able.refused_media]
+    if refused:
+        reads = "does not take it" if able.media else "reads text only"
+        raise InvalidRequestError(
+            f"The conversation holds a part of the type {refused[0]!r}, and {backend.name} {reads}. Leave it "
+            "out, describe it in words, or use another model."
+        )

@@ -1,0 +1,41 @@
+"""Lets the first of several calls with a long common beginning go ahead, so that the others pay less for it."""
+
+from __future__ import annotations
+
+import anyio
+
+from stretto.backends.base import Backend, Capabilities, ModelRequest
+from stretto.backends.known_models import tokens_of
+from stretto.router.shared_beginning import least_shared
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.values.request import Preference
+
+__all__ = ["GoingAhead"]
+
+LONGEST_WAIT_S = 5.0  # a model that thinks first may be silent for long
+
+
+class GoingAhead:
+    """The first calls of one answer by what they begin with.
+
+    Args:
+        preference: of the request.
+    """
+
+    def __init__(self, preference: Preference) -> None:
+        self._preference = preference
+        self._first: dict[tuple[int, str], RunningBranch] = {}
+
+    def may_matter(self, able: Capabilities) -> bool:
+        """Whether a beginning can be long enough."""
+        return least_shared(self._preference, able) < float("inf")
+
+    async def wait(self, running: RunningBranch, prompt: ModelRequest, backend: Backend, able: Capabilities) -> None:
+        """Wait until the cache of the backend holds what a call shares with an earlier one: its first text is there."""
+        prefix = prompt.prefix
+        if not prefix or tokens_of(prefix) < least_shared(self._preference, able):
+            return
+        first = self._first.setdefault((id(backend), prefix), running)
+        if first is not running:
+            with anyio.move_on_after(LONGEST_WAIT_S):
+                await first.reached(1)

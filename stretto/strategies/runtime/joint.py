@@ -1,0 +1,101 @@
+"""Joins a continuation to the text that it continues: what it repeats of that text's end is left out."""
+
+from __future__ import annotations
+
+import re
+
+_LETTERS = 2  # of a single word that counts as repeated
+_LINE = 3  # words that begin on a new line and count as repeated
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"  # scripts that write no blanks between words
+_UNSPACED_LETTERS = 4
+_STARTS = re.compile(rf"(?<!\w)\S|[{_UNSPACED}]")
+_WORD = re.compile(r"\w+")
+
+
+class Joint:
+    """Passes a continuation on without the words at its beginning that the text before it ends with.
+
+    Text is held back only while it may still be such a repetition. The result does not depend on how the stream was
+    chunked.
+
+    Args:
+        before: the text that is continued; empty: everything is passed on.
+
+    Attributes:
+        left_out: characters that were not passed on, or not yet.
+    """
+
+    def __init__(self, before: str) -> None:
+        self._before = before.rstrip()
+        self._gap = before[len(self._before) :]
+        self._open = bool(self._before)
+        self._held = ""
+        self.left_out = 0
+        self._places: list[int] | None = None
+        """Where in the text before a repetition may begin that is not complete yet, in order."""
+        self._complete: list[int] = []
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be passed on already."""
+        if not self._open:
+            return text
+        self._held += text
+        self.left_out = len(self._held)
+        said = self._held.lstrip()
+        if not said:
+            return ""
+        places = self._places
+        if places is None:
+            places = [found.start() for found in _STARTS.finditer(self._before)]
+        self._places = []
+        for place in places:
+            rest = self._before[place:]
+            if len(rest) >= len(said):
+                if rest.startswith(said):
+                    self._places.append(place)
+            elif said.startswith(rest):
+                self._complete.append(place)
+        return "" if self._places else self._decide(said)
+
+    def finish(self) -> str:
+        """Return what was held back, at the end of the continuation; white space alone continues nothing."""
+        said = self._held.lstrip()
+        if not (self._open and said):
+            return ""
+        self._complete += [place for place in self._places or () if said == self._before[place:]]
+        return self._decide(said)
+
+    def _decide(self, said: str) -> str:
+        self._open = False
+        joined = self._joined(said)
+        self.left_out = len(self._held) - len(joined)
+        return joined
+
+    def _joined(self, said: str) -> str:
+        blank = self._held[: len(self._held) - len(said)]
+        for place in sorted(self._complete):
+            repeated = self._before[place:]
+            if self._is_repeated(place, repeated, said[len(repeated) : len(repeated) + 1], blank):
+                return self._without_gap(said[len(repeated) :])
+        return self._without_gap(self._held)
+
+    def _is_repeated(self, place: int, repeated: str, following: str, blank: str) -> bool:
+        """Whether it is the repetition of something, and not by chance the same."""
+        words = _WORD.findall(repeated)
+        if place and self._before[place - 1].isalnum():  # in the middle of a script without blanks
+            return len(repeated) >= _UNSPACED_LETTERS
+        if "\n" in blank:  # lines may well be alike
+            return len(words) >= _LINE
+        if len(words) > 1:
+            return True
+        if following.isalnum() and repeated[-1:].isalnum() and blank:
+            return False  # " then" behind "the" is another word
+        return bool(words) and sum(map(str.isalpha, words[0])) >= _LETTERS
+
+    def _without_gap(self, rest: str) -> str:
+        """The rest without the white space that the text before has already."""
+        for have in self._gap:
+            if not rest.startswith(have):
+                break
+            rest = rest[1:]
+        return rest

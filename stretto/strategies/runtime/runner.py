@@ -1,0 +1,373 @@
+"""Runs branches: bounded concurrency, deadline, budget, and nothing left behind on leaving.
+
+A branch that fails for good (`attempts` says what is tried before) is reported as failed; it never takes the others
+with it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from stretto.backends.base import Backend, Capabilities, CountsText, method_of
+from stretto.backends.load import Load, Share, load_of, with_calls_bounded
+from stretto.foundation.surrogates import mend
+from stretto.language.telling import language_of
+from stretto.observe.telemetry import branch_span, note_branch
+from stretto.prompts import Catalogue, Template, family_for
+from stretto.router.case import PromptFamily
+from stretto.strategies.base import StrategyResult
+from stretto.strategies.quality.leaks import Leaks
+from stretto.strategies.runtime.answer_limit import AnswerLimit
+from stretto.strategies.runtime.attempts import Attempts
+from stretto.strategies.runtime.branch import Outcome, Progress, RunningBranch
+from stretto.strategies.runtime.branch_calls import BranchCalls, Emit
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.fallback import Fallback
+from stretto.strategies.runtime.going_ahead import GoingAhead
+from stretto.strategies.runtime.ledger import Ledger
+from stretto.strategies.runtime.merge import Merge
+from stretto.strategies.runtime.model_profile import OfTheModel
+from stretto.values.answer import Branch
+from stretto.values.answer_warning import AnswerWarning, WarningCode
+from stretto.values.errors import DeadlineExceededError
+from stretto.values.events import BranchFailed, BranchFinished, TextDelta
+from stretto.values.request import Request
+
+_AFTER_DEADLINE_S = 1.0
+
+
+class Runner:
+    """What a strategy works with: it starts branches, adds them to the merge, and warns. Opened by `open_runner`.
+
+    Provisional beyond what the guide to extending uses: it may change in any release.
+
+    Attributes:
+        merge: the merged text.
+        branches: all branches started so far.
+        fallback: the models that go on where that of a branch fails.
+        backends: those of the client by role.
+        known: what is known of the answer's model.
+        warnings: for ``Answer.warnings``.
+        ledger: what the answer has cost so far.
+        leaks: keeps the words of the prompts that were sent out of the answer.
+        language: of the question.
+        announce: hands an event to the reader.
+        before: changes the branches that a strategy starts, as one does that has another model write parts first.
+        failure: what code of the caller's raised in a branch: it ends the answer, and reaches the caller as it is.
+        overran: the deadline ended the strategy.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        backend: Backend,
+        emit: Emit,
+        request: Request,
+        *,
+        templates: Catalogue,
+        began: float,
+        prompt_family: PromptFamily,
+        fallback: Fallback,
+        share: Share,
+    ) -> None:
+        self._tasks = tasks
+        self._backend = backend
+        self._addressed = backend
+        self._templates = templates
+        self._prompt_family = prompt_family
+        self._families: dict[int, str] = {}
+        self._began = began
+        self._deadline_s = math.inf if request.deadline_s is None else request.deadline_s
+        self._until = anyio.current_time() + began + self._deadline_s - time.perf_counter()
+        self._share = share
+        self._slots = Slots(request, backend, share)
+        self._going_ahead = GoingAhead(request.preference)
+        self.backends: Mapping[str, Backend] = {"main": backend}
+        self.language = language_of(request.question)
+        self.known = OfTheModel(backend, self.language, (self.capabilities.prompt_family, templates.overrides))
+        self.announce = emit
+        self.before: Callable[[BranchSpec], BranchSpec] = lambda spec: spec
+        self.ledger = Ledger(request.budget)
+        self.branches: list[RunningBranch] = []
+        self.warnings: list[AnswerWarning] = []
+        self.failure: Exception | None = None
+        self.overran = False
+        self._ids: set[str] = set()
+        self._repeated: Counter[str] = Counter()
+        self._warned: set[str] = set()
+        self.fallback = fallback
+        self._calls = BranchCalls(self.ledger, emit, self.warn_once, began)
+        self._attempts = Attempts(
+            backend,
+            self.fallback,
+            self._calls,
+            announce=emit,
+            warn=self.warn,
+            now_s=self.now_s,
+            addressing=self._addressing,
+        )
+        self._calls.limit = AnswerLimit(request.options.max_tokens)
+        self.leaks = Leaks(self.warn_once)
+        self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s, self.leaks.screen)
+        tasks.start_soon(self.merge.run)
+
+    @property
+    def model(self) -> str:
+        """The name of this answer's backend."""
+        return self._backend.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend of this answer can do, with the family of prompts that was named for it.
+
+        While the prompt of a branch is made, it is the backend that the branch is asked of.
+        """
+        backend = self._addressed
+        able = self._slots.capabilities(backend)
+        if id(backend) not in self._families:
+            self._families[id(backend)] = family_for(able.prompt_family, self._prompt_family(backend))
+        return replace(able, prompt_family=self._families[id(backend)])
+
+    @contextmanager
+    def _addressing(self, backend: Backend) -> Iterator[None]:
+        before, self._addressed = self._addressed, backend
+        try:
+            yield
+        finally:
+            self._addressed = before
+
+    @property
+    def done(self) -> bool:
+        """Whether the text is merged and every branch has ended."""
+        return self.merge.finished and all(running.branch is not None for running in self.branches)
+
+    def template(self, name: str) -> Template:
+        """The prompt template of that name for this backend's family of models."""
+        found = self._templates.get(name, self.capabilities.prompt_family)
+        self.leaks.add(found.wordings)
+        return found
+
+    async def text_counter(self) -> Callable[[str], int] | None:
+        """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
+        counter = method_of(self._backend, CountsText.text_counter)
+        return None if counter is None else await counter()
+
+    @property
+    def load(self) -> Load:
+        """How busy the backend was with other answers when this one began, and what calls take there."""
+        return self._slots.load(self._backend)
+
+    def limits_left(self) -> Mapping[str, float]:
+        """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
+        return load_of(self._backend).limits_left
+
+    @contextmanager
+    def until_deadline(self) -> Iterator[None]:
+        """Bound work of the strategy itself by the deadline. Raises `DeadlineExceededError`."""
+        with anyio.CancelScope(deadline=self._until) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise self.too_late()
+
+    def too_late(self, after_s: float | None = None) -> DeadlineExceededError:
+        """Make the error for what the deadline has ended, or a part's own one, ``after_s`` seconds."""
+        passed_s = round(self._deadline_s if after_s is None else after_s, 3)
+        return DeadlineExceededError(f"The deadline passed after {passed_s:g} s. Allow more with deadline_s.")
+
+    def send_along(self, fields: Mapping[str, Any]) -> None:
+        """Send these fields of the request's body with every call."""
+        self._calls.accompanying = fields
+
+    def warn(self, text: str, code: WarningCode | None = None, *, part: str | None = None) -> None:
+        """Add a sentence to ``Answer.warnings``.
+
+        Args:
+            text: the sentence; an `AnswerWarning` brings its own code and part.
+            code: what kind of thing it tells.
+            part: the id of the branch that it is about.
+        """
+        known = text if isinstance(text, AnswerWarning) else AnswerWarning(text)
+        self.warnings.append(AnswerWarning(mend(text), code or known.code, part or known.part))
+        self._warned.add(mend(text))
+
+    def warn_once(self, text: str, code: WarningCode | None = None, *, part: str | None = None) -> None:
+        """Add a sentence to ``Answer.warnings``, unless it is there already."""
+        if mend(text) not in self._warned:
+            self.warn(text, code, part=part)
+
+    def start(self, spec: BranchSpec) -> RunningBranch:
+        """Start a branch in the background. Its id gets an ending where another branch has the same one."""
+        spec = replace(spec, id=self._free_id(spec.id))
+        running = RunningBranch(self.before(spec), Progress(needed_s=self.now_s()))
+        self.branches.append(running)
+        self._share.begin()
+        self._tasks.start_soon(self._run, running, name=f"stretto branch {spec.id}")
+        return running
+
+    async def complete(self, run: Awaitable[StrategyResult | None]) -> StrategyResult:
+        """Run a strategy until it and all branches have ended; no longer than a moment beyond the deadline.
+
+        The branches end at the deadline by themselves, and most strategies then write what is there.
+        """
+        result: StrategyResult | None = None
+        with anyio.CancelScope(deadline=self._until + _AFTER_DEADLINE_S) as scope:
+            result = await run
+            for running in self.branches:
+                await running.ended()
+        self.overran = scope.cancelled_caught
+        return result or StrategyResult()
+
+    def now_s(self) -> float:
+        """Seconds since the request arrived."""
+        return time.perf_counter() - self._began
+
+    def _free_id(self, wanted: str) -> str:
+        free = wanted
+        while free in self._ids:
+            self._repeated[wanted] += 1
+            times = self._repeated[wanted]
+            free = f"{wanted}-again" if times == 1 else f"{wanted}-again-{times}"
+        self._ids.add(free)
+        return free
+
+    async def _run(self, running: RunningBranch) -> None:
+        try:
+            with branch_span(running.spec.id, running.spec.kind, running.spec.name) as span:
+                branch = await self._run_to_its_end(running)
+                note_branch(span, branch)
+        except Exception as error:  # noqa: BLE001 - of the caller's code; `open_runner` raises it outside of its task group
+            self.failure = self.failure or error
+            self._tasks.cancel_scope.cancel()
+            return
+        await self.announce(BranchFailed(branch=branch) if running.exception else BranchFinished(branch=branch))
+
+    async def _run_to_its_end(self, running: RunningBranch) -> Branch:
+        try:
+            with running.scope as scope:
+                own = anyio.current_time() + running.spec.deadline_s - self.now_s()
+                scope.deadline = min(scope.deadline, self._until, own)
+                for parent in running.spec.after:
+                    await parent.ended()
+                    running.progress.needed_s = self.now_s()
+                if running.spec.until is not None:
+                    await running.spec.until()
+                    running.progress.needed_s = self.now_s()
+                await checkpoint_if_cancelled()
+                if running.spec.work is not None:
+                    await running.spec.work(running)
+                elif not await self._attempts.take_given(running):
+                    await self._write_in_slot(running)
+            if scope.cancelled_caught and running.exception is None:
+                error = self.too_late(min(running.spec.deadline_s, self._deadline_s))
+                running.outcome = Outcome("deadline", error)
+        finally:
+            self._share.end()
+            self._calls.settle(running)
+            branch = running.end(self.now_s())
+            running.spec.on_end(running)
+        return branch
+
+    async def _let_first_go_ahead(self, running: RunningBranch, backend: Backend) -> None:
+        with self._addressing(backend):
+            able = self.capabilities
+            prompt = running.spec.prompt() if self._going_ahead.may_matter(able) else None
+        if prompt is not None:
+            await self._going_ahead.wait(running, prompt, backend, able)
+
+    async def _write_in_slot(self, running: RunningBranch) -> None:
+        """Let a model write a branch once one of its slots is free, and a call before it has filled the cache."""
+        backend = running.spec.backend or self._backend
+        await self._let_first_go_ahead(running, backend)
+        slots = self._slots.of(backend)
+        try:  # waiting for a slot that is free lets all other tasks run first
+            slots.acquire_nowait()
+        except anyio.WouldBlock:
+            await slots.acquire()
+        try:
+            await checkpoint_if_cancelled()  # who held the slot may have ended this branch
+            await self._attempts.write(running)
+        finally:
+            slots.release()
+
+
+@asynccontextmanager
+async def open_runner(
+    backend: Backend,
+    emit: Emit,
+    request: Request,
+    *,
+    templates: Catalogue,
+    began: float,
+    prompt_family: PromptFamily,
+    fallback: Fallback,
+    share: Share,
+) -> AsyncIterator[Runner]:
+    """Open a place to run the branches of a request in. Leaving it ends every branch that still runs.
+
+    ``began``: `time.perf_counter` at the arrival of the request; ``share``: what the answer takes of the backend.
+    Raises what its body raises, or the caller's code in a branch, never an exception group around it.
+    """
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        runner = Runner(
+            tasks,
+            backend,
+            emit,
+            request,
+            templates=templates,
+            began=began,
+            prompt_family=prompt_family,
+            fallback=fallback,
+            share=share,
+        )
+        try:
+            yield runner
+        except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it
+            failure = error
+        finally:
+            if not runner.done:
+                tasks.cancel_scope.cancel()
+    failure = runner.failure or failure
+    if failure is not None:
+        raise failure
+
+
+class Slots:
+    """Bounds the calls of each backend by itself: a slow one takes no slots of another.
+
+    Args:
+        request: what is answered.
+        backend: of the answer.
+        share: what the answer takes of it, counted already.
+    """
+
+    def __init__(self, request: Request, backend: Backend, share: Share) -> None:
+        self._request = request
+        self._loads: dict[int, Load] = {id(backend): share.load}
+        self._limiters: dict[int, anyio.CapacityLimiter] = {}
+
+    def load(self, backend: Backend) -> Load:
+        """The load of a backend when this answer began there: its own calls take no place from themselves."""
+        if id(backend) not in self._loads:
+            self._loads[id(backend)] = load_of(backend)
+        return self._loads[id(backend)]
+
+    def capabilities(self, backend: Backend) -> Capabilities:
+        """What a backend can do, with as many calls side by side as this answer makes there."""
+        return with_calls_bounded(backend.capabilities, self._request, self.load(backend))
+
+    def of(self, backend: Backend) -> anyio.CapacityLimiter:
+        """What a call of a backend waits for."""
+        if id(backend) not in self._limiters:
+            self._limiters[id(backend)] = anyio.CapacityLimiter(self.capabilities(backend).concurrent_calls)
+        return self._limiters[id(backend)]

@@ -1,0 +1,204 @@
+"""Calls of tools that a model wrote as the text of its answer: in code fences, as bare JSON, or in marks of its own.
+
+A server without a parser for its model passes such marks on as text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from stretto.foundation.json_schema import is_deeper, validator_of
+from stretto.markup.calls import BEGINS, Call, JsonSpan, Tools, undoubled
+from stretto.markup.parts import held_back
+from stretto.strategies.structured.bare_json import json_in, read_json
+from stretto.values.tool_calls import ToolCallFragment
+
+__all__ = ["WrittenCalls"]
+
+_BEGIN = re.compile(r"(?:(`{3,}+)[ \t]*+(?:json|tool_calls?|tool_code)?[ \t\r]*+\n\s*+)?(?=[{\[])", re.IGNORECASE)
+_BEGINS = re.compile(r"`{1,2}|`{3,}+[ \t]*+\w{0,10}[ \t\r]*+(?:\n\s*+)?")  # what may become one
+_BLANKS = 40  # signs of white space behind text that are held, since a call may follow
+_LEAD = 1_000  # signs before an object; more of them are text, since all are read again with each piece
+_MARKS = re.compile("|".join(map(re.escape, BEGINS)))
+_OF_A_CALL = {"name", "arguments", "parameters", "id", "type"}
+
+
+class WrittenCalls:
+    """Holds an answer back as long as it may be nothing but calls, and what follows the first mark of a call.
+
+    JSON is one where each object names a tool of the request and has arguments that fit its schema. What follows a mark
+    is one where nothing else is there up to the end. All other text is passed on as it comes: it may be an example.
+    Each character is looked at a few times at most.
+
+    ``tools``: those that the model may call; without any, all is text. ``demanded``: it has to.
+    """
+
+    def __init__(self, tools: Sequence[Mapping[str, Any]], *, demanded: bool = False) -> None:
+        self._tools = tools
+        self._demanded = demanded
+        self._holds = bool(tools)
+        self._held = self._fence = ""
+        self._at = 0  # the place behind the last object that is whole, and its fence
+        self._span: JsonSpan | None = None  # of the object that began last
+        self._start = 0
+        self._objects: list[str] = []
+        self._whole = 0  # of these, those whose fence is closed
+        self._tail = ""  # of the text: white space, and what may be the beginning of a mark
+        self._marked: list[str] = []  # what came since a mark
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, Any]:
+        """The schemas of the tools by name."""
+        described = [tool.get("function") for tool in self._tools if tool.get("type", "function") == "function"]
+        return {
+            str(each.get("name")): each.get("parameters") for each in described if isinstance(each, (dict, Mapping))
+        }
+
+    def feed(self, text: str) -> str:
+        """Take more of the text; give what is to be passed on."""
+        if not self._tools:
+            return text
+        if self._holds:
+            self._held += text
+            return "" if self._may_be_calls() else self._until_mark(self._let_go())
+        return self._until_mark(text)
+
+    def release(self) -> str:
+        """Give what is held: it is text."""
+        held = self._let_go() + self._tail + "".join(self._marked)
+        self._tail, self._marked = "", []
+        return held
+
+    def _let_go(self) -> str:
+        held, self._held, self._holds = self._held, "", False
+        return held
+
+    def _until_mark(self, text: str) -> str:
+        if self._marked:
+            self._marked.append(text)
+            return ""
+        text = self._tail + text
+        if (found := _MARKS.search(text)) is not None:
+            said = text[: found.start()].rstrip()  # white space before a call means nothing
+            self._tail, self._marked = "", [text[len(said) :]]
+            return said
+        said = text[: len(text) - held_back(text, BEGINS)]
+        said = said[: max(len(said.rstrip()), len(said) - _BLANKS)]
+        self._tail = text[len(said) :]
+        return said
+
+    @property
+    def only_blanks_follow(self) -> bool:
+        """Whether the model has made its calls, and writes nothing but white space since."""
+        behind = self._held[self._at :]
+        return self._whole > 0 and self._span is None and len(behind) > _BLANKS and behind.isspace()
+
+    def finish(self, *, cut: bool = False) -> tuple[ToolCallFragment, ...]:
+        """The calls that the answer ends with; none where it is text, which `release` gives then.
+
+        ``cut``: it was ended by a limit, so that only what is whole counts.
+        """
+        if cut:
+            found: Sequence[Call] = self._objects_found()
+        elif self._marked:
+            found = Tools(self._tools).of_marked("".join(self._marked))
+        else:
+            tools = Tools(self._tools)
+            found = self._objects_found() or tools.of_python(self._held) or tools.of_marked(self._held)
+        if found:
+            self.release()
+        # Ids are of nine signs, as Mistral's servers want them.
+        return tuple(ToolCallFragment(place, secrets.token_hex(5)[:9], *call) for place, call in enumerate(found))
+
+    def _objects_found(self) -> Sequence[Call]:
+        """The calls that the whole answer consists of, as JSON."""
+        if not self._holds or self._held[self._at :].strip("` \n") or not self._objects:
+            return ()
+        values = [_values(each) for each in self._objects]
+        if not all(values):  # such as an empty list, or JSON that is none
+            return ()
+        calls = [self._call(value) for each in values for value in each]
+        found = [call for call in calls if call is not None]
+        return found if len(found) == len(calls) else ()
+
+    def warning(self, text: str) -> str:
+        """What to say of an answer that holds a call as a part of its text; empty where it holds none."""
+        if not any(name in text for name in self._parameters if isinstance(name, str)):
+            return ""
+        named = (value["name"] for each in json_in(text) for value in _values(each) if self._looks_like_one(value))
+        if (name := next(named, None) or self._marked_in(text)) is None:
+            return ""
+        remedy = (
+            "Use a model or a server that calls tools."
+            if self._demanded
+            else "With tool_choice='required' the model has to make a call."
+        )
+        return f"The text holds what looks like a call of {name}, and no call was made. {remedy}"
+
+    def _marked_in(self, text: str) -> str | None:
+        """The tool that stands behind a mark."""
+        if (mark := _MARKS.search(text)) is None:
+            return None
+        return next((name for name in self._parameters if name in text[mark.end() :]), None)
+
+    def _may_be_calls(self) -> bool:
+        while True:
+            if self._span is None:
+                rest = self._held[self._at :].lstrip()
+                if not rest:
+                    return len(self._held) - self._at <= _LEAD
+                begun = _BEGIN.match(rest)
+                if begun is None:
+                    return len(rest) <= _LEAD and _BEGINS.fullmatch(rest) is not None
+                self._fence, self._start = begun[1] or "", len(self._held) - len(rest) + begun.end()
+                self._span = JsonSpan(self._start)
+            end = self._span.end(self._held)
+            if end is None:
+                return True
+            behind = self._held[end:].lstrip()
+            self._objects = [*self._objects[: self._whole], self._held[self._start : end]]
+            if not behind.startswith(self._fence):  # nothing has closed the fence yet; the answer may end here
+                self._at = len(self._held) - len(behind)
+                return self._fence.startswith(behind)
+            self._at = len(self._held) - len(behind) + len(self._fence)
+            self._whole, self._span = len(self._objects), None
+
+    def _looks_like_one(self, value: Any) -> bool:
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            return False
+        return value["name"] in self._parameters and ("arguments" in value or "parameters" in value)
+
+    def _call(self, value: Any) -> Call | None:
+        """Name and arguments, where they are those of a call."""
+        if not self._looks_like_one(value) or not value.keys() <= _OF_A_CALL:
+            return None
+        name, given = value["name"], value.get("arguments", value.get("parameters"))
+        if isinstance(given, str):  # some models write the object as a text
+            given = next(iter(_values(given)), None)
+        if not isinstance(given, dict) or is_deeper(given) or not _fits(given, self._parameters[name]):
+            return None
+        return Call(name, json.dumps(given, ensure_ascii=False))
+
+
+def _values(text: str) -> list[Any]:
+    """The value of a JSON text, or the elements where it is a list; nothing of what is none."""
+    try:
+        value = read_json(undoubled(text))
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _fits(arguments: dict[str, Any], schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return True
+    try:
+        fits: bool = validator_of(schema).is_valid(arguments)
+    except (ImportError, ValueError, TypeError):  # it is the tool that refuses them then
+        return True
+    return fits

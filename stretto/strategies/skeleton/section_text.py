@@ -1,0 +1,160 @@
+"""The text of a section on its way into the answer: its headings are the library's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+__all__ = ["Seams", "SectionText"]
+
+_HEADING = re.compile(r"\s*(?P<marks>#{1,6})\s+(?P<text>\S.*)$")
+_BOLD_LINE = re.compile(r"\s*+(?:\*\*|__)(?P<text>.{1,300}?)(?:\*\*|__)\s{0,3}[:：]?\s{0,3}$")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_UNNUMBERED = re.compile(r"^[\s#*_]*(?:\d{1,2}[.):]\s*)?")
+LEVEL = 3  # of headings within a section
+LONGEST_HEADING = 300  # characters of its line
+
+
+class SectionText:
+    """Takes the section's own heading off its beginning, and puts other headings below it.
+
+    Only the beginning of a line that may be a heading is held back.
+
+    Args:
+        heading: of the section.
+    """
+
+    def __init__(self, heading: str) -> None:
+        self._heading = _bare(heading)
+        self._line = ""  # a line that may be a heading
+        self._held = True  # the line is held back
+        self._in_code = False
+        self._begun = False
+        self._space = ""  # behind what was shown
+        self._any = False  # something was shown
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be shown already."""
+        return self._spaced("".join(self._piece(piece) for piece in text.splitlines(keepends=True)))
+
+    def finish(self) -> str:
+        """Return what was held back; trailing white space is dropped."""
+        line, self._line = self._line, ""
+        return self._spaced(self._shown(line) if line and self._held else "")
+
+    def _piece(self, piece: str) -> str:
+        ends = piece.endswith("\n")
+        self._line += piece
+        if ends:
+            line, self._line = self._line, ""
+            shown = self._shown(line) if self._held else piece
+            self._held = True
+            return shown
+        if not self._held:
+            return piece
+        if self._may_be_heading(self._line):
+            return ""
+        self._held = False
+        return self._shown(self._line)
+
+    def _may_be_heading(self, line: str) -> bool:
+        if len(line) > LONGEST_HEADING:
+            return False
+        start = line.lstrip()
+        if not start or start.startswith(("#", "`", "~")):
+            return True
+        if self._begun:
+            return False
+        return self._heading.startswith(_bare(start))
+
+    def _shown(self, line: str) -> str:
+        """A line as it is shown: nothing of the section's own heading before its text."""
+        if _FENCE.match(line):
+            self._in_code = not self._in_code
+        if self._in_code:
+            self._begun = True
+            return line
+        end = line[len(line.rstrip()) :]
+        found = _HEADING.match(line.rstrip())
+        bold = _BOLD_LINE.match(line.rstrip())
+        named = found or bold
+        if not self._begun and _bare(line if named is None else named["text"]) == self._heading:
+            return ""
+        self._begun = self._begun or bool(line.strip())
+        if found:
+            return f"{'#' * max(LEVEL, len(found['marks']))} {found['text']}{end}"
+        return line
+
+    def _spaced(self, text: str) -> str:
+        """The text without white space before it and at its end."""
+        if not self._any:
+            text = text.lstrip("\n")
+        text = self._space + text
+        shown = text.rstrip()
+        self._space = text[len(shown) :]
+        self._any = self._any or bool(shown)
+        return shown
+
+
+class Seams:
+    """Tells which of several sections each piece of one call's text belongs to.
+
+    A section begins at a line that is its heading, with whatever marks and number a model puts around it. These lines
+    are left out.
+
+    Args:
+        headings: of the sections, in order.
+
+    Attributes:
+        place: of the section that is being written, from 0.
+    """
+
+    def __init__(self, headings: Sequence[str]) -> None:
+        self._headings = [_bare(heading) for heading in headings]
+        self._line, self._held = "", True
+        self._in_code = self._begun = False
+        self.place = 0
+
+    def feed(self, text: str) -> list[tuple[int, str]]:
+        """Take new text; return the pieces that are known to belong to a section, with its place."""
+        found = []
+        for piece in text.splitlines(keepends=True):
+            self._line += piece
+            ends = piece.endswith("\n")
+            if not self._held:
+                found.append((self.place, piece))
+            elif ends or not self._may_be_heading():
+                found += self._known()
+            if ends:
+                self._line, self._held = "", True
+        return found
+
+    def finish(self) -> list[tuple[int, str]]:
+        """Return what was held back."""
+        return self._known() if self._line and self._held else []
+
+    def _may_be_heading(self) -> bool:
+        if len(self._line) > LONGEST_HEADING:
+            return False
+        start = _bare(_UNNUMBERED.sub("", self._line))
+        return self._line.lstrip().startswith("#") or any(
+            heading.startswith(start) for heading in self._headings[self.place :]
+        )
+
+    def _known(self) -> list[tuple[int, str]]:
+        """The line that was held back, unless a section begins with it."""
+        line, self._held = self._line, False
+        if _FENCE.match(line):
+            self._in_code = not self._in_code
+        elif not self._in_code and len(line) <= LONGEST_HEADING:
+            bare, marked = _bare(_UNNUMBERED.sub("", line)), line.lstrip().startswith("#")
+            for place in range(self.place + self._begun, len(self._headings)):
+                if bare == self._headings[place] or (marked and bare.startswith(self._headings[place])):
+                    self.place, self._begun = place, True
+                    return []
+        self._begun = self._begun or bool(line.strip())
+        return [(self.place, line)]
+
+
+def _bare(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())

@@ -1,0 +1,180 @@
+"""The offer of ``skeleton`` to the router, and its expected cost."""
+
+from __future__ import annotations
+
+import math
+
+from stretto.language.counting import MOST_ASKED
+from stretto.prompts import GENERAL, POCKET
+from stretto.router.case import Case
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, TYPICAL_TOKENS_PER_WORD, reading_s, seconds
+from stretto.router.obstacles import to_skeleton
+from stretto.router.offer import Offer
+from stretto.router.parse import USUAL_POINTS, Parse
+from stretto.router.standing import Kind, standing_for
+from stretto.strategies.skeleton import SkeletonOptions
+from stretto.strategies.strategy_options import options_of
+from stretto.values.request import Request
+from stretto.values.route import Forecast
+
+PRIORITY = 10
+LEAST_SHARE, LEAST_S = 0.25, 1.0  # of the straight answer's time, and seconds, that sections must save
+LATEST = 0.15  # of the time to the straight answer's first text that the first text of a plan may come later
+LEAST_LATER_S = 0.1  # that a reader notices
+PLAN_PROMPT = 650  # tokens, besides the question
+FEWEST_SECTIONS, MOST_SECTIONS = 2, 8
+WORDS_OF_A_SECTION = 140  # by which their number follows from the length of the answer
+# Of the texts that benchmarks/planned.py replays, medians:
+BEFORE_LINES, LINE, CLOSING = 80, 36, 36  # tokens of a plan: opening and headings, the line of a section, the closing
+TOGETHER = 120  # words of neighbours that one call writes
+SHORT = 60  # words; a section that has as many does not wait for its neighbour
+NAME = 9  # tokens of a plan for an item of a list
+SHORTEST_ITEM, ITEM = 40, 60  # words: shorter ones are not worth a call; of items where no number is asked for
+FEWEST_ITEMS, MOST_ITEMS = 3, 12  # where no number is asked for
+LENGTH = 1.02  # answers by a plan over straight ones
+LONGEST, LAST = 1.1, 0.9  # the longest section, and the one that ends last where none waits, over the mean
+BEGINNING = 2 / 3  # of the first two sections, which later ones read
+TITLE_TOKENS = 8  # of an outline, with its number
+LENGTH_BY_POINTS = 1.2
+
+
+READERS = 'readers preferred answers in one piece; preference="fastest" takes sections where they save time'
+
+
+def is_by_points(request: Request, family: str) -> bool:
+    """Whether the answer of a model of this family is written by points, not in sections."""
+    form = options_of(request, SkeletonOptions).form if request.strategy == "skeleton" else None
+    return form == "points" or (form is None and family == POCKET)
+
+
+def asks_for_list(parse: Parse) -> bool:
+    """Whether the answer is to be a list: so many tips, or "list the ..."."""
+    return bool(parse.points.asked) or parse.form in ("numbered", "bulleted")
+
+
+def items_of(parse: Parse, words: float) -> int:
+    """How many items a list of so many words has."""
+    return parse.points.asked or min(MOST_ITEMS, max(FEWEST_ITEMS, round(words / ITEM)))
+
+
+def offer_skeleton(case: Case) -> Offer:
+    """Offer parts side by side where they suit the question, the model can plan them, and time is saved."""
+    by_points = is_by_points(case.request, case.family)
+    forecast = points_forecast(case) if by_points else sections_forecast(case)
+    sure, needed = case.judgement.skeleton, case.threshold
+    suits = sure >= needed and not case.judgement.unsure
+    parts = "points" if by_points else "items" if asks_for_list(case.parse) else "sections"
+    first = f"{'Outline' if by_points else 'A plan'} first, then its {parts}"
+    doubt = ""
+    if case.judgement.shape == "points" and not suits:
+        doubt = f"{parts} would probably not serve ({sure:.0%} sure, {needed:.0%} needed{case.shape_evidence})"
+    return Offer(
+        confidence=sure,
+        reason=f"{first} in parallel: they stand on their own ({sure:.0%} sure{case.shape_evidence})."
+        f"{case.gain(forecast)}"
+        if suits
+        else "",
+        forecast=forecast,
+        eligible=suits,
+        priority=PRIORITY,
+        when_blocked=f"{parts} in parallel would serve",
+        needs=() if by_points else ("plan",),
+        obstacle=lambda: _obstacle(case, forecast, by_points=by_points),
+        why_not=doubt,
+    )
+
+
+def _obstacle(case: Case, forecast: Forecast, *, by_points: bool) -> str | None:
+    if by_points:
+        return case.obstacle(forecast, special=to_skeleton(case.parse))
+    special = _not_planned(case) or standing_for(case, Kind.PLANS).against
+    return case.obstacle(forecast, special=special, saves=(LEAST_SHARE, LEAST_S)) or _later(case)
+
+
+def _not_planned(case: Case) -> str | None:
+    """Why the model should not plan this answer, as half a sentence."""
+    if case.family != GENERAL:
+        return "a model of this size holds no plan of an answer"
+    if asks_for_list(case.parse):
+        if against := to_skeleton(case.parse, MOST_ASKED):
+            return against
+        words = case.answer_tokens / TYPICAL_TOKENS_PER_WORD
+        if (each := round(words / items_of(case.parse, words))) < SHORTEST_ITEM:
+            return f"a list is asked for whose items would be short, about {each} words each"
+    elif against := to_skeleton(case.parse):
+        return against
+    if case.request.preference != "fastest":
+        return READERS
+    return None
+
+
+def _later(case: Case) -> str | None:
+    """Why the first text would come too late: a server reads a plan's prompt in no time, a small machine does not."""
+    read_s, plan_s = (reading_s(case.speed, case.measured, case.prompt_tokens + more) for more in (0, PLAN_PROMPT))
+    later = plan_s - read_s
+    if later <= max(LATEST * (case.speed.first_of(1) + read_s), LEAST_LATER_S):
+        return None
+    return f"its first text would come about {later:.1f} s later, since the model has to read more"
+
+
+def most_sections(words: float) -> int:
+    """The most sections of an answer of so many words."""
+    return min(MOST_SECTIONS, max(FEWEST_SECTIONS, round(words / WORDS_OF_A_SECTION)))
+
+
+def sections_forecast(case: Case) -> Forecast:
+    """Expected cost: the plan, and its sections side by side, each from its line on.
+
+    Unless the answer is to be the fastest, those from the third on wait for the whole plan and the beginnings of the
+    first two.
+    """
+    speed, answer = case.speed, case.answer_tokens * LENGTH
+    words = answer / TYPICAL_TOKENS_PER_WORD
+    if asks_for_list(case.parse):  # all items start behind the line with their names
+        items = items_of(case.parse, words)
+        calls = 1 + math.ceil((items - 1) / max(1, TOGETHER * items // round(words)))
+        start = second = BEFORE_LINES // 2 + items * NAME
+    else:
+        calls = most_sections(words)
+        start, second = BEFORE_LINES + calls * LINE, BEFORE_LINES + FEWEST_SECTIONS * LINE
+    mean, plan = answer / calls, start + CLOSING
+
+    def planned(tokens: float) -> float:
+        return seconds(speed, tokens / speed.alone)
+
+    def written(tokens: float, calls: int) -> float:
+        side_by_side = max(1, min(calls, speed.concurrent_calls))
+        return math.ceil(calls / side_by_side) * seconds(speed, tokens, calls=side_by_side)
+
+    if case.request.preference == "fastest" or calls <= FEWEST_SECTIONS:
+        total_s = planned(start) + written(LAST * mean, calls)
+    else:
+        begun = planned(second) + written(BEGINNING * mean, FEWEST_SECTIONS)
+        total_s = max(begun, planned(plan)) + written(LONGEST * mean, calls - FEWEST_SECTIONS)
+    total_s += (1 + calls) * reading_s(speed, case.measured, case.prompt_tokens + PLAN_PROMPT)
+    read = (case.prompt_tokens + INSTRUCTION_TOKENS) * (1 + calls) + calls * plan
+    return Forecast(
+        seconds=round(total_s, 2), tokens=round(read + plan + answer), calls=1 + calls, written=round(plan + answer)
+    )
+
+
+def points_forecast(case: Case) -> Forecast:
+    """Expected cost: an outline, then waves of as many points as the backend takes.
+
+    A wave lasts as long as its slowest point (Skeleton-of-Thought, arXiv 2307.15337). Where the server keeps nothing of
+    what it has read, each of these calls reads the prompt anew.
+    """
+    speed, points = case.speed, max(USUAL_POINTS, case.parse.points.asked or 0)
+    outline, answer = TITLE_TOKENS * points, case.answer_tokens * LENGTH_BY_POINTS
+    side_by_side = min(points, speed.concurrent_calls)
+    total_s = seconds(speed, outline / speed.alone)
+    total_s += math.ceil(points / side_by_side) * seconds(speed, answer / points * SLOWEST_PART, calls=side_by_side)
+    total_s += (points + 1) * case.prompt_tokens / speed.read_per_s
+    read = (points + 1) * (case.prompt_tokens + INSTRUCTION_TOKENS) + points * outline
+    written = round(outline + answer)
+    return Forecast(seconds=round(total_s, 2), tokens=read + written, calls=points + 1, written=written)
+
+
+def forecast_of(case: Case) -> Forecast:
+    """Expected cost of the form that the request gets."""
+    return points_forecast(case) if is_by_points(case.request, case.family) else sections_forecast(case)

@@ -1,0 +1,147 @@
+"""Keeps out of a section what an earlier one has told: found by code, in what the reader does not have yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+
+from stretto.strategies.quality.words import words_of
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.merge import TextFilter
+from stretto.values.answer import Branch
+
+__all__ = ["Told", "ToldOnce"]
+
+RUN, UNSPACED_RUN = 6, 14  # words in a row that stand twice; characters, where words are not spaced
+MOSTLY = 2 / 3  # of a sentence that stands twice: then nothing new is in it
+LONGEST = 1_000  # characters of a sentence; a longer one is passed on in pieces
+NAMED = 4  # letters of the word before a number that names it
+_END = re.compile(r"\n|[。！？]|[.!?][*_)\"”»]*+(?=\s)")
+_START = re.compile(r"\s*(?:[-*+•]\s+)?")
+_NUMBERED = re.compile(r"\s*(?:\d{1,3}[.)]|\||#|```|~~~)")  # an item that is counted, a row, a heading, code
+_LINK = re.compile(r"https?://[^\s)>\]]+")
+
+
+class Told:
+    """What an answer has told so far, by the section that told it."""
+
+    def __init__(self) -> None:
+        self._by: dict[tuple[str, ...], tuple[int, str, str]] = {}
+
+    def add(self, place: int, sentence: str) -> None:
+        """Remember a sentence of a section."""
+        for key, _, value in _traits(sentence):
+            self._by.setdefault(key, (place, value, sentence.strip()))
+
+    def find(self, place: int, sentence: str) -> tuple[str, float]:
+        """What another section has told of a sentence, and the share of its words; "" for nothing."""
+        told, again = "", set[int]()
+        for key, at, value in _traits(sentence):
+            where, before, said = self._by.get(key, (place, "", ""))
+            if where == place or (value == before and key[0] == "number"):
+                continue
+            told = told or said
+            again.update(at)
+        return told, len(again) / max(1, len(words_of(sentence)))
+
+
+def _traits(sentence: str) -> Iterator[tuple[tuple[str, ...], range, str]]:
+    """What can stand twice: runs of words and links; and numbers by the words around them, which can disagree."""
+    words = words_of(sentence)
+    run = UNSPACED_RUN if 2 * sum(len(word) == 1 for word in words) > len(words) else RUN
+    for at in range(len(words) - run + 1):
+        yield ("words", *words[at : at + run]), range(at, at + run), ""
+    for link in _LINK.findall(sentence):
+        yield ("link", link), range(0), ""
+    for at in range(2, len(words) - 1):
+        before, word, behind = words[at - 1 : at + 2]
+        if word[0].isdigit() and len(before) >= NAMED and behind.isalpha():
+            yield ("number", words[at - 2], before, behind), range(0), word
+
+
+class ToldOnce:
+    """A section for the merge, sentence by sentence, without what another section has told.
+
+    A sentence that is mostly told already is cut; one that repeats or contradicts another in part is asked for again.
+    The first section is passed on as it comes.
+
+    Args:
+        running: writes it.
+        filter_: its last filter.
+        place: of the section, from 1.
+        told: what the answer has told, which this adds to.
+        again: asks for a sentence again, given what was told and the sentence; ``None``: nothing new is left of it.
+    """
+
+    def __init__(
+        self,
+        running: RunningBranch,
+        filter_: TextFilter | None,
+        place: int,
+        told: Told,
+        again: Callable[[str, str], Awaitable[str | None]],
+    ) -> None:
+        self._running, self._filter, self._place, self._told, self._again = running, filter_, place, told, again
+        self._text = ""  # not passed on
+        self._line = ""  # the line so far, as it was written
+        self._mark: str | None = None  # of a line whose first sentence was cut
+        self._cut = ""  # the first sentence that was cut, for a section that would be empty without it
+        self._any = self._in_code = self._over = False
+
+    async def ended(self) -> Branch:
+        """Wait for the end of the branch."""
+        return await self._running.ended()
+
+    async def read(self) -> str:
+        """Wait for the next sentences and return them; empty at the end."""
+        while not self._over:
+            new = await self._running.read()
+            self._over = not new
+            if self._filter is not None:
+                new = self._filter.feed(new) if new else self._filter.finish()
+            self._text += new
+            shown = "".join([await self._passed(sentence) for sentence in self._sentences()])
+            shown = new if self._place == 1 else shown
+            if self._over and not self._any and not shown.strip():
+                shown = self._cut
+            if shown:
+                self._any = self._any or bool(shown.strip())
+                return shown
+        return ""
+
+    def _sentences(self) -> list[str]:
+        """Take what is complete of the text."""
+        ends = [found.end() for found in _END.finditer(self._text)]
+        rest = len(self._text) - (ends[-1] if ends else 0)
+        ends += [len(self._text)] if rest > (0 if self._over else LONGEST) else []
+        pieces = [self._text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        self._text = self._text[ends[-1] if ends else 0 :]
+        return pieces
+
+    async def _passed(self, sentence: str) -> str:
+        starts = not self._line.strip()
+        self._line += sentence
+        line, ends = self._line, sentence.endswith("\n")
+        if ends:
+            self._line = ""
+        if starts and line.lstrip().startswith(("```", "~~~")):
+            self._in_code = not self._in_code
+        if self._mark is not None and sentence.strip():
+            sentence, self._mark = self._mark + sentence.lstrip(" "), None
+        elif self._mark is not None:  # the line had only that sentence
+            self._mark = None
+            return ""
+        if self._place > 1 and not (self._in_code or _NUMBERED.match(line)):
+            told, share = self._told.find(self._place, sentence)
+            start = _START.match(sentence)[0] if starts else ""  # type: ignore[index]  # it matches any text
+            kept = None if share >= MOSTLY else sentence
+            if told and kept:
+                kept = await self._again(told, sentence[len(start) :].strip())
+                kept = kept and f"{start}{kept}{sentence[len(sentence.rstrip()) :]}"
+            if kept is None:
+                self._cut = self._cut or sentence.strip()
+                self._mark = start if starts and not ends else None
+                return "\n" if ends and not starts else ""
+            sentence = kept
+        self._told.add(self._place, sentence)
+        return sentence

@@ -1,0 +1,4 @@
+"""Answers in a ``response_format``.
+
+Private: not part of the public API, and may change at any time.
+"""

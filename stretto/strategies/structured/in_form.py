@@ -1,0 +1,115 @@
+"""Writes answers in a ``response_format``: an answer is shown when it fits, or after a second try."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from stretto.backends.base import ModelRequest
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.structured.fitting import Fit, fit
+from stretto.values.answer import REFUSALS
+from stretto.values.request import Message, Request
+
+__all__ = ["held_to_format", "warn_of_misfit", "write_in_form"]
+
+Again = Callable[[str, str], tuple[Message, ...]]
+"""Messages that ask once more, given the answer that was received and what is wrong with it."""
+
+
+def held_to_format(prompt: ModelRequest, request: Request, runner: Runner) -> ModelRequest:
+    """A prompt with the ``response_format``.
+
+    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
+    """
+    wanted = request.options.response_format
+    if isinstance(wanted, str):
+        return replace(prompt, response_regex=wanted)
+    if wanted is None:
+        return prompt
+    return _with_schema(replace(prompt, response_schema=wanted, strict=request.options.response_strict), runner)
+
+
+def _with_schema(prompt: ModelRequest, runner: Runner) -> ModelRequest:
+    """The prompt, with its schema in words too where the model might not keep to a schema that it does not see."""
+    able = runner.capabilities
+    system = "\n\n".join(message.content for message in prompt.messages if message.role == "system")
+    schema = json.dumps(prompt.response_schema, ensure_ascii=False)
+    prompt = replace(prompt, in_words=runner.template("in_form").messages(system=system, schema=schema))
+    if able.json_schema and not able.schema_in_words:
+        return prompt
+    return replace(prompt.worded, in_words=(), response_schema=prompt.response_schema)
+
+
+async def write_in_form(
+    request: Request, runner: Runner, running: RunningBranch, again: Again
+) -> tuple[RunningBranch, Any]:
+    """Show an answer that fits its format, if the first or a second try gives one; a warning says where none does.
+
+    Text that its backend holds to the whole format is shown as it comes, any other once it is complete and checked.
+
+    Args:
+        request: with its format.
+        runner: starts the second try.
+        running: the first try; its prompt is held to the format.
+        again: asks for the second.
+
+    Returns:
+        the try that was shown, and the value of it.
+    """
+    if runner.capabilities.regex:
+        await running.begun()
+        if not (unheld := running.heard.unheld):  # only tokens that fit can be drawn: a second try would change nothing
+            runner.merge.add_branch(running)
+            await running.ended()
+            return running, _value(runner, running, fit(running.text, request.options))
+        runner.warn(
+            f"{runner.model} cannot be held to {' and '.join(unheld)} of response_format while it writes: the "
+            "answer comes in one piece, after a check.",
+            "format",
+        )
+    await _ended(running)
+    if running.calls:  # text beside tool calls need not fit
+        runner.merge.add(running.text)
+        return running, None
+    spec, found = running.spec, fit(running.text, request.options)
+    if found.wrong and running.exception is None and running.finish_reason == "stop":
+        prompt = replace(spec.prompt(), messages=again(running.text, found.wrong), shared=0)
+        if prompt.response_schema is not None:
+            prompt = _with_schema(prompt, runner)
+        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt, standalone=False))
+        await _ended(second)
+        fits = fit(second.text, request.options)
+        if second.exception is None and not (fits.wrong and second.finish_reason != "stop"):
+            running.drop("it did not fit response_format")
+            running, found = second, fits
+        else:
+            second.drop("the first answer is no worse")
+    value = _value(runner, running, found)
+    runner.merge.add(found.text)
+    return running, value
+
+
+async def _ended(running: RunningBranch) -> None:
+    """Wait for the end of a branch that is not shown yet."""
+    running.withhold()
+    await running.ended()
+
+
+def _value(runner: Runner, running: RunningBranch, found: Fit) -> Any:
+    """The value of the answer; a warning says where it has none."""
+    if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
+        return None  # a warning says that already
+    warn_of_misfit(runner, found)
+    return found.value
+
+
+def warn_of_misfit(runner: Runner, found: Fit) -> None:
+    """Warn of an answer that does not fit its format, or was not checked."""
+    if found.wrong:
+        runner.warn(f"The answer does not fit response_format: {found.wrong}.", "format")
+    if found.unchecked:
+        runner.warn(f"The answer was not checked against its schema: {found.unchecked}.", "format")

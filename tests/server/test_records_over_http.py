@@ -1,0 +1,54 @@
+"""Records field by field for programs that know only OpenAI's API."""
+
+import json
+
+import pytest
+from live_server import in_front_of
+from pydantic import BaseModel, Field
+
+from stretto.testing.server import ReplyRule
+
+pytestmark = pytest.mark.anyio
+
+ASKED = [{"role": "user", "content": "Describe the harbour town of Vell."}]
+
+
+class Town(BaseModel):
+    name: str
+    inhabitants: int
+    history: str = Field(description="Two paragraphs")
+    sights: str = Field(description="Two paragraphs")
+    food: str = Field(description="Two paragraphs")
+
+
+WHOLE = {"name": "Vell", "inhabitants": 8200, "history": "Old.", "sights": "A pier.", "food": "Fish."}
+REPLIES = [
+    ReplyRule("only these fields now", json.dumps({"name": "Vell", "inhabitants": 8200})),
+    *(
+        ReplyRule(f"only the field `{name}` now", json.dumps({name: WHOLE[name]}))
+        for name in ("history", "sights", "food")
+    ),
+]
+
+
+async def test_openais_sdk_gets_its_class_and_the_way_it_was_written():
+    async with in_front_of(REPLIES) as live, live.openai() as client:
+        answer = await client.chat.completions.parse(model="stretto", messages=ASKED, response_format=Town)
+        named = await client.chat.completions.parse(model="stretto-fields", messages=ASKED, response_format=Town)
+        forms = [request.body["response_format"]["json_schema"] for request in live.upstream.requests]
+    assert answer.choices[0].message.parsed == named.choices[0].message.parsed == Town(**WHOLE)
+    assert answer.model_extra["stretto"]["strategy"] == "fields"
+    assert "side by side (history, sights, food)" in answer.model_extra["stretto"]["route"]["reason"]
+    assert [list(form["schema"]["properties"]) for form in forms[1:4]] == [["history"], ["sights"], ["food"]]
+    assert all(form["strict"] for form in forms)
+
+
+async def test_openais_sdk_streams_one_json_text():
+    async with in_front_of(REPLIES) as live, live.openai() as client:
+        opened = client.chat.completions.stream(model="stretto", messages=ASKED, response_format=Town)
+        async with opened as stream:
+            pieces = [event.delta async for event in stream if event.type == "content.delta"]
+            final = await stream.get_final_completion()
+    assert json.loads("".join(pieces)) == WHOLE
+    assert len(pieces) > 3
+    assert final.choices[0].message.parsed == Town(**WHOLE)

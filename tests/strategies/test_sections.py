@@ -1,0 +1,352 @@
+"""Answers by a plan: an opening at once, sections side by side, one closing."""
+
+import anyio
+import pytest
+
+from stretto import Answer, AsyncStretto, ServerFailedError, Stretto
+from stretto.testing import Reply, ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "How do I look after a bicycle?"
+PLAN = """Opening: Clean the chain first.
+Sections: Every week | At the shop | What to buy
+Shared: none
+1. steps, about 60 words: clean, oil
+2. bullets, about 60 words: truing
+3. table, about 60 words: part, price
+Closing: Start today."""
+BOTH = r'"At the shop" \| "What to buy"'
+SECTIONS = {
+    BOTH: "## At the shop\n\n- Have the wheels trued.\n\n## What to buy\n\nA pump and a brush.",
+    '"Every week"': "Wipe the chain, then oil it.",
+    '"At the shop"': "- Have the wheels trued.",
+    '"What to buy"': "A pump and a brush.",
+}
+WHOLE = (
+    "Clean the chain first.\n\n## Every week\n\nWipe the chain, then oil it.\n\n## At the shop\n\n- Have the wheels "
+    "trued.\n\n## What to buy\n\nA pump and a brush.\n\nStart today."
+)
+
+
+def ask(script: dict[str, object], **options: object) -> tuple[Answer, ScriptedBackend]:
+    backend = ScriptedBackend({"You plan the answer": PLAN, **SECTIONS, **script})
+    with Stretto(backend) as stretto:
+        return stretto.ask(QUESTION, strategy="skeleton", **options), backend
+
+
+def test_opening_sections_and_closing_become_one_text():
+    answer, backend = ask({})
+    assert (answer.text, answer.warnings, answer.finish_reason) == (WHOLE, (), "stop")
+    assert [branch.kind for branch in answer.branches] == ["plan", "section", "section", "section", "closing"]
+    assert [(branch.index, branch.heading, branch.form) for branch in answer.sections] == [
+        (1, "Every week", "steps"),
+        (2, "At the shop", "bullets"),
+        (3, "What to buy", "table"),
+    ]
+    assert [branch.text for branch in answer.branches if branch.kind == "closing"] == ["Start today."]
+    assert len(backend.calls) == 4
+
+
+def test_later_sections_read_the_first_two_unless_it_is_to_be_fastest():
+    for preference, reads in (("balanced", True), ("careful", True), ("fastest", False)):
+        _, backend = ask({}, preference=preference)
+        asked = [prompt.messages[-1].content for prompt, _ in backend.calls]
+        prompts = [text for text in asked if "Write the section" in text]
+        last = next(text for text in prompts if '"What to buy"' in text)
+        assert ("Wipe the chain" in last and "wheels trued" in last) is reads, preference
+        assert all("1. Every week: steps" in text for text in prompts)
+
+
+async def test_later_sections_begin_beside_the_first_two_and_read_the_same_of_them_at_any_speed():
+    verbs, parts = ("Clean", "Oil", "Wipe", "Turn", "Feel", "Bend"), ("chain", "tyre", "brake", "light", "bell", "lock")
+    long, prompts = " ".join(f"{verb} the {part}." for verb in verbs for part in parts), set()
+    for first in (Reply(long), Reply(chunks=[long[:50], long[50:400], long[400:]]), None):
+        waits = first or Reply(chunks=[long[:300], long[300:]], chunk_delay_s=60)
+        backend = ScriptedBackend({"You plan the answer": PLAN, **SECTIONS, '"Every week"': waits})
+        with anyio.move_on_after(5):
+            async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as stream:
+                async for event in stream:
+                    if event.type == "branch_finished" and event.branch.id == "section-3":
+                        break
+        asked = [prompt.messages[-1].content for prompt, _ in backend.calls]
+        prompts |= {text for text in asked if 'Write the section "What to buy"' in text}
+    (prompt,) = prompts
+    assert "oil it. Wipe ...\n" in prompt or "..." in prompt
+    assert len(prompt) < len(long) + 2500
+    assert "3. What to buy: table" in prompt
+    assert "Closing: Start today." in prompt
+
+
+SHORT = (
+    PLAN.replace("1. steps, about 60", "1. steps, about 90")
+    .replace("2. bullets, about 60", "2. bullets, about 40")
+    .replace("Closing: Start today.", "Closing: none")
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "## At the shop\n\n- Have the wheels trued.\n\n## What to buy\n\nA pump and a brush.",
+        "- Have the wheels trued.\n\n**3. What to buy:**\nA pump and a brush.\n",
+        "\n### 2. At the shop\n- Have the wheels trued.\nWhat to buy\n\nA pump and a brush.\n\n",
+    ],
+)
+def test_short_neighbours_share_a_call_and_are_sections_all_the_same(said):
+    for size in (1, 7, 200):
+        pieces = [said[at : at + size] for at in range(0, len(said), size)]
+        answer, backend = ask({"You plan the answer": SHORT, BOTH: Reply(chunks=pieces)})
+        assert (answer.text, answer.warnings) == (WHOLE.removesuffix("\n\nStart today."), ())
+        assert [(branch.index, branch.heading, branch.text) for branch in answer.sections[1:]] == [
+            (2, "At the shop", "- Have the wheels trued."),
+            (3, "What to buy", "A pump and a brush."),
+        ]
+        assert [branch.kind for branch in answer.branches] == ["plan", "section", "sections", "section", "section"]
+        assert len(backend.calls) == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "- Have the wheels trued.",
+        Reply("", fault=ServerFailedError("It broke.")),
+        Reply("## At the shop\n- Have the wheels trued.\n\n## What to buy\n\nA", finish_reason="length"),
+    ],
+)
+def test_what_a_shared_call_does_not_write_is_asked_for_by_itself(said):
+    answer, _ = ask({"You plan the answer": SHORT, BOTH: said})
+    assert (answer.text, answer.finish_reason) == (WHOLE.removesuffix("\n\nStart today."), "stop")
+
+
+async def test_the_sections_of_a_shared_call_are_shown_as_they_come():
+    late = Reply(chunks=["## At the shop\n\n- Have", " the wheels"], chunk_delay_s=60)
+    assert await is_shown("- Have", {"You plan the answer": SHORT, BOTH: late}, preference="fastest")
+
+
+def test_code_with_a_heading_in_it_is_no_seam():
+    said = "## At the shop\n```\n## What to buy\n```\n## What to buy\nA pump."
+    answer, _ = ask({"You plan the answer": SHORT, BOTH: said})
+    assert [branch.text for branch in answer.sections[1:]] == ["```\n## What to buy\n```", "A pump."]
+
+
+def test_a_section_starts_before_the_plan_ends_and_the_opening_is_shown_before_it():
+    lines = [f"{line}\n" for line in PLAN.split("\n")]
+    backend = ScriptedBackend({"You plan the answer": Reply(chunks=lines, chunk_delay_s=0.02), **SECTIONS})
+    seen: list[str] = []
+    with Stretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton") as stream:
+        for event in stream:
+            if event.type == "text_delta":
+                seen.append(event.text)
+            elif event.type == "branch_started":
+                seen.append(f"{event.branch_id} started")
+            elif event.type == "branch_finished":
+                seen.append(f"{event.branch.id} finished")
+    assert seen.index("Clean the chain first.") < seen.index("section-1 started") < seen.index("plan finished")
+
+
+async def is_shown(wanted: str, script: dict[str, object], **options: object) -> bool:
+    """Whether the reader gets this text while a reply of the script waits for a minute."""
+    backend = ScriptedBackend({"You plan the answer": PLAN, **SECTIONS, **script})
+    text = ""
+    with anyio.move_on_after(5):
+        async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, strategy="skeleton", **options) as stream:
+            async for event in stream:
+                text += event.text if event.type == "text_delta" else ""
+                if wanted in text:
+                    return True
+    return False
+
+
+async def test_the_first_heading_is_shown_before_the_line_of_its_section_is_there():
+    chunks = [PLAN[: PLAN.index("1. steps")], PLAN[PLAN.index("1. steps") :]]
+    assert await is_shown("## Every week\n\n", {"You plan the answer": Reply(chunks=chunks, chunk_delay_s=60)})
+
+
+async def test_an_answer_in_place_of_a_plan_is_shown_as_it_comes():
+    assert await is_shown(
+        "Clean it.", {"You plan the answer": Reply(chunks=["Clean it. It", " rusts."], chunk_delay_s=60)}
+    )
+
+
+async def test_a_section_that_begins_in_bold_is_shown_before_its_line_ends():
+    assert await is_shown("**Wipe", {'"Every week"': Reply(chunks=["**Wipe", " the chain** often."], chunk_delay_s=60)})
+
+
+@pytest.mark.parametrize("at", ["1. steps", "2. bullets"])
+def test_a_plan_that_breaks_off_behind_the_headings_keeps_what_the_reader_has(at):
+    broken = Reply(chunks=[PLAN[: PLAN.index(at)], "1"], fault=ServerFailedError("It broke."), fault_after=1)
+    answer, _ = ask({"You plan the answer": broken})
+    assert answer.text == WHOLE.removesuffix("\n\nStart today.")
+    assert answer.finish_reason != "stop"
+    assert any("The plan is incomplete" in str(warning) for warning in answer.warnings)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "## Every week\n\nWipe the chain, then oil it.",
+        "**Every week**\n\nWipe the chain, then oil it.",
+        "# Every week\nWipe the chain, then oil it.",
+        "Every week\n\nWipe the chain, then oil it.\n\n",
+        "\n\nWipe the chain, then oil it.",
+    ],
+)
+def test_a_section_that_repeats_its_heading_has_it_once(said):
+    for size in (1, 3, 200):
+        pieces = [said[at : at + size] for at in range(0, len(said), size)]
+        assert ask({'"Every week"': Reply(chunks=pieces)})[0].text == WHOLE
+
+
+def test_headings_within_a_section_stand_below_it_and_code_stays():
+    said = "## Tools\n\nA brush.\n\n```sh\n# a comment\n## another\n```\n\n# More\n\nA pump."
+    shown = "### Tools\n\nA brush.\n\n```sh\n# a comment\n## another\n```\n\n### More\n\nA pump."
+    assert f"## Every week\n\n{shown}\n\n## At the shop" in ask({'"Every week"': said})[0].text
+
+
+@pytest.mark.parametrize(
+    "plan", ["1. Chain\n2. Tyres\n" * 9, "", "Sections: A | B", "Opening: Clean it.\nSections: One\n1. steps: all"]
+)
+def test_a_model_that_holds_no_plan_answers_straight(plan):
+    answer, _ = ask({"You plan the answer": plan or Reply(""), "": "It is easy: clean it and oil it."})
+    assert answer.strategy == "direct"
+    assert answer.text.endswith("It is easy: clean it and oil it.")
+    assert answer.text.removesuffix("It is easy: clean it and oil it.").strip() in ("", "Clean it.")
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
+
+
+@pytest.mark.parametrize("label", ["Opening: ", ""])
+def test_an_opening_that_becomes_the_answer_goes_on_without_a_seam(label):
+    answer, _ = ask({"You plan the answer": label + "Clean it. " * 200, "cut off": "And oil it."})
+    assert answer.text.startswith("Clean it. Clean it.")
+    assert answer.text.endswith("Clean it.\n\nAnd oil it.")
+    assert len(answer.text) < 800
+
+
+def test_a_section_that_fails_is_named_and_the_others_stay():
+    answer, _ = ask({'"At the shop"': Reply("", fault=ServerFailedError("The server failed (500)."))})
+    assert "## At the shop\n\n[" in answer.text
+    assert "A pump and a brush." in answer.text
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_missing", "section-2")]
+    omitted, _ = ask({'"At the shop"': Reply("", fault=ServerFailedError("x"))}, on_missing="omit")
+    assert "At the shop" not in omitted.text
+
+
+def test_a_plan_that_breaks_off_leaves_what_it_has_told():
+    broken = Reply(chunks=[PLAN[: PLAN.index("3. table")], "3."], fault=ServerFailedError("It broke."), fault_after=1)
+    answer, _ = ask({"You plan the answer": broken})
+    assert "## At the shop" in answer.text
+    assert "## What to buy" not in answer.text
+    assert answer.finish_reason != "stop"
+    assert any("The plan is incomplete" in warning for warning in answer.warnings)
+
+
+async def test_leaving_in_the_middle_ends_every_call():
+    backend = ScriptedBackend({"You plan the answer": PLAN, "": Reply("Late.", hold=anyio.Event())})
+    async with AsyncStretto(backend) as stretto:
+        async with stretto.stream(QUESTION, strategy="skeleton") as stream:
+            async for event in stream:
+                if event.type == "branch_started" and event.branch_id == "section-2":
+                    break
+        assert (backend.running, len(backend.calls) > 1) == (0, True)
+
+
+def test_the_same_answer_again_whatever_is_late():
+    texts = {
+        ask({f'"{name}"': Reply(SECTIONS[f'"{name}"'], chunk_delay_s=0.02)}, seed=1)[0].text
+        for name in ("Every week", "At the shop", "What to buy")
+    }
+    assert texts == {WHOLE}
+
+
+def test_a_plan_that_the_server_failed_to_write_says_nothing_of_the_model():
+    failed = Reply("", fault=ServerFailedError("The server failed (500)."))
+    backend = ScriptedBackend({"You plan the answer": failed, "": "Clean it and oil it."})
+    with Stretto(backend) as stretto:
+        chosen = [stretto.ask(QUESTION, preference="fastest").route.strategy for _ in range(3)]
+    assert chosen == ["skeleton"] * 3
+
+
+async def test_a_model_that_writes_no_plan_answers_straight_for_a_while():
+    backend = ScriptedBackend({"You plan the answer": "I would clean it. " * 30, "": "Clean it and oil it."})
+    async with AsyncStretto(backend) as stretto:
+        routes = [(await stretto.ask(QUESTION, preference="fastest")).route for _ in range(3)]
+    assert [route.strategy for route in routes] == ["skeleton", "skeleton", "direct"]
+    assert "2 of the last 2 answers by a plan of this model in this language went wrong" in routes[2].reason
+
+
+LISTED = """Opening: Sleep is a habit.
+Sections: Keep one bedtime | Keep it dark | No coffee after noon
+Shared: none
+Closing: Start tonight."""
+TIPS = {
+    r'" \| "': "## Keep it dark\nDark is good.\n\n## No coffee after noon\n\nIt stays for hours.",
+    '"Keep one bedtime"': "1. **Keep one bedtime**: It helps.\n\nSo do it.",
+    "": "Sleep more.",
+}
+
+
+def ask_for_list(question: str, plan: str = LISTED, **options: object) -> tuple[Answer, ScriptedBackend]:
+    backend = ScriptedBackend({"You plan the answer": plan, **TIPS})
+    with Stretto(backend) as stretto:
+        return stretto.ask(question, strategy="skeleton", **options), backend
+
+
+@pytest.mark.parametrize(
+    ("question", "marks", "indent"),
+    [
+        ("Give me three tips for sleeping better. In 150 words.", ("1.", "2.", "3."), "   "),
+        ("Dame tres consejos para dormir mejor. En 150 palabras.", ("1.", "2.", "3."), "   "),
+        ("Write a bulleted list of ways to sleep better. In 150 words.", ("-", "-", "-"), "  "),
+    ],
+)
+def test_a_list_that_was_asked_for_has_no_headings_and_is_numbered_by_the_library(question, marks, indent):
+    one, two, three = marks
+    answer, backend = ask_for_list(question)
+    assert answer.text == (
+        f"Sleep is a habit.\n\n{one} **Keep one bedtime**: It helps.\n\n{indent}So do it.\n{two} **Keep it dark**: "
+        f"Dark is good.\n{three} **No coffee after noon**: It stays for hours.\n\nStart tonight."
+    )
+    assert [branch.heading for branch in answer.sections] == [
+        "Keep one bedtime",
+        "Keep it dark",
+        "No coffee after noon",
+    ]
+    assert (len(backend.calls), answer.warnings) == (3, ())
+
+
+def test_a_plan_with_too_few_items_becomes_an_answer_in_one_piece_and_one_with_too_many_is_cut():
+    answer, _ = ask_for_list("Give me five tips for sleeping better.")
+    assert answer.text == "Sleep is a habit.\n\nSleep more."
+    assert "fewer than 5 items" in answer.warnings[0]
+    more = LISTED.replace("noon\n", "noon | Get up | Eat early\n")
+    answer, _ = ask_for_list("Give me three tips for sleeping better. In 150 words.", more)
+    assert [branch.index for branch in answer.sections] == [1, 2, 3]
+
+
+def test_an_item_that_is_missing_leaves_no_gap_in_the_numbers():
+    failed = {
+        '"Keep one bedtime"': Reply("", fault=ServerFailedError("x")),
+        "": Reply("", fault=ServerFailedError("x")),
+    }
+    backend = ScriptedBackend({"You plan the answer": LISTED, **TIPS, **failed})
+    with Stretto(backend) as stretto:
+        answer = stretto.ask("Give me three tips for sleeping. In 150 words.", strategy="skeleton", on_missing="omit")
+    assert "1. **Keep it dark**: Dark is good.\n2. **No coffee after noon**" in answer.text
+
+
+async def test_items_start_once_all_names_are_there_and_the_opening_is_read_before():
+    late = Reply(chunks=[LISTED[: LISTED.index("Shared")], LISTED[LISTED.index("Shared") :]], chunk_delay_s=60)
+    backend = ScriptedBackend({"You plan the answer": late, **TIPS})
+    text = ""
+    with anyio.move_on_after(5):
+        async with (
+            AsyncStretto(backend) as stretto,
+            stretto.stream("Give me three tips for sleeping. In 150 words.", strategy="skeleton") as stream,
+        ):
+            async for event in stream:
+                text += event.text if event.type == "text_delta" else ""
+                if text.endswith("It stays for hours."):
+                    break
+    assert text.startswith("Sleep is a habit.\n\n1. **Keep one bedtime**: It helps.")
+    assert text.endswith("It stays for hours.")
