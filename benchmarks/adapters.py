@@ -24,16 +24,16 @@ from rich.progress import track
 from rich.table import Table
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
-from stretto.local_engine.model.beside import keep_beside
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.low_rank import Change, LowRank
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.adapters.attached_lora import keep_beside
+from stretto.local_engine.model.adapters.lora import Change, LowRank
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import find_source
 
 Adapters = tuple[str | None, ...]
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

@@ -22,18 +22,18 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
-from stretto.errors import StrettoError
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, prepare
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.loading.load import LoadedModel, prepare
+from stretto.local_engine.pocket import pocket_folder
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import StrettoError
 
 __all__ = ["ARCHITECTURES", "Row", "examine", "table"]
 
 _PAGE = Path(__file__).resolve().with_name("results") / "architectures.md"
 _BEGIN, _END = "<!-- architectures -->", "<!-- end of architectures -->"
-_METHODS = ("autoregressive", "token_recycling", "lookahead", "suffix")
+_METHODS = ("autoregressive", "lookahead", "suffix")
 _LENGTH = 32
 _WINDOW, _SWITCH = 24, 64
 _VOCABULARY = 400
@@ -316,7 +316,7 @@ def main() -> None:
     transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # not typed there
     logging.getLogger("stretto").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+    tokenizer = AutoTokenizer.from_pretrained(pocket_folder())
     rows = []
     for name in options.names or ARCHITECTURES:
         rows.append(examine(name, tokenizer))

@@ -4,6 +4,11 @@
     python benchmarks/batching.py --update-docs            and writes benchmarks/results/batching.md and its plot
     python benchmarks/batching.py --redraw --update-docs   the same from the kept figures
     python benchmarks/batching.py --quick                  a small run that shows that it works
+    python benchmarks/batching.py --ours --model local:./model.gguf    only what `auto` gains over one token at a time
+
+With ``--ours`` both methods take turns, first one and then the other; quotients of pairs are shown, of the time of day
+and of the processor's, so it can run beside other work. Requests come all at once, and so that prompts are read between
+the steps of others: as many as there are at once go on, and the next one comes when one ends.
 
 Same weights, prompts, dtype and number of new tokens, greedy, no end token; all requests come at once, and
 repetitions alternate between the methods. The engine uses as many threads as it chooses itself, each peer at each size
@@ -19,6 +24,7 @@ import argparse
 import json
 import logging
 import math
+import queue
 import statistics
 import threading
 import time
@@ -36,10 +42,11 @@ from measuring import IMAGES, RESULTS, Spread, machine, save
 from prompts import mixed, points
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 SIZES = (1, 2, 4, 8, 16)
@@ -122,6 +129,63 @@ def ours(engine: Engine, prompts: Prompts, tokens: int, decoding: str, *, togeth
         ended.acquire()
     answers = [handle.sequence.generated for handle in handles]
     return Run(firsts, ends, sum(map(len, answers)), answers)
+
+
+def in_turn(engine: Engine, prompts: Prompts, tokens: int, decoding: str, size: int) -> int:
+    """Answer all prompts, ``size`` of them at a time; answers are of different lengths. Returns their tokens."""
+    ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def listen(event: Piece | Finished) -> None:
+        if isinstance(event, Finished):
+            ended.put(0)
+
+    handles = []
+    for number, prompt in enumerate(prompts):
+        if number >= size:
+            ended.get()
+        asked = Generation(prompt, tokens - tokens * (number % 4) // 8, decoding=decoding)
+        handles.append(engine.submit(asked, listen))
+    for _ in range(size):
+        ended.get()
+    return sum(len(handle.sequence.generated) for handle in handles)
+
+
+def gains(options: argparse.Namespace) -> None:
+    """Show what `auto` takes over one token at a time, in pairs of runs."""
+    model = load_model(find_source(options.model), dtype=options.dtype)
+    engine = Engine(model, threads=options.threads, batch_size=max(options.sizes), prefix_cache_bytes=0, measure=True)
+    engine.wait_measured()
+    family = "pocket" if options.model == "local:pocket" else "general"
+    prompts = mixed(model, family, min(400, model.context_window - options.tokens - 1))
+    if options.questions:
+        prompts = prompts[::4]
+    table = Table(title=f"{model.name}: auto over one token at a time, {options.repeats} pairs; {machine()}")
+    for column in ("requests at once", "they come", "time of day", "processor time", "tokens a second"):
+        table.add_column(column, justify="right")
+    shapes = [(size, come) for size in options.sizes for come in ("together", "in turn")]
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(model.name, total=len(shapes) * options.repeats)
+        for size, come in shapes:
+            walls, processor, paces = [], [], []
+            for repetition in range(options.repeats):
+                times = {}
+                several = size * (3 if come == "in turn" else 1)
+                first = size * repetition
+                chosen = [prompts[(first + place) % len(prompts)] for place in range(several)]
+                for method in OURS if repetition % 2 else reversed(OURS):
+                    began = time.perf_counter(), time.process_time()
+                    if come == "together":
+                        written = ours(engine, chosen, options.tokens, method).tokens
+                    else:
+                        written = in_turn(engine, chosen, options.tokens, method, size)
+                    times[method] = time.perf_counter() - began[0], time.process_time() - began[1]
+                walls.append(times["auto"][0] / times["autoregressive"][0])
+                processor.append(times["auto"][1] / times["autoregressive"][1])
+                paces.append(written / times["auto"][0])
+                progress.advance(task)
+            table.add_row(str(size), come, *(str(Spread.of(each)) for each in (walls, processor, paces)))
+    engine.close()
+    console.print(table)
 
 
 def continuous(model: Any, prompts: Prompts, tokens: int) -> Run:
@@ -267,6 +331,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure, show, draw and save."""
     options = arguments()
+    if options.ours:
+        gains(options)
+        return
     hugging_face.utils.logging.set_verbosity_error()
     hugging_face.utils.logging.disable_progress_bar()
     logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # on a CPU it misses psutil, each time
@@ -294,6 +361,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--ours", action="store_true", help="only what auto gains over one token at a time")
+    parser.add_argument("--threads", type=int, help="with --ours; 1 beside other work: several wait for each other")
+    parser.add_argument("--questions", action="store_true", help="with --ours, only questions: text that is new")
     parser.add_argument("--redraw", action="store_true", help="measure nothing; use the kept figures")
     parser.add_argument("--update-docs", action="store_true", help="write benchmarks/results/batching.md")
     parser.add_argument("--quick", action="store_true", help="few requests, few tokens; neither plot nor file")

@@ -24,9 +24,9 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stretto.local_engine.kernels.compiler import compile_now
+from stretto.local_engine.kernels.compiling.compiled_parts import BLOCKS, product
+from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.panels import Panels, layout_for
-from stretto.local_engine.kernels.parts import BLOCKS, product
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
 from stretto.local_engine.model.quantised.blocks import Blocks
 from stretto.local_engine.model.quantised.rounding import rounded_to

@@ -2,15 +2,21 @@
 
     python benchmarks/cold_start.py              medians of three runs
     python benchmarks/cold_start.py --runs 1
+    python benchmarks/cold_start.py --model local:smollm2 --model local:./model.gguf     other models, beside llama.cpp
 
 The wheel is built and installed into a new virtual environment, which takes its other packages from this one. Each run
 is a separate process: `stretto ask`, from its start to its end. Cold, no code is compiled for the processor; before
 the next run the compiler, which outlives the first answer, is waited for. All answers have to be alike.
+
+With ``--model``, one program asks once through the Python API and tells when the first text came and when it had closed
+the client, and another one asks llama.cpp (xllamacpp) for as many tokens, directly afterwards. Processor time counts
+all threads and the compiler as far as it was waited for; beside other work on the machine it says more than seconds do.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -27,7 +33,38 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1]
 QUESTION = "How do I look after a bicycle?"
-FINGERPRINT = "from stretto.local_engine.kernels.store import fingerprint; print(fingerprint())"
+FINGERPRINT = "from stretto.local_engine.kernels.compiling.store import fingerprint; print(fingerprint())"
+
+
+ASK = """
+import json, resource, sys, time
+began = time.perf_counter()
+from stretto import Stretto
+with Stretto(sys.argv[1]) as client:
+    with client.stream(sys.argv[2], strategy="direct", max_tokens=16) as stream:
+        first = next(time.perf_counter() - began for event in stream if getattr(event, "text", ""))
+        for _ in stream:
+            pass
+closed = time.perf_counter() - began
+"""
+ASK_LLAMACPP = """
+import json, resource, sys, time
+began = time.perf_counter()
+import xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.n_parallel, params.n_ctx = sys.argv[1], 1, 2048
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
+server = xllamacpp.Server(params)
+server.handle_completions({"prompt": sys.argv[2], "n_predict": 1, "temperature": 0})
+first = time.perf_counter() - began
+server.handle_completions({"prompt": sys.argv[2], "n_predict": 16, "temperature": 0})
+closed = time.perf_counter() - began
+"""
+FIGURES = """
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+processor = sum(each.ru_utime + each.ru_stime for each in used)
+print(json.dumps([first, closed, processor, 1024 * used[0].ru_maxrss / 1e9]))
+"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +83,7 @@ class Installation:
     def stores(self) -> list[Path]:
         """Where compiled code is kept: beside the package, or in the user's folder."""
         (package,) = self.folder.glob("lib/python*/site-packages/stretto")
-        fingerprint = self.run("python", "-c", FINGERPRINT).stdout.strip()
+        fingerprint = self.run("python", "-P", "-c", FINGERPRINT).stdout.strip()
         beside = package / "local_engine" / "kernels" / "__pycache__" / fingerprint
         return [beside, self.home / ".cache" / "stretto" / "compiled" / fingerprint]
 
@@ -74,7 +111,12 @@ def main() -> None:
     """Print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
-    runs = parser.parse_args().runs
+    parser.add_argument("--model", action="append", default=[], help="instead of local:pocket; may be repeated")
+    given = parser.parse_args()
+    if given.model:
+        of_models(given.model, given.runs)
+        return
+    runs = given.runs
     with tempfile.TemporaryDirectory(prefix="stretto-cold-") as folder:
         installed = install(Path(folder))
         rows: dict[str, list[float]] = {}
@@ -88,6 +130,34 @@ def main() -> None:
     for name, took in rows.items():
         print(f"| {name} | {statistics.median(took):.1f} ({min(took):.1f}-{max(took):.1f}) |")
     assert len(answers) == 1, answers
+
+
+def of_models(models: list[str], runs: int) -> None:
+    """Print a line for each run of each model."""
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - only here
+
+    print("| model | | first text, s | closed, s | processor, s | peak, GB | load |\n|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="stretto-cold-") as folder:
+        installed = install(Path(folder))
+        for _ in range(runs):
+            for name in models:
+                source = find_source(name)
+                where = name if source.file is None or name.endswith("smollm2") else f"local:{source.file.resolve()}"
+                nothing_compiled(installed.stores)
+                told(name, "nothing compiled", installed.run("python", "-P", "-c", ASK + FIGURES, where, QUESTION))
+                wait_for_the_compiler(installed.stores)
+                for _ in range(2):
+                    told(name, "later", installed.run("python", "-P", "-c", ASK + FIGURES, where, QUESTION))
+                if source.file is not None:
+                    file = str(source.file.resolve())
+                    told(name, "llama.cpp", installed.run("python", "-P", "-c", ASK_LLAMACPP + FIGURES, file, QUESTION))
+
+
+def told(model: str, what: str, done: subprocess.CompletedProcess[str]) -> None:
+    """Print one line of the table."""
+    first, closed, processor, peak = json.loads(done.stdout.splitlines()[-1])
+    load = os.getloadavg()[0]
+    print(f"| {model} | {what} | {first:.1f} | {closed:.1f} | {processor:.1f} | {peak:.2f} | {load:.0f} |", flush=True)
 
 
 def install(folder: Path) -> Installation:

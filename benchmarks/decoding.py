@@ -55,18 +55,18 @@ from rich.console import Console
 from rich.progress import Progress
 from transformers.utils import logging
 
-from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, LOSSY, DraftEquipment
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.thread_team import limit_threads
-from stretto.local_engine.model.dtype import chosen_dtype
-from stretto.local_engine.model.load import LoadedModel, prepare
-from stretto.local_engine.model.source import Source, find_source
-from stretto.local_engine.model.weights import read_model
+from stretto.local_engine.model.loading.dtype import chosen_dtype
+from stretto.local_engine.model.loading.load import LoadedModel, prepare
+from stretto.local_engine.model.loading.source import Source, find_source
+from stretto.local_engine.model.loading.weights import read_model
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import SettingsError, StrettoError
 
 HEATS = (0.0, 0.7)
 MODELS = ("local:pocket", "local:smollm2")

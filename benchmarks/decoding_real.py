@@ -40,13 +40,13 @@ from rich.table import Table
 from stretto.local_engine.choosing.sampling import most_probable
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Generation, Piece
-from stretto.local_engine.kernels.switch import run_compiled
+from stretto.local_engine.kernels.compiling.jit import run_compiled
 from stretto.local_engine.kernels.thread_team import limit_threads
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 FUNCTION = '''def average_speed(distances, durations):
@@ -126,7 +126,7 @@ class Timed:
 
 def answer(engine: Engine, ids: tuple[int, ...], method: str, length: int, clock: Clock, *, tenant: str = "") -> Timed:
     """Ask the engine once. Nothing is kept of the answer, unless it is for a ``tenant``."""
-    handle = engine.submit(Generation(ids, length, decoding=method, end_ids=engine.model.end_ids, tenant=tenant))
+    handle = engine.submit(Generation(ids, length, decoding=method, end_ids=engine.model.ends, tenant=tenant))
     times: list[float] = []
     counts: list[int] = []
     figures = None

@@ -35,17 +35,16 @@ from measuring import IMAGES, Spread, machine, save
 from plots import plot, recorded
 
 from stretto import AsyncStretto, Document
-from stretto.answer import Answer
 from stretto.backends.base import Capabilities, ModelRequest
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.wrapper import Wrapper
 from stretto.display.palette import Palette
 from stretto.documents import cut
 from stretto.documents.pdf import read_pdf
-from stretto.strategies.document.counting import estimate
-from stretto.strategies.document.density import share_of
+from stretto.strategies.document.document_reading import estimate, share_of
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import HttpReply, ScriptedServer
+from stretto.values.answer import Answer
 
 FIRST_S, RATE = 0.3, 300.0
 WINDOW, SLOTS, NEEDLES = 4_000, 8, 72

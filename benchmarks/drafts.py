@@ -32,8 +32,8 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEqu
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 MACHINES = {

@@ -43,11 +43,11 @@ from stretto.local_engine.drafting.catalogue import METHODS as CATALOGUE
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Figures, Finished, Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, load_model, prepare
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel, load_model, prepare
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 ARCHITECTURES = ("llama", "qwen3", "mistral", "gemma3")
@@ -112,7 +112,7 @@ def tiny(architecture: str, dtype: str, noise: float = 0.0) -> LoadedModel:
 def attach_random(forward: LlamaForward, dtype: torch.dtype) -> None:
     """Attach an adapter for `lexical` whose every part acts; what it says is chance."""
     from recipes.lexical.train import Plan, new_adapter  # noqa: PLC0415 - only where that method is
-    from stretto.local_engine.drafting.lexical.pads import PadAdapter  # noqa: PLC0415
+    from stretto.local_engine.research.lexical.pads import PadAdapter  # noqa: PLC0415
 
     generator = torch.Generator().manual_seed(13)
     parts = new_adapter(forward, Plan(tokens=4, beside=16, last=96))

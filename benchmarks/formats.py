@@ -27,7 +27,7 @@ from rich.table import Table
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.text.vocabulary import vocabulary
 
 SCHEMA = '{"type": "object", "properties": {"name": {"type": "string"}, "count": {"type": "integer"}}}'

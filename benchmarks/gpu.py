@@ -44,16 +44,16 @@ from recipes.pocket.source import held_out_source, training_source
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.catalogue import DRAFTERS
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, prepare
-from stretto.local_engine.model.recorded_steps import GraphedForward
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
+from stretto.local_engine.model.loading.load import LoadedModel, prepare
+from stretto.local_engine.pocket import pocket_folder
 from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.serving.step_timing import measure_step_cost
 
 LLAMA_8B = Shape(4096, 14336, 32, 32, 8, 128_256, tied=False)
 TRAINED = Shape(768, 2048, 12, 12, 4, 8192)  # about 80 million parameters
-METHODS = ("autoregressive", "jacobi", "lookahead", "prompt_lookup", "suffix", "token_recycling", "auto")
+METHODS = ("autoregressive", "jacobi", "lookahead", "prompt_lookup", "suffix", "auto")
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 HEATS = (0.0, 0.7)
 CODE_CHARACTERS = 1500
@@ -154,7 +154,7 @@ def train(options: argparse.Namespace, tokenizer: Any, progress: Progress) -> tu
 
 def acceptance(options: argparse.Namespace, large: StepCost, progress: Progress) -> dict[str, Any]:
     """Part 2: tokens and rows a step of each method on the held-out files."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+    tokenizer: Any = AutoTokenizer.from_pretrained(pocket_folder())
     model, told = train(options, tokenizer, progress)
     loaded = replace(prepare("local:trained", model, tokenizer), end_ids=frozenset())
     files = list(held_out_source().values())[: 1 if options.tiny else 8]

@@ -39,7 +39,7 @@ def serve(protocol: str) -> None:
     """Serve with one of the parsers until the process is ended."""
     import uvicorn  # noqa: PLC0415 - in the server's process
 
-    from stretto.server.heads import BoundedHead  # noqa: PLC0415
+    from stretto.server.limits.header_limits import BoundedHead  # noqa: PLC0415
 
     kind: Any = BoundedHead if protocol == "bounded" else protocol
     with socket.create_server(("127.0.0.1", 0)) as opened:

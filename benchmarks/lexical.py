@@ -38,16 +38,16 @@ from rich.table import Table
 from recipes.pocket.corpus import topics
 from recipes.pocket.source import held_out_source
 from stretto.display.palette import Palette
-from stretto.errors import SettingsError
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment
-from stretto.local_engine.drafting.lexical.adapter import attach
-from stretto.local_engine.drafting.lexical.drafter import Lexical
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.kernels.thread_team import limit_threads
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.lexical.lexical_drafter import Lexical
+from stretto.local_engine.research.lexical.pad_adapter_file import attach
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import SettingsError
 
 CODE_PROMPT = 1500
 console = Console(width=118)
@@ -102,7 +102,7 @@ def run(
 ) -> tuple[Finished, list[int], float]:
     """One answer: its account, its tokens, and the milliseconds from the first piece of text to the end."""
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
-    handle = engine.submit(Generation(prompt, options.tokens, decoding=way, end_ids=engine.model.end_ids))
+    handle = engine.submit(Generation(prompt, options.tokens, decoding=way, end_ids=engine.model.ends))
     first = 0.0
     for event in handle:
         first = first or clock()

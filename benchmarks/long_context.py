@@ -13,8 +13,7 @@ The model is the sum of its weights and of the adapter for reading beside them, 
 
 Ways: focus reading with the adapter; with an adapter trained with the continuation loss only (`--control`), and with
 projections that were not trained, which have to fail; plain truncation, where the model reads the end of the prompt
-that fits into its window; full attention, also beyond the positions that were trained; Star attention, all blocks at
-the same positions.
+that fits into its window; full attention, also beyond the positions that were trained.
 
 Time and memory: until the first token of an answer is known and for each token that follows, on one thread, against
 full attention of the same model over the same document, far beyond the positions it was trained for. Memory is that of
@@ -47,18 +46,17 @@ from torch import Tensor
 from recipes.focus.needles import NAMES, Haystack, asked_for, passkey, pocket_texts
 from recipes.pocket.source import held_out_source
 from recipes.reading.facts import Fact
-from stretto.local_engine.long_context.adapter import FocusAdapter, read_focus
-from stretto.local_engine.long_context.chunks import bytes_per_token
-from stretto.local_engine.long_context.focus import FocusReader
-from stretto.local_engine.long_context.reader_options import FocusOptions, StarOptions
-from stretto.local_engine.long_context.star import StarReader
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.reading_adapter import reading_change
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.formats.differences import reading_change
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.focus.document_chunks import bytes_per_token
+from stretto.local_engine.research.focus.focus import FocusReader
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, read_focus
+from stretto.local_engine.serving.long_prompts import FocusOptions
 
 _NEAR = 128  # tokens between two codes that are likely to stand in one chunk
 CPU = torch.device("cpu")
@@ -128,9 +126,6 @@ def ways_of(model: LoadedModel, adapter: FocusAdapter, control: FocusAdapter | N
         options = FocusOptions(chunk=adapter.chunk, kept_bytes=2**32, **more)
         return lambda document: FocusReader(forward, own, document, options, device=CPU, head=head)
 
-    def star(document: Sequence[int]) -> Reader:
-        return StarReader(forward, [*head, *document], StarOptions(), device=CPU, shared=True)
-
     found = [Way("focus", focus(adapter))]
     if control is not None:
         found.append(Way("focus, continuation loss only", focus(control), 16))
@@ -139,7 +134,6 @@ def ways_of(model: LoadedModel, adapter: FocusAdapter, control: FocusAdapter | N
         Way("focus, untrained", focus(None), 16),
         Way("truncation", lambda document: Full(forward, [*head, *document], window)),
         Way("full attention", lambda document: Full(forward, [*head, *document]), 4),
-        Way("star", star, 16),
     ]
 
 
@@ -221,7 +215,7 @@ def said(reader: Reader, local: Sequence[int], expected: Sequence[int]) -> bool:
 def times_of(haystack: Haystack, ways: Sequence[Way], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Seconds to the first token and for each that follows, and bytes held, by length."""
     chance, rows = random.Random("times"), []  # noqa: S311 - chance, not secrets
-    chosen = [way for way in ways if way.name in ("focus", "full attention", "star")]
+    chosen = [way for way in ways if way.name in ("focus", "full attention")]
     local, answer = haystack.question("What is the code of Anna?"), haystack.answer("The code of Anna is 12345.")
     for length in options.lengths:
         document = haystack.hay(chance, length)

@@ -14,13 +14,13 @@ from measuring import IMAGES
 from plots import svg_style
 
 from stretto.display.palette import Palette
-from stretto.local_engine.long_context.chunks import cut
+from stretto.local_engine.research.focus.document_chunks import cut
 
-__all__ = ["WAYS", "Token", "picture", "tokens"]
+__all__ = ["Token", "picture", "tokens"]
 
-WAYS = ("focus", "star")
 _DOCUMENT, _PIECE, _APPENDED, _LOCAL = 9, 3, 2, 3
 _CELL, _LEFT, _TOP = 17, 116, 60
+_TITLE = "focus: chunks with the end of the question; candidates (red) move to 0, 1, 2"
 
 
 @dataclass(frozen=True)
@@ -42,42 +42,26 @@ class Token:
     place: int | None = None
 
 
-def tokens(way: str) -> list[Token]:
+def tokens() -> list[Token]:
     """All tokens of a small document, in the order in which they are computed."""
     pieces = cut(range(_DOCUMENT), _PIECE)
     found: list[Token] = []
-    if way == "focus":
-        candidates = []
-        for number, piece in enumerate(pieces):
-            first = len(found)
-            names = [(f"d{token}", "document") for token in piece]
-            names += [(f"q{token}", "local") for token in range(_LOCAL - _APPENDED, _LOCAL)]
-            for position, (name, kind) in enumerate(names):
-                last = position == len(names) - 1
-                found.append(
-                    Token(
-                        name,
-                        "candidate" if last else kind,
-                        position,
-                        tuple(range(first, first + position)),
-                        number if last else None,
-                    )
-                )
-            candidates.append(len(found) - 1)
-        first = len(found)
-        for position in range(_LOCAL):
-            before = (*candidates, *range(first, first + position))
-            found.append(Token(f"q{position}", "local", len(pieces) + position, before))
-        return found
+    candidates = []
     for number, piece in enumerate(pieces):
         first = len(found)
-        for position, token in enumerate(piece):
-            anchor = range(_PIECE) if number else range(0)
-            sees = (*anchor, *range(first, first + position))
-            kind = "document" if number else "anchor"
-            found.append(Token(f"d{token}", kind, len(anchor) + position, sees, token))
+        names = [(f"d{token}", "document") for token in piece]
+        names += [(f"q{token}", "local") for token in range(_LOCAL - _APPENDED, _LOCAL)]
+        for position, (name, kind) in enumerate(names):
+            sees = tuple(range(first, first + position))
+            if position == len(names) - 1:
+                found.append(Token(name, "candidate", position, sees, number))
+            else:
+                found.append(Token(name, kind, position, sees))
+        candidates.append(len(found) - 1)
+    first = len(found)
     for position in range(_LOCAL):
-        found.append(Token(f"q{position}", "query", _DOCUMENT + position, tuple(range(len(found)))))
+        before = (*candidates, *range(first, first + position))
+        found.append(Token(f"q{position}", "local", len(pieces) + position, before))
     return found
 
 
@@ -89,16 +73,16 @@ def _colours(colours: Palette) -> str:
     )
 
 
-def picture(way: str) -> str:
-    """The mask of one way."""
-    every = tokens(way)
+def picture() -> str:
+    """The mask."""
+    every = tokens()
     size = _LEFT + _CELL * len(every) + 12, _TOP + _CELL * len(every) + 34
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" '
         f'height="{size[1]}" font-family="sans-serif" font-size="10">',
         f"<style>{svg_style(_colours)}</style>",
         f'<rect class="back" width="{size[0]}" height="{size[1]}"/>',
-        f'<text x="8" y="16" font-size="12">{escape(_title(way))}</text>',
+        f'<text x="8" y="16" font-size="12">{_TITLE}</text>',
         '<text x="8" y="52">token, at position</text>',
     ]
     for row, token in enumerate(every):
@@ -113,17 +97,10 @@ def picture(way: str) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _title(way: str) -> str:
-    if way == "focus":
-        return "focus: chunks with the end of the question; candidates (red) move to 0, 1, 2"
-    return "star: blocks behind their anchor, moved to their place; the query sees all"
-
-
 def main() -> None:
-    """Write the pictures."""
+    """Write the picture."""
     IMAGES.mkdir(exist_ok=True)
-    for way in WAYS:
-        (IMAGES / f"long-context-{way}.svg").write_text(picture(way), encoding="utf-8")
+    (IMAGES / "long-context-focus.svg").write_text(picture(), encoding="utf-8")
 
 
 if __name__ == "__main__":

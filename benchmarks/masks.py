@@ -1,4 +1,4 @@
-"""Draws the mask of one real step of each decoding method, as SVG, for docs/decoding.md.
+"""Draws the mask of one real step of each decoding method, as SVG, for docs/decoding.md and docs/research.md.
 
     python benchmarks/masks.py
 
@@ -28,17 +28,16 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel
-from stretto.local_engine.drafting.lookahead.jacobi import Jacobi
-from stretto.local_engine.drafting.lookahead.lookahead import Lookahead
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
-from stretto.local_engine.drafting.recycling.drafter import TokenRecycling
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.flatten import flatten
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.flatten import flatten
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.research.lookahead.jacobi import Jacobi
+from stretto.local_engine.research.lookahead.lookahead import Lookahead
 
 __all__ = ["METHODS", "Step", "best_step", "picture", "steps"]
 
@@ -88,7 +87,6 @@ METHODS: dict[str, tuple[Callable[[], Drafter], int]] = {
     "lookahead": (lambda: Lookahead(window=3, ngram=4, guesses=3), 14),
     "prompt_lookup": (lambda: PromptLookup(span=6), 6),
     "suffix": (Suffix, 10),
-    "token_recycling": (lambda: TokenRecycling(breadth=_TOP, depth=4), 12),
     "draft_model": (_draft_model, 8),
     "auto": (lambda: Auto(StepCost({1: 10.0, 8: 10.4, 64: 16.0})), 14),
 }

@@ -47,12 +47,14 @@ def scripted_server(
     *,
     time_to_first_token_s: float,
     tokens_per_second: float,
+    token_characters: int | None = None,
     slots: float | None = None,
     record: Path | None = None,
 ) -> Iterator[str]:
     """A server in a separate process, so that it does not share the client's event loop; gives its base URL.
 
-    ``slots``: answers that it writes at a time, others wait; ``record``: where it writes the times of each request.
+    ``token_characters``: of a token, instead of a word; ``slots``: answers that it writes at a time, others wait;
+    ``record``: where it writes the times of each request.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "replies.json"
@@ -60,6 +62,7 @@ def scripted_server(
         command = [
             *(sys.executable, "-m", "stretto.testing", "--replies", str(file)),
             *("--time-to-first-token", str(time_to_first_token_s), "--tokens-per-second", str(tokens_per_second)),
+            *(("--token-characters", str(token_characters)) if token_characters else ()),
             *(("--slots", str(slots)) if slots else ()),
             *("--exact", *(("--record", str(record)) if record else ())),
         ]

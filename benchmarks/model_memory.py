@@ -39,7 +39,7 @@ class Growth:
     """What this process has grown by since this was made."""
 
     def __init__(self) -> None:
-        from stretto.local_engine.model.memory import give_back  # noqa: PLC0415 - each process imports what it measures
+        from stretto.local_engine.model.loading.memory import give_back  # noqa: PLC0415 - each process imports what it measures
 
         give_back()
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
@@ -62,8 +62,8 @@ def stretto(name: str, dtype: str) -> dict[str, int]:
     import torch  # noqa: PLC0415 - as above
 
     from stretto.local_engine.generation import Generation  # noqa: PLC0415
-    from stretto.local_engine.model.load import load_model  # noqa: PLC0415
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415
+    from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415
     from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415
 
     def answered(model: str) -> Engine:
@@ -93,7 +93,7 @@ def transformers(name: str, dtype: str) -> dict[str, int]:
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
 
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
 
@@ -119,7 +119,7 @@ def llamacpp(name: str, _: str) -> dict[str, int]:
     """llama.cpp's server within this process, one slot of 512 tokens."""
     import xllamacpp  # noqa: PLC0415 - as above
 
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415
 
     file = find_source(name).file
     assert file is not None
@@ -137,7 +137,7 @@ def _weights(name: str) -> int:
     """How many there are, tied ones once."""
     from safetensors import safe_open  # noqa: PLC0415 - as above
 
-    from stretto.local_engine.model.source import find_source  # noqa: PLC0415
+    from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415
 
     source = find_source(name)
     if source.file is not None:

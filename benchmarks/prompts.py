@@ -6,9 +6,9 @@ from pathlib import Path
 from sysconfig import get_path
 
 from recipes.pocket.source import HELD_OUT_FILES
-from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.prompts import Catalogue
-from stretto.request import Message
+from stretto.values.request import Message
 
 QUESTIONS = (
     "How do I look after a bicycle?",

@@ -2,6 +2,7 @@
 
     python benchmarks/quality.py                                the built-in model
     python benchmarks/quality.py --model local:smollm2          a general model; also any other, openai:NAME, ...
+    python benchmarks/quality.py --model local:./q.gguf --no-decoding
     python benchmarks/quality.py --model llamacpp:NAME --sizes 2 4 8 --seeds 5 --update-docs
     python benchmarks/quality.py --model local:pocket-diffusion --parent local:pocket
                                                                 a model that writes blocks at once, by its thresholds
@@ -62,7 +63,7 @@ class Row:
 
 def parallelism(answer: Answer) -> float:
     """Tokens of an answer over those of its longest chain: an outline, then the longest part."""
-    parts = [branch for branch in answer.branches if branch.kind in ("point", "item", "passage")]
+    parts = [branch for branch in answer.branches if branch.kind in ("section", "item", "passage")]
     before = sum(branch.usage.completion_tokens for branch in answer.branches if branch not in parts)
     chain = before + max((branch.usage.completion_tokens for branch in parts), default=0)
     whole = before + sum(branch.usage.completion_tokens for branch in parts)
@@ -136,11 +137,12 @@ async def measure_blocks(model: str, parent: str, sizes: list[int], seeds: int) 
     return rows
 
 
-def ways(task: Task, methods: list[str], *, local: bool) -> Iterator[tuple[str, dict[str, str]]]:
+def ways(task: Task, methods: list[str], *, local: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """How a task is answered: straight, by each strategy that can write it in parts, by each decoding method."""
     plain = {"decoding": "autoregressive"} if local else {}
     for strategy in ("direct", *task.strategies):
-        yield strategy, {"strategy": strategy, **plain}
+        by_points: dict[str, Any] = {"strategy_options": {"form": "points"}} if strategy == "skeleton" else {}
+        yield strategy, {"strategy": strategy, **by_points, **plain}
     for method in methods:
         yield f"decoding {method}", {"strategy": "direct", "decoding": method}
 
@@ -319,7 +321,8 @@ def draw(result: Mapping[str, Any]) -> None:
 
 def name_of(model: str) -> str:
     """The name of the result and the plot of a model."""
-    return "quality-" + "".join(each if each.isalnum() else "-" for each in model.rpartition(":")[2])
+    last = model.rpartition(":")[2].rpartition("/")[2].removesuffix(".gguf")
+    return "quality-" + "".join(each if each.isalnum() else "-" for each in last)
 
 
 def main() -> None:
@@ -330,15 +333,17 @@ def main() -> None:
     parser.add_argument("--parent", help="the causal model beside one that writes blocks at once")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--seeds", type=int, default=3, help="tasks of each kind and size")
+    parser.add_argument("--no-decoding", action="store_true", help="leave out the decoding methods of a local model")
     parser.add_argument("--update-docs", action="store_true", help="write the plot into docs/img")
     arguments = parser.parse_args()
     if not all(2 <= size <= MOST for size in arguments.sizes):
         parser.error(f"--sizes: tasks have 2 to {MOST} parts")
     local, sizes, seeds = arguments.model.startswith("local:"), arguments.sizes, arguments.seeds
+    decoding = local and not arguments.no_decoding
     if arguments.parent:
         rows = anyio.run(measure_blocks, arguments.model, arguments.parent, sizes, seeds)
     else:
-        rows = anyio.run(lambda: measure(arguments.model, arguments.base_url, sizes, seeds, decoding=local))
+        rows = anyio.run(lambda: measure(arguments.model, arguments.base_url, sizes, seeds, decoding=decoding))
     found, by_kind = summaries(rows, by_kind=False), summaries(rows, by_kind=True)
     console.print(f"{arguments.model}, greedy, at most {MOST_TOKENS} tokens; {machine()}")
     for table in tables(found, by_kind):

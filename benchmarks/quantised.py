@@ -24,11 +24,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.memory import give_back
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.memory import give_back
+from stretto.local_engine.model.loading.source import find_source
 
 WINDOW = 512
 TYPES = ("BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0", "Q4_K", "Q4_0")

@@ -7,10 +7,10 @@
     python benchmarks/real.py --table NAME NAME ...                 one table of several runs that were kept
 
 Ways of answering are compared with the straight answers to the same questions, at one temperature; a cell that misses
-its bar is bold. Code judges texts alone, so nothing here says whether a point belongs to its question: read the texts,
-which `benchmarks/results/NAME.json` keeps. A run that was interrupted goes on where it ended; what it had learned of
-the model by then is lost. Times count only on a machine that does nothing else: some answers take 0.2 s, and the same
-call then takes 0.8 to 1.2 times as long as before, as the row of straight answers shows that were asked for twice.
+its bar is bold. Code judges texts alone: read them too, which `benchmarks/results/NAME.json` keeps. A run that was
+interrupted goes on where it ended; what it had learned of the model by then is lost. Times count only on a machine
+that does nothing else: some answers take 0.2 s, and the same call then takes 0.8 to 1.2 times as long as before, as the
+row of straight answers shows that were asked for twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import anyio
 from measuring import RESULTS, machine, save
-from real_findings import Finding, Row, faults, findings, lost
+from real_findings import Finding, Row, faults, findings
 from real_questions import HELD_OUT, LANGUAGES, Asked, questions
 from rich.console import Console
 from rich.progress import Progress
@@ -132,7 +132,7 @@ async def measure(run: Run, every: list[Asked], ways: Sequence[str], options: ar
 
 
 def show(run: Run) -> None:
-    """Print what a run found, a table for each way and temperature, and the questions that got no answer by points."""
+    """Print what a run found, a table for each way and temperature."""
     temperatures = dict.fromkeys(row.temperature for row in run.rows)
     for temperature in temperatures:
         own = [row for row in run.rows if row.temperature == temperature]
@@ -141,11 +141,9 @@ def show(run: Run) -> None:
             table = Table(title=f"{way}, temperature {temperature}, {answered} of {run.head['asked']} questions")
             for heading in ("what", "measured", "bar"):
                 table.add_column(heading)
-            for each in _found(run, own, way):
+            for each in findings(own, way):
                 table.add_row(each.what, each.measured, each.bar, style="bold" if each.held is False else "")
             console.print(table)
-    for line in lost(run.rows):
-        console.print(line, style="bold", markup=False, highlight=False)
 
 
 def show_together(names: Sequence[str]) -> None:
@@ -157,7 +155,7 @@ def show_together(names: Sequence[str]) -> None:
         for temperature in dict.fromkeys(row.temperature for row in run.rows):
             own = [row for row in run.rows if row.temperature == temperature]
             heading = f"{run.head['model'].partition(':')[0]}, {temperature:g}, {len(own) // 2} questions"
-            columns[heading] = {each.what: each for each in _found(run, own, "auto")}
+            columns[heading] = {each.what: each for each in findings(own, "auto")}
     table = Table(title="auto, beside the straight answers", show_lines=True)
     for heading in ("what", *columns, "bar"):
         table.add_column(heading)
@@ -172,10 +170,6 @@ def show_together(names: Sequence[str]) -> None:
     console.print(table)
 
 
-def _found(run: Run, rows: list[Row], way: str) -> list[Finding]:
-    return findings(rows, way, 0.7 if run.head["model"].startswith("local:") else 0.9)
-
-
 def main() -> None:
     """Ask, keep the answers and print what they show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -185,8 +179,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, help="only the first so many")
     parser.add_argument("--held-out", action="store_true", help="ask five questions that nobody tuned for instead")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7])
-    parser.add_argument("--skeleton", action="store_true", help="force a skeleton as well, where one can be made")
-    parser.add_argument("--max-tokens", type=int, help="of an answer; a low one leaves `auto` no room for points")
+    parser.add_argument("--max-tokens", type=int, help="of an answer")
     parser.add_argument("--repeats", type=int, default=1, help="ask each this often; the answer of median time counts")
     parser.add_argument("--timeout", type=float, default=7200.0, help="seconds after which no further answer counts")
     parser.add_argument("--note", default="", help="kept with the result, such as what else the machine was doing")
@@ -197,7 +190,7 @@ def main() -> None:
         show_together(options.table)
         return
     every = list(HELD_OUT) if options.held_out else questions(tuple(options.languages))[: options.questions]
-    ways = ("direct", "auto", "skeleton") if options.skeleton else ("direct", "auto")
+    ways = ("direct", "auto")
     head = {
         "model": options.model,
         "machine": machine(),

@@ -7,17 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import big_little
 import cascade
 import consensus
-import denoising
 import document_chart
 import hand_on
 import llamacpp
 import load
+import planned
 import quality
+import rewrite
 import server_report
-import several_devices
 import skeleton
 from batching_report import draw_batching, draw_soak
 from comparison import report
@@ -32,7 +31,6 @@ __all__ = ["PLOTS", "main"]
 
 PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
     "batching": (lambda result: draw_batching(result, IMAGES / "batching"), ["batching"]),
-    "big_little": (big_little.draw, ["big-little"]),
     "cascade": (cascade.draw, ["cascade"]),
     "consensus": (consensus.draw, ["consensus"]),
     "decoding": (lambda result: report.draw(result, IMAGES / "decoding"), ["decoding"]),
@@ -41,7 +39,6 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
         lambda result: report.draw(result, IMAGES / "decoding-smollm2-float32"),
         ["decoding-smollm2-float32"],
     ),
-    "denoising": (denoising.draw, ["denoising"]),
     "document": (document_chart.draw, ["document-figures"]),
     "hand_on": (hand_on.draw, ["hand-on"]),
     "lexical": (lambda result: draw_lexical(result["rows"]), ["lexical"]),
@@ -52,13 +49,14 @@ PLOTS: dict[str, tuple[Callable[[Any], None], Sequence[str]]] = {
         lambda result: draw_long_context(result["passkey"], result["times"], result["perplexity"]),
         ["long-context"],
     ),
+    "planned": (planned.draw, ["planned"]),
     "quality-smollm2": (quality.draw, ["quality-smollm2"]),
+    "rewrite": (rewrite.draw, ["rewrite"]),
     "router": (
         lambda result: plot_router([Latency(**row) for row in result["latencies"]], result["machine"]),
         ["router-latency"],
     ),
     "server": (lambda result: server_report.draw(result, IMAGES / "server"), ["server"]),
-    "several_devices": (several_devices.draw, ["several-devices"]),
     "skeleton": (skeleton.draw_all, ["skeleton-http", "skeleton-pocket"]),
     "soak": (lambda result: draw_soak(result, IMAGES / "soak"), ["soak"]),
 }

@@ -45,7 +45,9 @@ def processor_s(pid: int) -> float:
 
 async def answers(way: Way, model: str, *, clients: int, rounds: int) -> dict[str, Any]:
     """So many clients ask so often, one answer after the other."""
-    body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "stream": True}
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "stream": True}
+    if model == "stretto-skeleton":
+        body["stretto"] = {"strategy_options": {"form": "points"}}
     most = {"files": 0, "memory_mib": 0.0}
 
     async def client(times: int) -> list[float]:

@@ -3,11 +3,11 @@
     python benchmarks/router.py                 p50 and p99 at 0.1, 0.4, 2 and 8 kB, and a plot
     python benchmarks/router.py --decisions 5000
 
-Every text is another one: labelled prompts in random order, joined and cut to the length. "First look" is the time of
-the first decision about a text in a process that has decided about others, as a caller meets it: nothing about this
-text is in the processor's caches, and no branch of the code is foreseen. "Fastest of five" is the fastest of five
-decisions about a text in a row. The texts are made of prompts that the model was trained on, so most of their words are
-known to it.
+Every text is another one: labelled prompts in random order, joined and cut to the length. "First look" is the
+processor's time for the first decision about a text in a process that has decided about others, as a caller meets it:
+nothing about this text is in the processor's caches, and no branch of the code is foreseen. "Fastest of five" is the
+fastest of five decisions about a text in a row. The texts are made of prompts that the model was trained on, so most of
+their words are known to it.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def measure(router: Router, characters: int, decisions: int) -> Latency:
     for request in requests:
         times = []
         for _ in range(REPEATS):
-            started = time.perf_counter()
+            started = time.process_time()
             router.decide(request, backends)
-            times.append((time.perf_counter() - started) * 1000)
+            times.append((time.process_time() - started) * 1000)
         first_look.append(times[0])
         fastest.append(min(times))
     return Latency(characters, _at(first_look, 0.5), _at(first_look, 0.99), _at(fastest, 0.5), _at(fastest, 0.99))
@@ -84,9 +84,9 @@ def _at(values: Sequence[float], share: float) -> float:
 
 def first_decision_ms() -> float:
     """The first decision of a process, which loads the model."""
-    started = time.perf_counter()
+    started = time.process_time()
     Router().decide(Request.of("How do I look after a bicycle?"), {"main": ScriptedBackend({})})
-    return round((time.perf_counter() - started) * 1000, 1)
+    return round((time.process_time() - started) * 1000, 1)
 
 
 def plot(latencies: Sequence[Latency], title: str) -> None:

@@ -24,11 +24,11 @@ from measuring import RESULTS, save
 from pydantic import ValidationError
 from transformers import AutoTokenizer
 
-from stretto.errors import InvalidRequestError
-from stretto.generation_options import GenerationOptions
 from stretto.local_engine.choosing.constraint import Constraint, Grammars
-from stretto.local_engine.pocket import MODEL_FOLDER
-from stretto.strategies.fitting import fit
+from stretto.local_engine.pocket import pocket_folder
+from stretto.strategies.structured.fitting import fit
+from stretto.values.errors import InvalidRequestError
+from stretto.values.generation_options import GenerationOptions
 
 SUITE = Path(__file__).parent / "schema_suite" / "draft2020-12.jsonl"
 END = 2
@@ -65,7 +65,7 @@ class Trial:
     """Tries schemas under the constraints of one tokenizer."""
 
     def __init__(self) -> None:
-        self._tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+        self._tokenizer = AutoTokenizer.from_pretrained(pocket_folder())
         self._grammars = Grammars(self._tokenizer)
         self.why: list[str] = []
 

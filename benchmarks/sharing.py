@@ -24,8 +24,8 @@ from rich.table import Table
 
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.sharing import Sharing
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
 
 TOKENS, ROUNDS = 150, 7

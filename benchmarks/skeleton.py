@@ -1,4 +1,4 @@
-"""How much sooner a skeleton answer is there than a straight one of the same length.
+"""How much sooner an answer by points is there than a straight one of the same length.
 
     python benchmarks/skeleton.py                       both parts, a plot of each timeline
     python benchmarks/skeleton.py --points 5 --words 30 --time-to-first-token 0.5 --tokens-per-second 40
@@ -39,7 +39,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stretto import Answer, AsyncStretto
-from stretto.backends.providers.http_clients import async_client
+from stretto.backends.providers.transport.http_clients import async_client
 from stretto.backends.registry import open_backend
 from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.display.palette import Palette
@@ -66,7 +66,8 @@ async def run(stretto: AsyncStretto, strategy: str, question: str = QUESTION) ->
     first: float | None = None
     title: float | None = None
     text: float | None = None
-    async with stretto.stream(question, strategy=strategy) as stream:
+    options: dict[str, Any] = {"strategy_options": {"form": "points"}} if strategy == "skeleton" else {}
+    async with stretto.stream(question, strategy=strategy, **options) as stream:
         async for event in stream:
             now = time.perf_counter() - began
             if event.type == "text_delta":
@@ -276,7 +277,7 @@ async def on_pocket(options: argparse.Namespace, progress: Progress) -> dict[str
 def timeline(runs: dict[str, list[Run]]) -> dict[str, Any]:
     """When each branch of the last answer in points began, wrote and ended, and how long both answers took."""
     answer, straight = runs["skeleton"][-1].answer, runs["direct"][-1].answer
-    spans = [(branch.title or branch.id, branch.span) for branch in answer.branches]
+    spans = [(branch.heading or branch.id, branch.span) for branch in answer.branches]
     rows = [[name, span.started_s, span.first_s, span.ended_s] for name, span in spans]
     return {"seconds": answer.timeline.total_s, "straight": straight.timeline.total_s, "branches": rows}
 

@@ -41,12 +41,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from stretto.local_engine.generation import Finished, Generation, Piece
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine, Handle
 
 AT_ONCE = 24
-DECODINGS = ("autoregressive", "auto", "suffix", "prompt_lookup", "lookahead", "token_recycling", "jacobi")
+DECODINGS = ("autoregressive", "auto", "suffix", "prompt_lookup", "lookahead", "jacobi")
 STOPS = ((), (), (), (". ",), ("\n\n", "def "))
 console = Console()
 

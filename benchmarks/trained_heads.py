@@ -34,12 +34,12 @@ from rich.table import Table
 
 from recipes.heads.questions import held_out
 from stretto.display.palette import Palette
-from stretto.errors import StrettoError
 from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.kernels.thread_team import limit_threads
-from stretto.local_engine.model.load import load_model
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
+from stretto.values.errors import StrettoError
 
 PLAIN, AGAIN, WITHOUT, WITH, ALONE = (
     "one at a time", "one at a time, again", "auto without the head", "auto with the head", "the head alone"
@@ -65,7 +65,7 @@ class Answer:
 
 def answer(engine: Engine, prompt: tuple[int, ...], method: str, length: int, clock: Callable[[], float]) -> Answer:
     """Ask the engine once."""
-    handle = engine.submit(Generation(prompt, length, decoding=method, end_ids=engine.model.end_ids))
+    handle = engine.submit(Generation(prompt, length, decoding=method, end_ids=engine.model.ends))
     times: list[float] = []
     counts: list[int] = []
     for event in handle:

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.resilience.wrapper import Wrapper
-from stretto.request import GenerationOptions
+from stretto.values.request import GenerationOptions
 
 OUTLINE = "Write only the outline"
 FIRST_POINT = "text of point 1,"

@@ -15,9 +15,9 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from stretto.errors import SettingsError
-from stretto.local_engine.model.dtype import chosen_dtype
-from stretto.local_engine.model.source import Source
+from stretto.local_engine.model.loading.dtype import chosen_dtype
+from stretto.local_engine.model.loading.source import Source
+from stretto.values.errors import SettingsError
 
 __all__ = [
     "Run",

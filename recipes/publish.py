@@ -15,20 +15,21 @@ from pathlib import Path
 from rich.console import Console
 from safetensors.torch import load_file
 
-from stretto.local_engine.model.adapter_files import CHANGE_FILE, fingerprint
-from stretto.local_engine.model.changed import CHANGES_OF
-from stretto.local_engine.model.differences import write_differences
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.model.adapters.adapter_files import CHANGE_FILE, fingerprint
+from stretto.local_engine.model.formats.differences import write_differences
+from stretto.local_engine.model.loading.changed import CHANGES_OF
+from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["main", "publish"]
 
 
-def publish(trained: Path, target: Path, base: Path = MODEL_FOLDER, most: int | None = None) -> int:
-    """Write the model in ``trained`` to ``target``; returns the bytes of what it changes.
+def publish(trained: Path, target: Path, base: Path | None = None, most: int | None = None) -> int:
+    """Write the model in ``trained`` to ``target``; returns the bytes of what it changes of ``base``, the pocket model.
 
     With ``most``, the changes are found from the whole weights, without those of the embedding, and kept as whole
     numbers up to it: 3 instead of 7 makes a compressed file a quarter smaller.
     """
+    base = base or pocket_folder()
     target.mkdir(parents=True, exist_ok=True)
     if (trained / "generation_config.json").is_file():
         shutil.copyfile(trained / "generation_config.json", target / "generation_config.json")
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m recipes.publish", description=main.__doc__)
     parser.add_argument("trained", type=Path, help="folder of the trained model")
     parser.add_argument("target", type=Path, help="folder to write")
-    parser.add_argument("--base", type=Path, default=MODEL_FOLDER, help="the model it was trained from")
+    parser.add_argument("--base", type=Path, help="the model it was trained from (default: pocket)")
     parser.add_argument("--most", type=int, help="find the changes anew, as whole numbers up to this (7 or less)")
     chosen = parser.parse_args(arguments)
     size = publish(chosen.trained, chosen.target, chosen.base, chosen.most)

@@ -30,7 +30,7 @@ KINDS = {
 }
 """Kinds of matrices, and what they are called in a layer."""
 
-_GROUP, _MOST = 32, 7  # of the numbers in four bits; see `stretto.local_engine.model.four_bits`
+_GROUP, _MOST = 32, 7  # of the numbers in four bits; see `stretto.local_engine.model.formats.differences`
 
 Keys = list[tuple[Tensor, Tensor]]
 """Keys and values of some rows, by layer # [rows, heads, length, head size] each."""

@@ -17,11 +17,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from recipes.pocket.optimiser import Optimiser
-from stretto.errors import SettingsError
+from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stretto.local_engine.model.llama import LlamaForward
-    from stretto.local_engine.model.load import LoadedModel
+    from stretto.local_engine.model.forward.llama import LlamaForward
+    from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["AdapterTraining", "Length", "MuonTraining", "Training", "llama_forward", "read_state"]
 
@@ -255,7 +255,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def llama_forward(model: LoadedModel) -> LlamaForward:
     """The forward that gradients go through. Raises `SettingsError` for a model that can have no adapter."""
-    from stretto.local_engine.model.llama import LlamaForward  # noqa: PLC0415 - other runs need no engine
+    from stretto.local_engine.model.forward.llama import LlamaForward  # noqa: PLC0415 - other runs need no engine
 
     if not (isinstance(model.forward, LlamaForward) and model.forward.is_llama):
         raise SettingsError(

@@ -29,10 +29,10 @@ from recipes.pocket.optimiser import Optimiser
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype, use_machine
 from recipes.stacked import KINDS, Change, StackedLlama
 from recipes.training import Training, read_state
-from stretto.local_engine.model.adapter_files import CHANGE_FILE, fingerprint
-from stretto.local_engine.model.changed import changed_weights
-from stretto.local_engine.model.differences import write_differences
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.model.adapters.adapter_files import CHANGE_FILE, fingerprint
+from stretto.local_engine.model.formats.differences import write_differences
+from stretto.local_engine.model.loading.changed import changed_weights
+from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["Ahead", "Tuning", "TuningPlan", "add_tuning_arguments", "seeded", "tune"]
 
@@ -277,7 +277,7 @@ def read_causal_model(folder: Path, device: str) -> Any:
 def add_tuning_arguments(parser: argparse.ArgumentParser, plan: TuningPlan, *, folder: Path, out: Path) -> None:
     """Add what `tune` reads: `add_arguments`, the base, where to write, the device and the sizes of batches."""
     add_arguments(parser, minutes=plan.minutes, folder=folder)
-    parser.add_argument("--base", type=Path, default=MODEL_FOLDER, help="the model to start from (default: pocket)")
+    parser.add_argument("--base", type=Path, default=pocket_folder(), help="the model to start from (default: pocket)")
     parser.add_argument("--out", type=Path, default=out, help="where the model is written (default %(default)s)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=0, help="processes that make batches (default %(default)s)")

@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from comparison.ours import Ours
 from comparison.peers import greedy
 from comparison.run import Run, Task
-from stretto.local_engine.model.load import LoadedModel, prepare
+from stretto.local_engine.model.loading.load import LoadedModel, prepare
 from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.serving.step_timing import measure_step_cost
 

@@ -33,7 +33,7 @@ class Ours:
         request = Generation(
             task.prompt,
             task.limit,
-            end_ids=self._engine.model.end_ids,
+            end_ids=self._engine.model.ends,
             temperature=task.temperature,
             seed=task.seed,
             decoding=self.name,

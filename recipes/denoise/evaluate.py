@@ -21,7 +21,7 @@ from recipes.pocket.augment import MEASURED_CHANGES, measured_change
 from recipes.pocket.corpus import Corpus, Topic
 from recipes.pocket.evaluate import Writer, text_present
 from recipes.tuning import seeded
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["Figures", "asked", "main", "points_present"]
 
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure a block diffusion model at several thresholds, and its causal parent."""
     parser = argparse.ArgumentParser(prog="python -m recipes.denoise.evaluate", description=main.__doc__)
     parser.add_argument("folder", type=Path, help="of the model")
-    parser.add_argument("--parent", type=Path, default=MODEL_FOLDER, help="the causal model (default: pocket)")
+    parser.add_argument("--parent", type=Path, default=pocket_folder(), help="the causal model (default: pocket)")
     parser.add_argument("--without-parent", action="store_true", help="leave the causal model out")
     parser.add_argument("--topics", type=int, default=100, help="how many (default %(default)s)")
     parser.add_argument("--thresholds", type=float, nargs="+", default=THRESHOLDS)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from recipes.focus.needles import Job, Lesson
-from stretto.local_engine.long_context.adapter import FocusAdapter
-from stretto.local_engine.long_context.decoder import attention, run
-from stretto.local_engine.long_context.focus import Candidates, candidates, candidates_and_states, states_of
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.research.focus.changed_layers import attention, run
+from stretto.local_engine.research.focus.focus import Candidates, candidates, candidates_and_states, states_of
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter
 
 __all__ = ["chunks_of", "lesson_losses", "lookup_losses"]
 

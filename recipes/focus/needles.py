@@ -12,9 +12,9 @@ from recipes.pocket import tasks
 from recipes.pocket.corpus import Corpus, straight_answer
 from recipes.reading.facts import Fact, Writer
 from recipes.reading.lessons import NOTHING
-from stretto.errors import SettingsError
-from stretto.local_engine.model.load import LoadedModel
-from stretto.strategies.fencing import fence_for
+from stretto.local_engine.model.loading.load import LoadedModel
+from stretto.strategies.runtime.fencing import fence_for
+from stretto.values.errors import SettingsError
 
 __all__ = ["NAMES", "Haystack", "Job", "Lesson", "Lessons", "asked_for", "passkey", "pocket_texts", "texts_in"]
 

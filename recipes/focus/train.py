@@ -45,13 +45,13 @@ from recipes.program import (
     training_dtype,
 )
 from recipes.training import MuonTraining, llama_forward
-from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.long_context.adapter import FocusAdapter, new_tensors, read_focus, write_focus
-from stretto.local_engine.model.adapter_files import FOCUS_FILE, fingerprint
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.reading_adapter import reading_change
-from stretto.local_engine.model.source import find_source
+from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, fingerprint
+from stretto.local_engine.model.formats.differences import reading_change
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.research.focus.focus_adapter import FocusAdapter, new_tensors, read_focus, write_focus
+from stretto.values.errors import SettingsError, StrettoError
 
 __all__ = ["LOSSES", "Plan", "Shares", "Trainer", "main"]
 

@@ -45,9 +45,6 @@ class Head(nn.Module, ABC):
     reads_lower = True
     """Whether it reads states below the last one."""
 
-    has_words = True
-    """Whether it has an output matrix, of these words; else it has the model's."""
-
     def __init__(self, target: Target, words: Tensor, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes

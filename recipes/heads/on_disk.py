@@ -23,14 +23,14 @@ def write_head(folder: Path, target: Target, base: str, head: Head) -> None:
     tensors, config = head.exported()
     vocabulary, words = len(target.output), head.words
     tensors = {name: tensor.to(torch.float16).cpu().contiguous() for name, tensor in tensors.items()}
-    if head.has_words and len(words) < vocabulary:
+    if len(words) < vocabulary:
         inside = torch.zeros(vocabulary, dtype=torch.bool)
         inside[words.cpu()] = True
         tensors |= {"d2t": words.cpu() - torch.arange(len(words)), "t2d": inside}
     sizes: dict[str, object] = {
         "hidden_size": target.hidden,
         "vocab_size": vocabulary,
-        "draft_vocab_size": len(words) if head.has_words else vocabulary,
+        "draft_vocab_size": len(words),
         "dtype": "float16",
         "verifier_sha256": base,
     }

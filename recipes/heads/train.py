@@ -1,7 +1,7 @@
 """Training heads that draft: ``python -m recipes.heads.train MODEL``.
 
 The model stays as it is. It answers some thousand questions, greedily and sampled; a head learns to foresee these
-answers. See `recipes.heads.eagle` and `recipes.heads.beside` for what is learned, and `recipes.heads.trainer` for how.
+answers. See `recipes.heads.eagle` and `recipes.heads.medusa` for what is learned, and `recipes.heads.trainer` for how.
 
 Training goes on from its last checkpoint when it is started again, and so does the writing of the answers.
 """
@@ -20,9 +20,9 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from recipes.heads.beside import Blockwise, Hydra, Medusa
 from recipes.heads.eagle import Eagle
 from recipes.heads.evaluate import measure
+from recipes.heads.medusa import Medusa
 from recipes.heads.network import Head, Sizes
 from recipes.heads.on_disk import write_head
 from recipes.heads.questions import asked, held_out
@@ -31,16 +31,16 @@ from recipes.heads.texts import Texts, frequent
 from recipes.heads.trainer import Plan, Trainer
 from recipes.heads.writing import Writing, Written, keep, kept
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
-from stretto.errors import SettingsError, StrettoError
 from stretto.local_engine.kernels.thread_team import limit_threads
-from stretto.local_engine.model.adapter_files import fingerprint
-from stretto.local_engine.model.load import LoadedModel, load_model, prepare
-from stretto.local_engine.model.source import Source, find_source
-from stretto.local_engine.model.weights import read_model
+from stretto.local_engine.model.adapters.adapter_files import fingerprint
+from stretto.local_engine.model.loading.load import LoadedModel, load_model, prepare
+from stretto.local_engine.model.loading.source import Source, find_source
+from stretto.local_engine.model.loading.weights import read_model
+from stretto.values.errors import SettingsError, StrettoError
 
 __all__ = ["KINDS", "main"]
 
-KINDS: dict[str, type[Head]] = {"eagle3": Eagle, "medusa": Medusa, "hydra": Hydra, "blockwise": Blockwise}
+KINDS: dict[str, type[Head]] = {"eagle3": Eagle, "medusa": Medusa}
 _DEPTHS = {"eagle3": 5}
 _DEPTH = 4  # of the others
 _SHARES = {"eagle3": 6.0}  # of the time; of the others 1
@@ -89,7 +89,7 @@ def _train(chosen: argparse.Namespace) -> None:
     texts, unseen = _write(chosen, model, base, console)
     if on_gpu:
         torch.cuda.empty_cache()  # what held the keys and values of the answers
-    words = frequent(texts, chosen.words, model.end_ids, len(target.output))
+    words = frequent(texts, chosen.words, model.ends, len(target.output))
     answered = torch.tensor([token for text in texts for token in text.tokens[text.learned :]])
     covered = torch.isin(answered, words).float().mean()
     console.print(f"the head can say {len(words)} tokens, {covered:.1%} of the answers", highlight=False)

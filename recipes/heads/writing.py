@@ -13,10 +13,10 @@ from torch import Tensor
 
 from recipes.heads.questions import Turns
 from recipes.pocket.batches import Encoded
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.layer_states import LAST, LayerStates
-from stretto.local_engine.model.load import LoadedModel
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["HEATS", "Writing", "Written", "answers", "keep", "kept"]
 
@@ -133,7 +133,7 @@ def answers(
     for row, prompt in enumerate(prompts):
         tokens[row, : len(prompt)] = torch.tensor(prompt)
     tokens, places, heat = tokens.to(device), (lengths - 1).to(device), torch.tensor(heats).to(device)[:, None]
-    ends = torch.tensor(sorted(model.end_ids), device=device)
+    ends = torch.tensor(sorted(model.ends), device=device)
     noise = torch.Generator(device).manual_seed(seed)
     cache, first = KeyValueCache(batch), torch.zeros(1, dtype=torch.long, device=device)
     positions = torch.arange(width, device=device).expand(batch, -1)

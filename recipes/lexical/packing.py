@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from stretto.local_engine.drafting.lexical.pads import AnchoredRows
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.rows import Rows
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.research.lexical.pads import AnchoredRows
 
 __all__ = ["Packing", "TextCache", "inside_units", "pack"]
 

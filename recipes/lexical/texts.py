@@ -12,8 +12,8 @@ from recipes.heads.questions import asked
 from recipes.heads.writing import Writing, Written, answers
 from recipes.pocket.batches import Encoded, encode
 from recipes.pocket.corpus import Corpus
-from stretto.errors import SettingsError
-from stretto.local_engine.model.load import LoadedModel
+from stretto.local_engine.model.loading.load import LoadedModel
+from stretto.values.errors import SettingsError
 
 __all__ = ["MIX", "Texts", "continuations", "keep", "kept", "pieces", "questions"]
 

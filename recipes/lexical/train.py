@@ -5,7 +5,7 @@ itself. Runs of tokens that it gives a high probability are lexical units. [PAD]
 text, all in one forward under a four-dimensional mask, learn to predict the further tokens of the unit. Tokens outside
 units count less: from them the rows learn when not to be sure.
 
-What is trained is a small adapter (see `stretto.local_engine.drafting.lexical.pads`), written beside the weights and
+What is trained is a small adapter (see `stretto.local_engine.research.lexical.pads`), written beside the weights and
 bound to them by their SHA-256. The weights of a GGUF file are unpacked into a folder first. Training is seeded and goes
 on from its last checkpoint when it is started again.
 """
@@ -34,18 +34,18 @@ from recipes.pocket.batches import Encoded
 from recipes.pocket.corpus import Corpus
 from recipes.program import add_arguments, announce, folder_of, forget_checkpoint, train_adapter, use_machine
 from recipes.training import AdapterTraining, llama_forward
-from stretto.errors import SettingsError, StrettoError
-from stretto.local_engine.drafting.lexical.adapter import write_adapter
-from stretto.local_engine.drafting.lexical.lexical_options import FILE
-from stretto.local_engine.drafting.lexical.pads import PadAdapter
 from stretto.local_engine.kernels.thread_team import limit_threads
-from stretto.local_engine.model.adapter_files import fingerprint
-from stretto.local_engine.model.cache import KeyValueCache
-from stretto.local_engine.model.llama import LlamaForward
-from stretto.local_engine.model.load import LoadedModel, load_model
-from stretto.local_engine.model.rows import Rows
-from stretto.local_engine.model.source import Source, find_source
-from stretto.local_engine.model.weights import read_model
+from stretto.local_engine.model.adapters.adapter_files import fingerprint
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.source import Source, find_source
+from stretto.local_engine.model.loading.weights import read_model
+from stretto.local_engine.research.lexical import FILE
+from stretto.local_engine.research.lexical.pad_adapter_file import write_adapter
+from stretto.local_engine.research.lexical.pads import PadAdapter
+from stretto.values.errors import SettingsError, StrettoError
 
 __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]
 

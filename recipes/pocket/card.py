@@ -58,7 +58,7 @@ general knowledge learned by rote and no advice.
   transformations of a text (an edit, extraction of fields, another format).
 - Questions it cannot know, all answered with one fixed text.
 - The Python standard library's own source (Python Software Foundation License), read from the interpreter and
-  not copied into the project. The files named in `HELD_OUT_FILES` of `stretto/local_engine/pocket/source.py`
+  not copied into the project. The files named in `HELD_OUT_FILES` of `recipes/pocket/source.py`
   are kept out for benchmarks.
 
 Nothing was downloaded for it.

@@ -30,7 +30,7 @@ from recipes.pocket.corpus import (
     unknown_questions,
     unseen_questions,
 )
-from stretto.local_engine.pocket import MODEL_FOLDER, is_unknown
+from stretto.local_engine.pocket import is_unknown, pocket_folder
 
 __all__ = ["Writer", "distinct_share", "main", "measure", "nearest_topics", "parse_outline", "text_present"]
 
@@ -317,7 +317,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure the pocket model and print the figures."""
     parser = argparse.ArgumentParser(prog="python -m recipes.pocket.evaluate", description=main.__doc__)
     parser.add_argument(
-        "--folder", type=Path, default=MODEL_FOLDER, help="the model's folder (default: the published one)"
+        "--folder", type=Path, default=pocket_folder(), help="the model's folder (default: the published one)"
     )
     parser.add_argument("--wordings", type=int, default=2, help="known wordings asked for each topic (default 2)")
     parser.add_argument("--quick", action="store_true", help="measure tasks and source on a part, for a first look")

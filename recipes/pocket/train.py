@@ -42,7 +42,7 @@ from recipes.program import (
     use_machine,
 )
 from recipes.training import Training, read_state
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["Plan", "Trainer", "export", "main"]
 
@@ -227,7 +227,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Train (or continue to train) the pocket model and export it."""
     parser = argparse.ArgumentParser(prog="python -m recipes.pocket.train", description=main.__doc__)
     add_arguments(parser, minutes=Plan.minutes, folder=Path("build/pocket"))
-    parser.add_argument("--target", type=Path, default=MODEL_FOLDER, help="where the finished model is written")
+    parser.add_argument("--target", type=Path, default=pocket_folder(), help="where the finished model is written")
     parser.add_argument(
         "--again", nargs="+", default=[], metavar="TOPIC",
         help="topics that were changed after the run, to be drawn every fourth time; give more --minutes than it had",

@@ -11,9 +11,9 @@ from functools import cache
 from recipes.pocket import tasks
 from recipes.pocket.corpus import Corpus, straight_answer
 from recipes.reading.facts import Fact, Writer
-from stretto.document import Document
 from stretto.prompts import Catalogue
-from stretto.strategies.fencing import fence_for, fenced
+from stretto.strategies.runtime.fencing import fence_for, fenced
+from stretto.values.document import Document
 
 __all__ = ["NOTHING", "Hay", "Lesson", "Lessons", "no_record", "record", "training_hay"]
 

@@ -41,9 +41,9 @@ from recipes.program import (
 )
 from recipes.reading.lessons import Lesson, Lessons, training_hay
 from recipes.training import MuonTraining
-from stretto.local_engine.model.adapter_files import READING_FILE, fingerprint
-from stretto.local_engine.model.differences import write_differences
-from stretto.local_engine.pocket import MODEL_FOLDER
+from stretto.local_engine.model.adapters.adapter_files import READING_FILE, fingerprint
+from stretto.local_engine.model.formats.differences import write_differences
+from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["Plan", "Trainer", "encoded", "main"]
 
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m recipes.reading.train", description=main.__doc__)
     add_arguments(parser, minutes=Plan.minutes, folder=Path("build/reading"))
     parser.add_argument(
-        "--base", type=Path, default=MODEL_FOLDER, help="folder of the weights; default: the pocket model's"
+        "--base", type=Path, default=pocket_folder(), help="folder of the weights; default: the pocket model's"
     )
     parser.add_argument("--target", type=Path, help=f"adapter to write; by default {READING_FILE} beside the weights")
     parser.add_argument("--export-only", action="store_true", help="write the last checkpoint to --target and stop")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 
-from stretto.route import Shape
 from stretto.router.shape import CLASSES
+from stretto.values.route import Shape
 
 LABELLED = "labelled.jsonl"
 AUTHORED = "authored.jsonl"
