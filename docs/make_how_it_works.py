@@ -15,23 +15,23 @@ BOXES = {  # left, top, width, height, kind, words
     "question": (10, 128, 96, 44, "box", ("Your question",)),
     "router": (142, 118, 118, 64, "own", ("Router", "judges the shape,", "calls no model")),
     "direct": (308, 12, 180, 40, "box", ("one call, in one piece",)),
-    "outline": (308, 116, 84, 40, "box", ("outline",)),
-    "point1": (440, 76, 112, 30, "box", ("point 1",)),
-    "point2": (440, 122, 112, 30, "box", ("point 2",)),
-    "point3": (440, 168, 112, 30, "box", ("point 3",)),
+    "plan": (308, 116, 84, 40, "box", ("plan",)),
+    "section1": (440, 76, 112, 30, "box", ("section 1",)),
+    "section2": (440, 122, 112, 30, "box", ("section 2",)),
+    "section3": (440, 168, 112, 30, "box", ("section 3",)),
     "parts": (308, 236, 244, 40, "box", ("items of a list, or passages", "of documents, side by side")),
     "merge": (604, 118, 106, 64, "own", ("Merge", "in reading order,", "as it is written")),
     "answer": (748, 118, 122, 64, "box", ("One streamed text", "with its route, cost", "and warnings")),
 }
 ARROWS = (
-    ("question", "router"), ("router", "direct"), ("router", "outline"), ("router", "parts"), ("outline", "point1"),
-    ("outline", "point2"), ("outline", "point3"), ("point1", "merge"), ("point2", "merge"), ("point3", "merge"),
+    ("question", "router"), ("router", "direct"), ("router", "plan"), ("router", "parts"), ("plan", "section1"),
+    ("plan", "section2"), ("plan", "section3"), ("section1", "merge"), ("section2", "merge"), ("section3", "merge"),
     ("direct", "merge"), ("parts", "merge"), ("merge", "answer"),
 )  # fmt: skip
 NOTES = (
     (308, 66, "prose, code, proofs, short answers"),
     (308, 290, "one task for many inputs; texts longer than the window"),
-    (308, 210, "points that stand on their own"),
+    (308, 210, "sections that stand on their own"),
 )
 
 

@@ -49,14 +49,15 @@ SECTIONS = {
         "Tool",
     ),
     "Answers": (
-        "Answer", "FinishReason", "Branch", "Writer", "Choice", "ToolCall", "Usage", "Cost", "Timeline",
-        "TimelinePlot", "Span", "DecodingStats", "TokenLogprob", "Citation", "Evidence", "PassageRecord", "Agreement",
+        "Answer", "FinishReason", "Branch", "CutBy", "AnswerWarning", "WarningCode", "Writer", "Choice", "ToolCall",
+        "Usage", "Cost", "Timeline", "TimelinePlot", "Span", "DecodingStats",
+        "TokenLogprob", "Citation", "Evidence", "PassageRecord", "Agreement",
     ),
     "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "SecondOpinion", "Abilities", "Ability"),
     "Events": (
-        "Event", "RouteChosen", "OutlinePointReady", "BranchStarted", "FallbackStarted", "BranchDelta",
+        "Event", "RouteChosen", "SectionPlanned", "BranchStarted", "FallbackStarted", "BranchDelta",
         "BranchFinished", "BranchFailed", "TextDelta", "ToolCallDelta", "ToolCallFragment", "ToolStarted",
-        "ToolFinished", "ChoiceDelta", "VoteCounted", "PassageRead", "ThoughtFinished", "RefusalStarted",
+        "ToolFinished", "ChoiceDelta", "VoteCounted", "TextEdited", "PassageRead", "ThoughtFinished", "RefusalStarted",
         "AnswerFinished",
     ),
 }  # fmt: skip
@@ -78,7 +79,7 @@ BESIDE = {
 """Public names outside ``stretto`` itself, which the guides import."""
 INNER = {
     "AsyncStretto": ("store",),
-    "BranchSpec": ("ledger",),
+    "BranchSpec": ("about", "ledger", "name"),
     "Calibration": ("answered", "trials"),
     "Case": ("decoding", "judgement", "parse", "prices", "speed"),
     "Endpoints": (
@@ -90,14 +91,13 @@ INNER = {
     "RouterCalibration": ("correction",),
     "Template": ("parts",),
     "RunningBranch": (
-        *("calls", "others", "unheld", "stages", "extra", "logprobs_sent", "cut_at", "unreported", "replaced"),
-        *("partial", "reported", "dropped", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
-        *("carried_out", "handed_over", "take_call", "hand_over"),
+        *("calls", "others", "logprobs_sent", "cut_at"),
+        *("reported", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
+        *("outcome", "use", "progress", "heard", "handed_over", "take_call", "hand_over"),
         *("writers", "wrote", "write", "end", "withhold"),
     ),
     "Runner": (
-        *("ledger", "ends_as", "wrote", "strategy", "overran", "failure", "announce", "choices"),
-        *("leaks", "note_standing", "is_proven", "send_along", "complete", "cost_of", "measured", "too_late", "turns"),
+        *("ledger", "overran", "failure", "announce", "leaks", "send_along", "complete", "too_late"),
     ),
 }  # fmt: skip
 """Members of public classes that the package uses itself and nobody else should."""

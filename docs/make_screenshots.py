@@ -1,12 +1,13 @@
 """Take the pictures of the web chat in `docs/img`: ``python docs/make_screenshots.py``. Needs Chromium.
 
-The server and its answers are real: the embedded model, in front of a headless browser.
+The program is real, in front of a headless browser; a scripted server replays an answer that a strong model wrote.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,19 +17,21 @@ from typing import Any
 
 from pictures import IMAGES, keep_record
 from playwright.sync_api import Browser, sync_playwright
+from recorded import PACE, QUESTION, REPLIES, STRATEGY, scripted_server
 
 from stretto.display.palette import SCHEMES
 
 __all__ = ["main"]
 
-QUESTION = "How do I look after a bicycle?"
 WRITING = """() => [...document.querySelectorAll("section[aria-busy=true] .card")].filter(
-    (card) => card.querySelector(".text").innerText.length > 30).length >= 5"""
-# The page shows what it has read before it reads on. Once this holds, it reads no further, however fast the model is.
+    (card) => card.querySelector(".text").innerText.length > 60).length >= 4"""
+# The page shows what it has read before it reads on, twenty times a second: a frame for each piece would slow the
+# answer. Once this holds, it reads no further, however fast the model is.
 HALT = f"""
 const read = ReadableStreamDefaultReader.prototype.read;
+let shown = 0;
 ReadableStreamDefaultReader.prototype.read = async function () {{
-  await new Promise(requestAnimationFrame);
+  if (performance.now() - shown > 50) shown = await new Promise(requestAnimationFrame);
   return ({WRITING})() ? new Promise(() => {{}}) : read.call(this);
 }};
 """
@@ -45,8 +48,22 @@ PICTURES = {"web-writing": (WIDE, False), "web-settled": (WIDE, True), "web-phon
 
 def main() -> None:
     """Serve, and take one picture after the other."""
-    command = [sys.executable, "-m", "stretto.cli", "chat", "--web", "--no-browser", "--model", "local:pocket"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+    with scripted_server(REPLIES, **PACE) as upstream:
+        take(upstream)
+    keep_record(
+        "python docs/make_screenshots.py", {f"{name}-{scheme}.png": SHOWS for name in PICTURES for scheme in SCHEMES}
+    )
+
+
+def take(upstream: str) -> None:
+    """The pictures of a chat with the model of this server."""
+    command = [sys.executable, "-m", "stretto.cli", "chat", "--web", "--no-browser", "--model", "openai:recorded"]
+    command += ["--base-url", upstream]
+    environment = os.environ | {"OPENAI_API_KEY": "none"}
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server,
+        sync_playwright() as playwright,
+    ):
         try:
             told = server.stderr or ()
             address = next(word for line in told for word in line.split() if word.startswith("http://"))
@@ -57,13 +74,10 @@ def main() -> None:
                 picture(browser, address, file, context | {"color_scheme": scheme}, settled=settled)
         finally:
             server.terminate()
-    keep_record(
-        "python docs/make_screenshots.py", {f"{name}-{scheme}.png": SHOWS for name in PICTURES for scheme in SCHEMES}
-    )
 
 
 def warm_up(address: str) -> None:
-    """Answer once, so that no picture shows how long the model took to load."""
+    """Answer once, so that no picture shows how long imports took, and the model's speed is known."""
     body = {"model": "stretto", "messages": [{"role": "user", "content": QUESTION}]}
     request = urllib.request.Request(  # noqa: S310 - the server that was just started
         f"{address.rstrip('/')}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
@@ -72,15 +86,15 @@ def warm_up(address: str) -> None:
 
 
 def picture(browser: Browser, address: str, file: Path, context: dict[str, Any], *, settled: bool) -> None:
-    """Ask, and take the picture while points are written, or once they have settled."""
+    """Ask, and take the picture while sections are written, or once all are complete."""
     opened = browser.new_context(**context)
     page = opened.new_page()
     if not settled:
         page.add_init_script(HALT)
     page.goto(address)
     page.wait_for_selector("#model option", state="attached")
-    page.wait_for_function("async () => (await fetch('ready')).ok", timeout=300_000)  # the model is loaded
-    page.select_option("#strategy", "skeleton")
+    page.select_option("#strategy", STRATEGY)
+    page.select_option("#preference", "fastest")
     page.fill("#question", QUESTION)
     page.press("#question", "Enter")
     if settled:

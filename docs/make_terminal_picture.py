@@ -1,7 +1,7 @@
 """Take the pictures of the chat in a terminal in `docs/img`: ``python docs/make_terminal_picture.py``.
 
-The program and its answer are real: the embedded model, on a screen that nobody sees. While a picture of the writing is
-taken, the program reads no further, however fast the model is.
+The program is real, on a screen that nobody sees; a scripted server replays an answer that a strong model wrote. While
+a picture of the writing is taken, the program reads no further.
 """
 
 from __future__ import annotations
@@ -15,47 +15,53 @@ from typing import Any
 from unittest.mock import patch
 
 from pictures import IMAGES, keep_record
+from recorded import PACE, QUESTION, REPLIES, STRATEGY, scripted_server
 from rich.color import parse_rgb_hex
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from stretto import Answer, AnswerStream, AsyncStretto
-from stretto.cli.chat_state import ChatState
-from stretto.cli.compare import loaded
-from stretto.cli.terminal.app import ChatApp
+from stretto.cli.chat.chat_state import ChatState
+from stretto.cli.terminal.chat_app import ChatApp
 from stretto.display.palette import SCHEMES, Scheme, palette
-from stretto.events import Event
+from stretto.values.events import Event
 
 __all__ = ["main"]
 
-QUESTION = "How do I look after a bicycle?"
 SHOWS = [
     "stretto/cli/terminal/*.py",
-    "stretto/cli/markdown.py",
-    "stretto/cli/progress.py",
+    "stretto/cli/output/markdown.py",
+    "stretto/cli/output/progress.py",
     "stretto/display/palette.toml",
 ]
 MOST_BYTES = 60_000
 FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # which a viewer would load from elsewhere
 LOOK_S, DRAWN_S = 0.02, 0.2  # between two looks; for the screen to be drawn
-WRITING = 4  # parts that are being written when a picture of the writing is taken
+WRITING = 3  # sections that are being written when a picture of the writing is taken
 
 
 async def main() -> None:
-    """One picture while the points are written, one of what they settle into, one on a narrow terminal."""
+    """One picture while the sections are written, one of the whole answer, one on a narrow terminal."""
     pictures = {"writing": ((112, 30), True), "settled": ((112, 30), False), "narrow": ((40, 30), True)}
-    for name, (size, running) in pictures.items():
-        await picture(f"terminal-{name}", size, running=running)
+    with scripted_server(REPLIES, **PACE) as upstream:
+        for name, (size, running) in pictures.items():
+            await picture(f"terminal-{name}", size, upstream, running=running)
     made = {f"terminal-{name}-{scheme}.svg": SHOWS for name in pictures for scheme in SCHEMES}
     keep_record("python docs/make_terminal_picture.py", made)
 
 
-async def picture(name: str, size: tuple[int, int], *, running: bool) -> None:
+async def picture(name: str, size: tuple[int, int], upstream: str, *, running: bool) -> None:
     """Ask, and take the picture."""
-    state = ChatState(AsyncStretto, model="local:pocket", strategy="skeleton")
+    state = ChatState(
+        AsyncStretto,
+        model="openai:recorded",
+        base_url=upstream,
+        api_key="none",
+        strategy=STRATEGY,
+        preference="fastest",
+    )
     state.notices.clear()
-    await loaded(state.client, QUESTION, lambda work, _: work)  # the picture is of the writing, not of the loading
-    state.fresh = False
+    await state.client.ask("Why?", strategy="direct")  # the picture is of the writing, not of imports
     app = ChatApp(state)
     halt = Halt(lambda: running and writing(app) >= WRITING)
     state.client.stream = halt.before(state.client.stream)  # type: ignore[method-assign]

@@ -3,22 +3,24 @@
 from stretto import ServerFailedError, Stretto
 from stretto.testing import Reply, ScriptedBackend
 
+PLAN = "Opening: Care pays.\nSections: Tyres | Chain\n1. steps\n2. steps"
+
 
 def advice(stretto: Stretto, topic: str) -> str:
     """The application."""
     return stretto.ask(f"How do I look after {topic}?", strategy="skeleton").text
 
 
-def test_advice_has_all_points() -> None:
+def test_advice_has_all_sections() -> None:
     """Patterns are looked for in the prompt; the first that is found answers."""
-    backend = ScriptedBackend({"outline": "1. Tyres\n2. Chain", "point 1,": "Pump.", "point 2,": "Oil.", "": "Hm."})
+    backend = ScriptedBackend({"You plan the answer": PLAN, '"Tyres" and': "Pump.", '"Chain" and': "Oil."})
     with Stretto(backend) as stretto:
-        assert advice(stretto, "a bicycle") == "1. **Tyres**: Pump.\n2. **Chain**: Oil."
+        assert advice(stretto, "a bicycle") == "Care pays.\n\n## Tyres\n\nPump.\n\n## Chain\n\nOil."
 
 
-def test_advice_survives_a_failing_point() -> None:
-    """The others live, and the failed one keeps its title."""
+def test_advice_survives_a_failing_section() -> None:
+    """The others live, and the failed one keeps its heading."""
     down = Reply(fault=ServerFailedError("The server is down."))
-    backend = ScriptedBackend({"outline": "1. Tyres\n2. Chain", "point 1,": "Pump.", "": down})
+    backend = ScriptedBackend({"You plan the answer": PLAN, '"Tyres" and': "Pump.", "": down})
     with Stretto(backend) as stretto:
-        assert "2. **Chain**: [could not be written]" in advice(stretto, "a bicycle")
+        assert "## Chain\n\n[could not be written]" in advice(stretto, "a bicycle")

@@ -22,7 +22,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
     async def load() -> None:
         try:
-            await app.state.stretto.ask("Hello", max_tokens=1)
+            await app.state.stretto.load()
         except StrettoError as error:
             print(f"{MODEL} is not ready: {error}")  # a question says it again
         app.state.loaded = True
