@@ -1,9 +1,12 @@
 """Answers by a plan: an opening at once, sections side by side, one closing."""
 
+from contextlib import asynccontextmanager
+
 import anyio
+import anyio.lowlevel
 import pytest
 
-from stretto import Answer, AsyncStretto, ServerFailedError, Stretto
+from stretto import Answer, AsyncStretto, Budget, ServerFailedError, Stretto
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -350,3 +353,34 @@ async def test_items_start_once_all_names_are_there_and_the_opening_is_read_befo
                     break
     assert text.startswith("Sleep is a habit.\n\n1. **Keep one bedtime**: It helps.")
     assert text.endswith("It stays for hours.")
+
+
+class SlowToEnd(ScriptedBackend):
+    """A server whose stream takes some turns of the loop to end, as those of HTTP do."""
+
+    @asynccontextmanager
+    async def stream(self, prompt, options):
+        async with super().stream(prompt, options) as chunks:
+            try:
+                yield chunks
+            finally:
+                with anyio.CancelScope(shield=True):
+                    for _ in range(20):
+                        await anyio.lowlevel.checkpoint()
+
+
+def test_what_a_broken_off_plan_held_of_the_budget_is_free_for_the_straight_answer():
+    script = {"You plan the answer": Reply(chunks=["Clean it. "] * 400), QUESTION: "Oil the chain."}
+    with Stretto(SlowToEnd(script)) as stretto:
+        answer = stretto.ask(QUESTION, strategy="skeleton", budget=Budget(max_tokens_total=1500))
+    assert "Oil the chain." in answer.text
+    assert answer.strategy == "direct"
+
+
+def test_an_opening_that_was_shown_stays_where_the_budget_ends_behind_it():
+    script = {"You plan the answer": "Clean it. " * 400, QUESTION: "Oil the chain."}
+    with Stretto(ScriptedBackend(script)) as stretto:
+        answer = stretto.ask(QUESTION, strategy="skeleton", budget=Budget(max_tokens_total=800))
+    assert answer.text.startswith("Clean it. Clean it.")
+    assert answer.finish_reason == "budget"
+    assert any("max_tokens_total=800" in warning for warning in answer.warnings)

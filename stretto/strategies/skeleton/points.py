@@ -172,6 +172,8 @@ class PointsAnswer:
             reason = f"the outline had {'one point' if self._known else 'no points'}"
         for running in self._written:
             running.drop("its outline had no other point")
+        for running in (outline, *self._written):  # until then their tokens are held back from the budget
+            await running.ended()
         self._runner.warn(f"Answered in one piece instead of by points: {reason}.", "strategy")
         return await Direct().run(self._request, self._route, self._runner)
 

@@ -380,6 +380,8 @@ class SectionsAnswer:
         plan.cancel(reason)
         for running in self._written:
             running.drop(reason)
+        for running in (plan, *self._written):  # until then their tokens are held back from the budget
+            await running.ended()
         begun = self._parser.opening
         self._runner.warn(f"Answered in one piece instead of by a plan: {reason}.", "strategy")
         self._opening.end()
@@ -399,7 +401,7 @@ class SectionsAnswer:
         running = self._runner.start(replace(spec, prompt=rest, fallback_prompt=rest, standalone=False))
         self._runner.merge.add_branch(running)
         await self._runner.merge.finish()
-        return StrategyResult(strategy=Direct.name)
+        return StrategyResult(strategy=Direct.name, by_itself=True)  # the opening stays where the rest fails
 
 
 async def part_of(shared: RunningBranch, headings: Sequence[str], place: int) -> AsyncGenerator[str]:
