@@ -208,6 +208,7 @@ async def test_without_a_text_it_answers_in_one_piece_and_says_so():
         (f"Übersetze diesen Text ins Englische:\n{TEXT}", None, "Übersetze"),
         (TEXT, "You are a translator. Translate everything the user writes into German.", "You are a translator"),
         (f"Make this friendlier:\n<text>\n{TEXT}\n</text>", None, "Make this friendlier"),
+        (f"Make the tone of this text formal:\n<text>\n{TEXT}\n</text>", None, "Make the tone of this text formal"),
     ],
 )
 async def test_the_task_and_the_text_are_told_apart(question, system, task):
