@@ -8,15 +8,14 @@ import anyio
 
 from stretto.backends.base import Chunk
 
-__all__ = ["Ends", "UntilWhole"]
+__all__ = ["AFTER_FINISH_S", "Ends", "UntilWhole"]
+
+AFTER_FINISH_S = 1.0
+"""How long a backend waits for the usage, which servers send right after the finish reason."""
 
 
 class Ends:
-    """Which answers of one call have their finish reason.
-
-    Attributes:
-        whole: all of them have.
-    """
+    """Which answers of one call have their finish reason; it is ``whole`` once all of them have."""
 
     def __init__(self, answers: int) -> None:
         self._open = set(range(answers))
@@ -30,24 +29,18 @@ class Ends:
 
 
 class UntilWhole(AsyncIterator[Chunk]):
-    """The chunks of a call. Once the answer is whole, a usage that may follow is waited for only briefly.
+    """The chunks of a call, of any backend. Once its answers are whole, what may follow is waited for only briefly."""
 
-    Args:
-        chunks: of the call.
-        answers: that it writes.
-        after_s: the wait for what follows the last finish reason, in seconds.
-    """
-
-    def __init__(self, chunks: AsyncIterator[Chunk], answers: int, after_s: float) -> None:
+    def __init__(self, chunks: AsyncIterator[Chunk], answers: int) -> None:
         self._chunks = chunks
         self._ends = Ends(answers)
-        self._after_s = after_s
 
     async def __anext__(self) -> Chunk:
         if not self._ends.whole:
             chunk = await anext(self._chunks)
             self._ends.note(chunk)
             return chunk
-        with anyio.move_on_after(self._after_s):
+        # Longer than a backend waits that reports its usage late, or an estimate of it.
+        with anyio.move_on_after(2 * AFTER_FINISH_S):
             return await anext(self._chunks)
         raise StopAsyncIteration

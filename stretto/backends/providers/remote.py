@@ -18,6 +18,7 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
+from stretto.backends.ending import AFTER_FINISH_S
 from stretto.backends.known_models import NO_ROWS, Rows, capabilities_of, estimate_tokens
 from stretto.backends.provider_table import key_variable_of, url_variable_of
 from stretto.backends.providers.bare_thoughts import expected_of
@@ -42,7 +43,6 @@ from stretto.values.request import GenerationOptions
 
 _CLOSING_S = 5.0
 _OF_PROXIES = (403, 407, 502, 503, 504)
-_AFTER_FINISH_S = 1.0  # for the usage, which servers send right after the finish reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +426,7 @@ async def _after_finish(pieces: AsyncIterator[AnswerPiece], usage: Usage) -> tup
     A fault there cannot spoil a whole answer.
     """
     wrote_on = False
-    with anyio.move_on_after(_AFTER_FINISH_S):
+    with anyio.move_on_after(AFTER_FINISH_S):
         try:
             async for piece in pieces:
                 usage = _latest(usage, piece.usage) if piece.usage else usage

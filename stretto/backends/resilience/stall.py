@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,6 @@ from stretto.values.answer import Usage
 from stretto.values.errors import StalledError
 from stretto.values.request import GenerationOptions
 
-_AFTER_FINISH_S = 2.0
 ON_TIME_S = 0.02
 """A limit that passes later than this was noticed late, because something held up the event loop."""
 
@@ -27,7 +27,7 @@ class StallGuard(Wrapper):
     """Ends a stream with `StalledError` when the answer does not come on for too long.
 
     What counts is `Chunk.is_progress`: text, thinking and the end of the answer. Events without any of these, which
-    only keep a connection open, may come without end. After the finish reason, silence is the end of the stream.
+    only keep a connection open, may come without end. Silence after the finish reason is no stall.
 
     A first text that is late is not asked for again: a slow server would have to read the prompt from its beginning
     once more. Only where a call that began later was answered first, the late one hangs, and may be repeated.
@@ -82,8 +82,6 @@ class _Watched(AsyncIterator[Chunk]):
             self._waited_s += wait_s - (min(late_s, wait_s) if late_s > ON_TIME_S else 0.0)
             if self._mute and not self._ends.whole:
                 self._limit_s = self._guard.first_texts.limit_s(self._tokens)
-        if self._ends.whole:
-            raise StopAsyncIteration
         error = self._late() if self._mute else self._stalled()
         charge(error, Usage(calls=self._calls))
         raise error
@@ -99,7 +97,7 @@ class _Watched(AsyncIterator[Chunk]):
             self._limit_s = self._guard.stall_s
         self._ends.note(chunk)
         if self._ends.whole:
-            self._limit_s = _AFTER_FINISH_S  # providers wait for less themselves
+            self._limit_s = math.inf
         self._waited_s = 0.0 if chunk.is_progress else self._waited_s + waited_s
 
     def _late(self) -> StalledError:

@@ -36,7 +36,6 @@ from stretto.values.tool_calls import ToolCallFragment, ToolCallsSoFar
 Emit = Callable[[Event], Awaitable[None]]
 
 _numbers = itertools.count(1)  # of answers
-_AFTER_FINISH_S = 3.0  # longer than any layer below waits for a usage
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class BranchCalls:
             ):
                 async with backend.stream(prompt, options) as chunks:
                     try:
-                        whole = UntilWhole(chunks, prompt.n, _AFTER_FINISH_S)
+                        whole = UntilWhole(chunks, prompt.n)
                         written = _written_calls(running, call)
                         try:
                             record.finish_reason = await self._read(
