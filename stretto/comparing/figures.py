@@ -16,8 +16,9 @@ from stretto.comparing.comparison_questions import Question
 from stretto.language.sentences import sentences
 from stretto.language.telling import language_of
 from stretto.prompts import Catalogue
+from stretto.strategies.quality.likeness import runs
+from stretto.strategies.quality.words import words_of
 
-_UNIT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 _MARKER = re.compile(r"(?:\d{1,2}[.)]|[-*•])[ \t]+(?=\S)|#{1,6}[ \t]+(?=\S)|\d{1,2}[、．]")
 _TITLE_ENDS = re.compile(r"\*\*|__|[:：]|[ \t][-–—][ \t]")
 RUN = 4  # words of a run that counts as repeated
@@ -57,10 +58,10 @@ class TextFigures:
 def text_figures(text: str, question: Question) -> TextFigures:
     """Measure one answer to a question."""
     points = points_of(text)
-    parts = [units(point) for point in points or (text,)]
+    parts = [words_of(point) for point in points or (text,)]
     titles = [title for point in points if (title := title_of(point))]
     wanted = question.points_wanted
-    words = units(text)
+    words = words_of(text)
     return TextFigures(
         words=len(words),
         points=len(points),
@@ -69,14 +70,9 @@ def text_figures(text: str, question: Question) -> TextFigures:
         repeated_between=_repeated_between(parts),
         titles_twice=len(titles) - len(set(titles)),
         loops=_loops(text, words),
-        leaks=_leaks(words, units(question.question)),
+        leaks=_leaks(words, words_of(question.question)),
         language_held=len(words) < SHORTEST_SENTENCE * 2 or language_of(text) == question.language_wanted,
     )
-
-
-def units(text: str) -> list[str]:
-    """The words of a text in lower case; characters of scripts that write no spaces stand alone."""
-    return _UNIT.findall(text.casefold())
 
 
 def points_of(text: str) -> list[str]:
@@ -104,24 +100,20 @@ def title_of(point: str) -> str:
     end = _TITLE_ENDS.search(line)
     if end is None and "\n" not in point:
         return ""
-    return " ".join(units(line[: end.start()] if end else line))
-
-
-def _runs(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
-    return [tuple(words[at : at + length]) for at in range(len(words) - length + 1)]
+    return " ".join(words_of(line[: end.start()] if end else line))
 
 
 def _repeated_within(parts: Iterable[Sequence[str]]) -> float:
-    runs = [_runs(part, RUN) for part in parts]
-    total = sum(len(each) for each in runs)
-    return 1 - sum(len(set(each)) for each in runs) / total if total else 0.0
+    found = [runs(part, RUN) for part in parts]
+    total = sum(map(len, found))
+    return 1 - sum(len(set(each)) for each in found) / total if total else 0.0
 
 
 def _repeated_between(parts: Sequence[Sequence[str]]) -> float:
     earlier: set[tuple[str, ...]] = set()
     repeated = total = 0
     for part in parts:
-        own = set(_runs(part, RUN))
+        own = set(runs(part, RUN))
         if earlier:
             repeated += len(own & earlier)
             total += len(own)
@@ -131,16 +123,16 @@ def _repeated_between(parts: Sequence[Sequence[str]]) -> float:
 
 def _loops(text: str, words: Sequence[str]) -> bool:
     said = Counter(
-        " ".join(found) for sentence in sentences(text) if len(found := units(sentence)) >= SHORTEST_SENTENCE
+        " ".join(found) for sentence in sentences(text) if len(found := words_of(sentence)) >= SHORTEST_SENTENCE
     )
-    runs = Counter(_runs(words, LONG_RUN))
-    return max(said.values(), default=0) >= SENTENCE_TIMES or max(runs.values(), default=0) >= RUN_TIMES
+    again = Counter(runs(words, LONG_RUN))
+    return max(said.values(), default=0) >= SENTENCE_TIMES or max(again.values(), default=0) >= RUN_TIMES
 
 
 def _leaks(words: Sequence[str], asked: Sequence[str]) -> bool:
-    return bool((set(_runs(words, LEAK)) & _prompt_runs()) - set(_runs(asked, LEAK)))
+    return bool((set(runs(words, LEAK)) & _prompt_runs()) - set(runs(asked, LEAK)))
 
 
 @cache
 def _prompt_runs() -> frozenset[tuple[str, ...]]:
-    return frozenset(run for template in Catalogue() for run in _runs(units(template.text), LEAK))
+    return frozenset(run for template in Catalogue() for run in runs(words_of(template.text), LEAK))

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from stretto.strategies.consensus.ballots import Reading, of_value
-from stretto.strategies.consensus.medoid import likeness, medoid
 from stretto.strategies.consensus.numbers import decimal_of, numbers_in
+from stretto.strategies.quality.likeness import medoid
 
 LEGS = "How many legs do 3 spiders have?"
 CAPITAL = "What is the capital of France?"
@@ -109,5 +109,4 @@ def test_json_is_the_same_whatever_its_order_case_and_blanks():
 def test_the_medoid_shares_most_with_the_others():
     texts = ["Bees die out.", "A bee finds its way by the sun.", "By the sun a bee finds its way home.", "A sun."]
     assert medoid(texts) == 1
-    assert likeness(texts[1], texts[1]) == 1
-    assert likeness("one", "two") == likeness("", "") == 0
+    assert medoid(["one", "two", ""]) == 0

@@ -15,6 +15,7 @@ from stretto.backends.base import Backend, ModelRequest
 from stretto.language.echoes import refuses
 from stretto.local_engine.pocket import is_unknown
 from stretto.strategies.direct import asked, direct_spec
+from stretto.strategies.quality.likeness import overlap
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.runner import Runner
@@ -24,26 +25,6 @@ from stretto.values.answer import REFUSALS
 from stretto.values.request import Request
 
 SAME = 0.5  # share of three words in a row that the shorter text has in common with the other
-SHORTEST = 12  # words; shorter texts are not compared
-_ROW = 3
-
-
-def overlap(text: str, other: str, question: str = "") -> float:
-    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1.
-
-    Runs of the question do not count: "To use less water at home, ..." may begin each point.
-    """
-    asked = _runs(question)
-    mine, theirs = _runs(text) - asked, _runs(other) - asked
-    least = min(len(mine), len(theirs))
-    return len(mine & theirs) / least if least >= SHORTEST - _ROW + 1 else 0.0
-
-
-def _runs(text: str) -> frozenset[tuple[str, ...]]:
-    words = words_of(text)
-    return frozenset(zip(words, words[1:], words[2:], strict=False))
-
-
 SCHEMA = {
     "type": "object",
     "properties": {"stands": {"type": "boolean"}},

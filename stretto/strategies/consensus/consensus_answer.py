@@ -13,9 +13,9 @@ from stretto.strategies.base import StrategyResult
 from stretto.strategies.consensus.ballots import Ballot, Reading, of_value
 from stretto.strategies.consensus.consensus_options import ConsensusOptions
 from stretto.strategies.consensus.judging import judged
-from stretto.strategies.consensus.medoid import medoid
 from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
 from stretto.strategies.consensus.stopping import confident, decided, posterior
+from stretto.strategies.quality.likeness import medoid
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import backend_for
 from stretto.strategies.runtime.shortfall import cut

@@ -16,11 +16,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from stretto.language.folding import UNSPACED
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.counting import Size
 from stretto.strategies.items.entries import Entries, EntryText
 from stretto.strategies.items.layout import Layout
 from stretto.strategies.items.splitting import Split
+from stretto.strategies.quality.words import words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.skeleton.outline import OutlineParser
 from stretto.values.answer import REFUSALS
@@ -201,8 +203,7 @@ def shared(count: int, share: int, most: int) -> list[int]:
 
 ALIKE = 0.85  # share of common words above which long samples count as duplicates
 LONG = 7  # words; shorter samples are duplicates only if all words are the same
-_WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SHORT = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")  # scripts of short words
 
 
 def is_repeated(text: str, others: Iterable[str]) -> bool:
@@ -218,9 +219,7 @@ def is_repeated(text: str, others: Iterable[str]) -> bool:
 
 
 def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """All words, and the content words: longer ones and numbers; in scripts without blanks, every character."""
-    words: set[str] = set()
-    for word in _WORD.findall(text.casefold()):
-        words.update(word if _UNSPACED.search(word) else (word,))
-    core = {word for word in words if len(word) > 3 or any(map(str.isdigit, word)) or _UNSPACED.match(word)}
-    return frozenset(words), frozenset(core or words or {text.strip()})
+    """All words, and the content words: longer ones and numbers; in scripts of short words, all of them."""
+    words = frozenset(words_of(text))
+    core = frozenset(word for word in words if len(word) > 3 or any(map(str.isdigit, word)) or _SHORT.match(word))
+    return words, core or words or frozenset({text.strip()})

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from stretto.foundation.queue import Queue
 from stretto.strategies.consensus.ballots import Ballot, Reading
-from stretto.strategies.consensus.medoid import medoid
 from stretto.strategies.consensus.stopping import decided
 from stretto.strategies.items.items_offer import ItemsOptions
+from stretto.strategies.quality.likeness import medoid
 from stretto.strategies.runtime.branch import RunningBranch, Writing
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.runner import Runner

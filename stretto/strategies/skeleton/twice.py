@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator
 
+from stretto.strategies.quality.likeness import runs
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.merge import TextFilter
@@ -49,8 +50,8 @@ def _traits(sentence: str) -> Iterator[tuple[tuple[str, ...], range, str]]:
     """What can stand twice: runs of words and links; and numbers by the words around them, which can disagree."""
     words = words_of(sentence)
     run = UNSPACED_RUN if 2 * sum(len(word) == 1 for word in words) > len(words) else RUN
-    for at in range(len(words) - run + 1):
-        yield ("words", *words[at : at + run]), range(at, at + run), ""
+    for at, said in enumerate(runs(words, run)):
+        yield ("words", *said), range(at, at + run), ""
     for link in _LINK.findall(sentence):
         yield ("link", link), range(0), ""
     for at in range(2, len(words) - 1):
