@@ -8,38 +8,28 @@ import typing
 from stretto.foundation.lazy import lazily as _lazily
 
 if typing.TYPE_CHECKING:
-    from stretto.backends.local.backend import LocalBackend
-    from stretto.local_engine.generation import Finished, Generation, Piece
-    from stretto.local_engine.model.loading.load import LoadedModel, load_model
-    from stretto.local_engine.model.loading.source import find_source
-    from stretto.local_engine.serving.engine import Engine, Handle, Listener
-    from stretto.local_engine.serving.long_prompts import FocusOptions
-    from stretto.local_engine.serving.step_timing import measure_step_cost
-
-__all__ = [
-    "Engine",
-    "Finished",
-    "FocusOptions",
-    "Generation",
-    "Handle",
-    "Listener",
-    "LoadedModel",
-    "LocalBackend",
-    "Piece",
-    "find_source",
-    "load_model",
-    "measure_step_cost",
-]
+    from stretto.backends.local.backend import LocalBackend as LocalBackend
+    from stretto.local_engine.generation import Finished as Finished
+    from stretto.local_engine.generation import Generation as Generation
+    from stretto.local_engine.generation import Piece as Piece
+    from stretto.local_engine.model.loading.load import LoadedModel as LoadedModel
+    from stretto.local_engine.model.loading.load import load_model as load_model
+    from stretto.local_engine.model.loading.source import find_source as find_source
+    from stretto.local_engine.serving.engine import Engine as Engine
+    from stretto.local_engine.serving.engine import Handle as Handle
+    from stretto.local_engine.serving.engine import Listener as Listener
+    from stretto.local_engine.serving.long_prompts import FocusOptions as FocusOptions
+    from stretto.local_engine.serving.step_timing import measure_step_cost as measure_step_cost
 
 _HOMES = {
-    "stretto.backends.local.backend": ("LocalBackend",),
-    "stretto.local_engine.generation": ("Finished", "Generation", "Piece"),
-    "stretto.local_engine.serving.long_prompts": ("FocusOptions",),
-    "stretto.local_engine.model.loading.load": ("LoadedModel", "load_model"),
-    "stretto.local_engine.model.loading.source": ("find_source",),
-    "stretto.local_engine.serving.engine": ("Engine", "Handle", "Listener"),
-    "stretto.local_engine.serving.step_timing": ("measure_step_cost",),
+    "stretto.backends.local.backend": "LocalBackend",
+    "stretto.local_engine.generation": "Finished Generation Piece",
+    "stretto.local_engine.model.loading.load": "LoadedModel load_model",
+    "stretto.local_engine.model.loading.source": "find_source",
+    "stretto.local_engine.serving.engine": "Engine Handle Listener",
+    "stretto.local_engine.serving.long_prompts": "FocusOptions",
+    "stretto.local_engine.serving.step_timing": "measure_step_cost",
 }
 
 if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
-    __getattr__, __dir__ = _lazily(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = _lazily(__name__, _HOMES)

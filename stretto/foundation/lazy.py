@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeVar, overload
 __all__ = ["Value", "lazily", "lazy"]
 
 
-def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and ``__dir__`` of a package, for the names that each module of ``homes`` defines.
+def lazily(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a package, for the names that each module of ``homes`` defines.
 
     A module ``stretto.NAME`` of ``homes`` is an attribute of ``stretto`` as well.
     """
-    known = {name: home for home, names in homes.items() for name in names}
+    known = {name: home for home, names in homes.items() for name in names.split()}
 
     def find(name: str) -> Any:
         if name in known:
@@ -30,7 +30,7 @@ def lazily(package: str, homes: Mapping[str, tuple[str, ...]]) -> tuple[Callable
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *known})
 
-    return find, names
+    return sorted(known), find, names
 
 
 Value = TypeVar("Value")
