@@ -1,4 +1,4 @@
-"""Writes what so many answers an hour need into docs/deploying.md, from the figures that the benchmarks kept.
+"""Writes what so many answers an hour need into benchmarks/results/load_model.md, from the figures that the benchmarks kept.
 
     python docs/make_load_model.py                       writes the tables
     python docs/make_load_model.py --print               shows them only
@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "deploying.md"
+PAGE = RESULTS / "load_model.md"
 BEGIN, END = "<!-- load model: written by `python docs/make_load_model.py` -->", "<!-- end of the load model -->"
 AN_HOUR = (10**3, 10**5, 10**7)
 BUSY = 0.6  # of a processor, so that answers do not queue for it

@@ -1,4 +1,4 @@
-"""The tables of docs/deploying.md are those that the kept figures give."""
+"""The tables of benchmarks/results/load_model.md are those that the kept figures give."""
 
 import importlib.util
 import sys
