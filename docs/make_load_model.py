@@ -1,4 +1,4 @@
-"""Writes what so many answers an hour need into benchmarks/results/load_model.md, from the figures that the benchmarks kept.
+"""Writes what so many answers an hour need into a page of results, from the figures that the benchmarks kept.
 
     python docs/make_load_model.py                       writes the tables
     python docs/make_load_model.py --print               shows them only
