@@ -111,14 +111,14 @@ async def test_where_the_second_try_fails_the_first_answer_stays():
     backend = ScriptedBackend({AGAIN: Reply(fault=ServerFailedError("down")), "": "no"}, capabilities=FORMATS)
     answer = await ask(backend, response_format=SCHEMA)
     assert (answer.text, answer.finish_reason, answer.parsed) == ("no", "stop", None)
-    assert "does not fit" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["format"]
 
 
 async def test_without_a_call_left_in_the_budget_it_is_not_asked_for_again():
     backend = answering("no", '{"stars": 5}')
     answer = await ask(backend, response_format=SCHEMA, budget=Budget(max_calls=1))
     assert (answer.text, len(backend.calls), answer.finish_reason) == ("no", 1, "stop")
-    assert "does not fit" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["format"]
 
 
 async def test_an_answer_cut_by_its_length_is_not_asked_for_again():

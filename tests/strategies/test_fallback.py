@@ -48,7 +48,7 @@ async def test_a_failure_of_the_model_lets_the_next_one_go_on_at_once(error):
 async def test_an_empty_answer_is_a_failure_too():
     answer = await ask(ScriptedBackend({"": ""}, name="own:a"), answering())
     assert answer.text == "An answer."
-    assert "own:a returned no text" in answer.warnings[0]
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("fallback", "direct")]
 
 
 async def test_models_are_asked_in_their_order():

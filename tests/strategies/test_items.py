@@ -68,7 +68,7 @@ async def test_a_failed_item_keeps_its_place_and_the_others_stay():
     down = Reply(fault=ServerFailedError("the server is down"))
     answer = await ask(ScriptedBackend(script({"child": down})))
     assert answer.text == "cat: cats\nchild: [could not be written]\nmouse: mice"
-    assert answer.warnings == ("'child' is incomplete: the server is down",)
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_missing", "item-2")]
     assert [branch.status for branch in answer.branches] == ["finished", "failed", "finished"]
 
 
@@ -105,7 +105,7 @@ async def test_what_cannot_be_split_safely_goes_straight_and_says_so(question, c
     answer = await ask(backend, question)
     assert answer.text == "A straight answer."
     assert [branch.kind for branch in answer.branches] == ["direct"]
-    assert answer.warnings[0].startswith("Answered in one piece instead of item by item:")
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
     assert cause in answer.warnings[0]
 
 

@@ -103,7 +103,7 @@ async def test_the_first_long_sample_that_breaks_off_says_so():
     backend = ScriptedBackend({"number 1 of": broken, "received": down, "number 2 of": "Two", "": "Three"})
     answer = await ask(backend, "Write 3 limericks about rain")
     assert answer.text == "1. One and […broken off]\n2. Two\n3. Three"
-    assert "'number 1'" in answer.warnings[0]
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_cut", "item-1")]
 
 
 async def test_numbers_that_the_writers_put_before_their_samples_are_not_repeated():
@@ -129,7 +129,7 @@ async def test_what_still_repeats_is_left_out_with_a_warning():
     backend = ScriptedBackend(writing([*NUMBERS[:9], "alpha"], again="Ride, Alpha"))
     answer = await ask(backend)
     assert answer.text.count("\n") == 8
-    assert answer.warnings == ("9 of 10 samples are in the answer: what else was written repeats them.",)
+    assert [warning.code for warning in answer.warnings] == ["part_missing"]
 
 
 async def test_samples_of_a_failed_call_are_asked_for_again():
@@ -167,7 +167,7 @@ async def test_without_a_plan_the_answer_is_written_straight_on(plan):
     backend = ScriptedBackend(lambda prompt: plan if ANGLES in text_of(prompt) else "A straight answer.")
     answer = await ask(backend)
     assert answer.text == "A straight answer."
-    assert "Answered in one piece" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
 
 
 async def test_samples_begun_before_the_plan_was_refused_are_cancelled_and_counted():

@@ -95,7 +95,7 @@ async def test_a_part_for_which_nothing_is_left_is_named_and_not_asked_for():
         answer = await stretto.ask(QUESTION, strategy="skeleton", strategy_options={"form": "points"}, max_tokens=64)
     assert written(answer) <= 64
     assert len(backend.calls) < 11
-    assert any("leaves no room for this part" in warning for warning in answer.warnings)
+    assert ("part_missing", "point-10") in [(warning.code, warning.part) for warning in answer.warnings]
     assert (answer.finish_reason, answer.branches[-1].finish_reason) == ("length", "length")
 
 
@@ -131,7 +131,7 @@ async def test_stop_texts_that_parts_are_not_given_are_told(question, strategy):
     script = {"You plan the answer": "Opening: Clean it.\nSections: Oil | Air\n1. a\n2. b", **SCRIPT}
     answer = await ask(question, script, strategy=strategy, stop="END")
     assert answer.strategy == strategy
-    assert any(warning.startswith("stop was left out") for warning in answer.warnings)
+    assert [warning.code for warning in answer.warnings] == ["option"]
 
 
 async def test_parts_that_were_cut_in_the_same_way_share_a_warning():

@@ -79,8 +79,7 @@ async def test_no_outline_one_point_or_a_refusal_goes_on_straight_with_a_warning
     backend = ScriptedBackend(script(outline))
     answer, _ = await ask(backend)
     assert answer.text == "A straight answer."
-    assert len(answer.warnings) == 1
-    assert answer.warnings[0].startswith("Answered in one piece instead of by points")
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
 
 
 @pytest.mark.parametrize("form", ["", " Write an essay.", " Answer in bullet points.", " Write sections."])
@@ -126,7 +125,7 @@ async def test_a_failed_point_keeps_its_title_and_the_others_live():
     answer, events = await ask(backend)
     assert answer.text == "1. **Tyres**: Pump them.\n2. **Chain**: [could not be written]\n3. **Brakes**: Test them."
     assert answer.finish_reason == "error"
-    assert answer.warnings == ("Point 2, 'Chain', is incomplete: overloaded",)
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_missing", "point-2")]
     assert [event.branch.id for event in events if event.type == "branch_failed"] == ["point-2"]
 
 

@@ -107,11 +107,11 @@ async def test_a_piece_that_cannot_be_written_stands_as_it_was_and_the_others_ar
         return piece.upper() or "{}"
 
     answer = await ask(ScriptedBackend(reply))
-    missing = next(branch.text for branch in answer.branches if branch.status == "failed")
-    assert missing == ""
+    missing = next(branch for branch in answer.branches if branch.status == "failed")
+    assert missing.text == ""
     assert PARAGRAPHS[7] in answer.text
     assert PARAGRAPHS[6].upper() in answer.text
-    assert any("stands as it was" in warning for warning in answer.warnings)
+    assert {(warning.code, warning.part) for warning in answer.warnings} == {("part_missing", missing.id)}
 
 
 async def test_a_text_that_is_to_be_hidden_is_never_left_as_it_was():

@@ -182,7 +182,7 @@ def test_a_plan_that_breaks_off_behind_the_headings_keeps_what_the_reader_has(at
     answer, _ = ask({"You plan the answer": broken})
     assert answer.text == WHOLE.removesuffix("\n\nStart today.")
     assert answer.finish_reason != "stop"
-    assert any("The plan is incomplete" in str(warning) for warning in answer.warnings)
+    assert ("part_missing", "plan") in [(warning.code, warning.part) for warning in answer.warnings]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_plan_that_breaks_off_leaves_what_it_has_told():
     assert "## At the shop" in answer.text
     assert "## What to buy" not in answer.text
     assert answer.finish_reason != "stop"
-    assert any("The plan is incomplete" in warning for warning in answer.warnings)
+    assert ("part_missing", "plan") in [(warning.code, warning.part) for warning in answer.warnings]
 
 
 async def test_leaving_in_the_middle_ends_every_call():
