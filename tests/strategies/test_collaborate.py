@@ -114,7 +114,7 @@ async def test_a_single_proposal_is_the_answer():
     main = model("a", DOWN)
     answer, _ = await answered(main, model("b"), given={"quorum": 2})
     assert (answer.text, answer.finish_reason, len(main.calls)) == ("What b says.", "stop", 1)
-    assert answer.warnings[-1].startswith("The answer is the proposal of scripted:b.")
+    assert answer.warnings[-1].code == "strategy"
 
 
 async def test_at_the_time_for_proposals_it_goes_on_with_what_there_is():
@@ -190,7 +190,7 @@ async def test_the_budget_bounds_proposals_and_answer():
     main = model("a")
     answer, _ = await answered(main, model("b"), model("c"), budget=Budget(max_calls=3))
     assert answer.usage.calls == 3
-    assert "leaves 2 of 3 proposals" in answer.warnings[0]
+    assert answer.warnings[0].code == "budget"
     answer, _ = await answered(main, budget=Budget(max_calls=1))
     assert (answer.text, answer.strategy) == ("What a says.", "direct")
 
