@@ -2,7 +2,7 @@
 
 import typing
 
-from stretto.foundation.lazy import lazily as _lazily
+from stretto.foundation.lazy import lazy_exports as _lazy_exports
 
 if typing.TYPE_CHECKING:  # what type checkers know of; tests hold that it is what `_HOMES` has
     from stretto.abilities.kept import Abilities as Abilities
@@ -140,4 +140,6 @@ _HOMES = {
 
 if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
     # The program ``stretto`` begins with this package and must answer to Ctrl-C soon.
-    __all__, __getattr__, __dir__ = _lazily("stretto", {f"stretto.{home}": names for home, names in _HOMES.items()})
+    __all__, __getattr__, __dir__ = _lazy_exports(
+        "stretto", {f"stretto.{home}": names for home, names in _HOMES.items()}
+    )

@@ -7,7 +7,7 @@ backend may have beside the contract.
 
 import typing
 
-from stretto.foundation.lazy import lazily as _lazily
+from stretto.foundation.lazy import lazy_exports as _lazy_exports
 
 if typing.TYPE_CHECKING:
     from stretto.backends.base import AsksItsServer as AsksItsServer
@@ -72,4 +72,4 @@ _HOMES = {
 }
 
 if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
-    __all__, __getattr__, __dir__ = _lazily(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = _lazy_exports(__name__, _HOMES)

@@ -5,7 +5,7 @@ The engine itself calls itself provisional: it may change in any release.
 
 import typing
 
-from stretto.foundation.lazy import lazily as _lazily
+from stretto.foundation.lazy import lazy_exports as _lazy_exports
 
 if typing.TYPE_CHECKING:
     from stretto.backends.local.backend import LocalBackend as LocalBackend
@@ -32,4 +32,4 @@ _HOMES = {
 }
 
 if not typing.TYPE_CHECKING:  # or a type checker would take any name for one of these
-    __all__, __getattr__, __dir__ = _lazily(__name__, _HOMES)
+    __all__, __getattr__, __dir__ = _lazy_exports(__name__, _HOMES)

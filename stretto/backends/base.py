@@ -206,7 +206,7 @@ class Chunk:
         finish_reason: "stop" (complete), "length" (cut at ``max_tokens`` or the context window), "tool_calls" (the
             model waits for their results), "refusal" (by the model), "content_filter" (by its server). Each choice has
             one.
-        headers: response headers with rate limits, for `stretto.backends.resilience.pace`.
+        headers: response headers with rate limits, for `stretto.backends.resilience.rate_limiter`.
         decoding: how a local engine found the tokens.
         logprobs: where they were asked for, in the order of the tokens, not always beside their text.
         stages: what a local model knows so far of the way to the first text; the last one counts.

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stretto.backends.base import Capabilities, ModelRequest
-from stretto.foundation.arguments import reason, shown
+from stretto.foundation.arguments import reason, safe_repr
 from stretto.prompts.families import family_of
 from stretto.values.errors import SettingsError
 
@@ -74,7 +74,7 @@ def own_rows(file: Path) -> Rows:
         return _ROWS.validate_python(written)
     except ValidationError as error:
         first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc']))}={shown(first.get('input'))}: {reason(first)}"
+        problem = f"{'.'.join(map(str, first['loc']))}={safe_repr(first.get('input'))}: {reason(first)}"
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
     except ValueError as error:

@@ -130,7 +130,7 @@ class LoadMeter:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self._shares: set[Share] = set()
+        self._shares: set[LoadShare] = set()
         self.first_token_s: dict[int, float] = {}
         self.tokens_per_s: dict[int, float] = {}
         self._last_first_s: defaultdict[int, deque[float]] = defaultdict(_lately)
@@ -153,7 +153,7 @@ class LoadMeter:
         )
 
     @contextmanager
-    def counting(self, share: Share) -> Iterator[None]:
+    def counting(self, share: LoadShare) -> Iterator[None]:
         """Count what an answer takes, for as long as it is written."""
         self._shares.add(share)
         try:
@@ -220,7 +220,7 @@ class LoadMeter:
         self._at = now
 
 
-class Share:
+class LoadShare:
     """What one answer takes of a backend.
 
     Args:
@@ -248,7 +248,7 @@ class Share:
         self._open -= 1
 
 
-class Timed:
+class CallTimer:
     """Times one call: from its sending to its first text, and from there to its end.
 
     Args:
@@ -297,10 +297,10 @@ def meter_of(backend: Backend) -> LoadMeter:
 
 
 @contextmanager
-def answering(backend: Backend, planned: int) -> Iterator[Share]:
+def answering(backend: Backend, planned: int) -> Iterator[LoadShare]:
     """Count an answer that has work for so many calls at a time, as far as there is room for them; gives its share."""
     load = load_of(backend)
-    share = Share(min(planned, load.room(backend.capabilities.concurrent_calls)), load)
+    share = LoadShare(min(planned, load.room(backend.capabilities.concurrent_calls)), load)
     with meter_of(backend).counting(share):
         yield share
 

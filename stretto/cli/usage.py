@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from stretto.cli.exits import Exit, complain
 from stretto.cli.optional_values import RESUMED, TRACE_TO
-from stretto.foundation.arguments import looks_like_key, shown
+from stretto.foundation.arguments import looks_like_key, safe_repr
 
 UsageError: Any = typer.BadParameter.__base__  # typer takes it from click, or has a copy
 _HIDDEN = {TRACE_TO: "--trace", RESUMED: "--resume"}
@@ -79,7 +79,7 @@ def _sentence(error: Any, words: Sequence[str]) -> str:
     command = error.ctx.command_path if error.ctx is not None else " ".join(("stretto", *words[:1]))
     for word in words:
         for value in (word, word.partition("=")[2]):
-            said = said.replace(value, shown(value)) if looks_like_key(value) else said
+            said = said.replace(value, safe_repr(value)) if looks_like_key(value) else said
     return f"{said}{'' if said.endswith('?') else '.'} See {command} --help."
 
 

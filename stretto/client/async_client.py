@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 import anyio
 
 from stretto.backends.base import Backend, LoadsAhead, method_of
+from stretto.client.answer_task import AnswerTask, Emit
 from stretto.client.client_backends import ClientBackends
 from stretto.client.client_options import (
     ClientOptions,
@@ -23,11 +24,10 @@ from stretto.client.client_options import (
     own_strategies,
     provider_of,
 )
-from stretto.client.first_imports import made_ready
+from stretto.client.first_imports import ensure_imported
 from stretto.client.streams import AnswerStream, StreamContext
-from stretto.client.writing import Emit, Writing
 from stretto.config.settings import Settings
-from stretto.foundation.arguments import shown, spelled_out
+from stretto.foundation.arguments import expand_kwargs, safe_repr
 from stretto.foundation.bounds import is_long
 from stretto.foundation.threads import Fork, check_threads, in_own_thread
 from stretto.observe.hooks import Watchers
@@ -78,7 +78,7 @@ class AsyncStretto:
         UnknownModelError: no backend serves a model of this name.
     """
 
-    @spelled_out(ClientOptions)
+    @expand_kwargs(ClientOptions)
     def __init__(self, model: ModelLike | None = None, **options: Unpack[ClientOptions]) -> None:
         self.backends: dict[str, Backend] = {}
         check_options(options)
@@ -96,7 +96,7 @@ class AsyncStretto:
                 self.model_reason += " The setting base_url is not used: name a model of that server, openai:NAME."
         if isinstance(chosen, str):
             base_url, api_key = self._client_backends.server_of(chosen, base_url, api_key)
-        self._writings: set[Writing] = set()
+        self._writings: set[AnswerTask] = set()
         self._fork = Fork()
 
         def opened(argument: str, given: ModelLike) -> Backend:
@@ -106,7 +106,7 @@ class AsyncStretto:
         self.backends["main"] = opened("model", chosen)
         by_role = models_by_role(options)
         for role, given in by_role.items():
-            self.backends[role] = opened(f"roles[{shown(role)}]", given)
+            self.backends[role] = opened(f"roles[{safe_repr(role)}]", given)
         named = {given: self.backends[role] for role, given in by_role.items() if isinstance(given, str)}
         self.fallback = tuple(
             named[given] if isinstance(given, str) and given in named else opened("fallback", given)
@@ -169,13 +169,13 @@ class AsyncStretto:
             if (load_ahead := method_of(backend, LoadsAhead.load_ahead)) is not None:
                 await load_ahead()
 
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     async def ask(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Answer:
         """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         async with self.stream(prompt, **request) as events:
             return await events.rest()
 
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     async def route(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Route:
         """Return how the request would be generated, and why. Loads no model, opens no connection."""
         self._check_usable()
@@ -183,14 +183,14 @@ class AsyncStretto:
         await self._made_ready()
         return await self._decide(await self._request_read(prompt, request))
 
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     def stream(
         self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]
     ) -> AbstractAsyncContextManager[AnswerStream]:
         """Stream the events of one answer. Leaving the context cancels the rest."""
         return StreamContext(partial(self._begin, prompt, request))
 
-    async def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> Writing:
+    async def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> AnswerTask:
         began = time.perf_counter()
         self._check_usable()
         _check_loop()
@@ -202,7 +202,7 @@ class AsyncStretto:
     async def _made_ready(self, deadline_s: float | None = None) -> None:
         asked = (*self.backends.values(), *self.fallback)
         listed = (each for each in asked if not each.name.startswith("local:"))
-        await made_ready(deadline_s, prices=any(getattr(each, "at_provider", True) for each in listed))
+        await ensure_imported(deadline_s, prices=any(getattr(each, "at_provider", True) for each in listed))
 
     def _deadline_of(self, prompt: PromptLike | Request, options: RequestOptions) -> float | None:
         """The deadline as given, before anything is imported that could validate it."""
@@ -237,12 +237,12 @@ class AsyncStretto:
         await anyio.to_thread.run_sync(keep, found)
         return found
 
-    def _writing(self, request: Request, began: float) -> Writing:
+    def _writing(self, request: Request, began: float) -> AnswerTask:
         """The writing of an answer, not started yet. Raises `StrettoError` after a fork."""
         self._check_usable()
         deadline_s = request.deadline_s
         within_s = math.inf if deadline_s is None else began + deadline_s + _AFTER_DEADLINE_S - time.perf_counter()
-        return Writing(partial(self._produce, request, began), within_s, request.options.given_format)
+        return AnswerTask(partial(self._produce, request, began), within_s, request.options.given_format)
 
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
         from stretto.backends.asking import ask_servers  # noqa: PLC0415 - keeps `import stretto` light

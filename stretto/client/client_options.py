@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from stretto.backends.base import Backend
 from stretto.config.settings import Settings
-from stretto.foundation.arguments import shown, unknown_names
+from stretto.foundation.arguments import safe_repr, unknown_names
 from stretto.observe.hooks import Hooks
 from stretto.prompts import Catalogue
 from stretto.values.errors import SettingsError
@@ -125,7 +125,7 @@ def _same(one: ModelLike, other: ModelLike) -> bool:
 
 
 def _called(model: ModelLike) -> str:
-    return shown(model) if isinstance(model, str) else f"a {type(model).__name__}"
+    return safe_repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
 
 
 def own_strategies(options: ClientOptions) -> tuple[Strategy, ...]:
@@ -141,7 +141,7 @@ def own_strategies(options: ClientOptions) -> tuple[Strategy, ...]:
     for each in strategies:
         if isinstance(each, type) or not isinstance(each, Strategy):
             raise SettingsError(
-                f"strategies= holds {shown(each)}, which is not a strategy: an object with name, offer() and run()."
+                f"strategies= holds {safe_repr(each)}, which is not a strategy: an object with name, offer() and run()."
             )
         if each.name in taken:
             raise SettingsError(f"The strategy name {each.name!r} is taken. Give the strategy another name.")

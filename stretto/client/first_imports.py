@@ -20,7 +20,7 @@ _done: set[str] = set()
 _turn = threading.Lock()
 
 
-async def made_ready(deadline_s: float | None = None, *, prices: bool) -> None:
+async def ensure_imported(deadline_s: float | None = None, *, prices: bool) -> None:
     """Import the strategies and the router, a quarter of a second, in a thread; at once where they are there.
 
     ``prices``: also the list prices, a third of a second more; models in this process and on own servers have none.

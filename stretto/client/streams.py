@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from stretto.client.writing import Writing
+from stretto.client.answer_task import AnswerTask
 from stretto.display import show_in_notebooks
 from stretto.foundation.background import BackgroundLoop
 from stretto.values.answer import Answer
@@ -22,7 +22,7 @@ show_in_notebooks()  # from here on there are answers to show
 class AnswerStream(AsyncIterator[Event]):
     """The events of one answer. After the last one, `answer` holds it."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: AnswerTask) -> None:
         self._writing = writing
         self._answer: Answer | None = None
 
@@ -102,9 +102,9 @@ class StreamContext(_Unopened, AbstractAsyncContextManager[AnswerStream]):
 
     _opens = "async with"
 
-    def __init__(self, begin: Callable[[], Awaitable[Writing]]) -> None:
+    def __init__(self, begin: Callable[[], Awaitable[AnswerTask]]) -> None:
         self._begin = begin
-        self._writing: Writing | None = None
+        self._writing: AnswerTask | None = None
 
     async def __aenter__(self) -> AnswerStream:
         self._writing = await self._begin()
@@ -119,7 +119,7 @@ class StreamContext(_Unopened, AbstractAsyncContextManager[AnswerStream]):
             await self._writing.aclose()
 
 
-def _dropped(writing: Writing) -> None:
+def _dropped(writing: AnswerTask) -> None:
     """End an answer whose stream was entered by hand, and collected by the garbage collector before its end."""
     if writing.runs:
         writing.abandon()
@@ -193,7 +193,7 @@ class SyncStreamContext(_Unopened, AbstractContextManager[SyncAnswerStream]):
         loop: the event loop that runs it.
     """
 
-    def __init__(self, begin: Callable[[], tuple[Writing, Start]], loop: BackgroundLoop) -> None:
+    def __init__(self, begin: Callable[[], tuple[AnswerTask, Start]], loop: BackgroundLoop) -> None:
         self._begin = begin
         self._loop = loop
         self._abandoned: weakref.finalize[..., SyncStreamContext] | None = None
@@ -215,14 +215,14 @@ class SyncStreamContext(_Unopened, AbstractContextManager[SyncAnswerStream]):
             _leave(self._writing, self._loop)
 
 
-def _abandon(writing: Writing, loop: BackgroundLoop) -> None:
+def _abandon(writing: AnswerTask, loop: BackgroundLoop) -> None:
     early = writing.runs
     _leave(writing, loop)
     if early:
         _warn_of_dropping()
 
 
-def _leave(writing: Writing, loop: BackgroundLoop) -> None:
+def _leave(writing: AnswerTask, loop: BackgroundLoop) -> None:
     """Notify the loop that the reader has left; an exception of the reader stays in this thread."""
     if loop.is_here:  # an abandoned stream was garbage-collected here; the loop's thread cannot wait for itself
         writing.stop()

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack
 
 from stretto.backends.base import Backend
+from stretto.client.answer_task import AnswerTask
 from stretto.client.async_client import FORKED, AsyncStretto, named
 from stretto.client.client_options import ClientOptions
 from stretto.client.streams import Start, SyncAnswerStream, SyncStreamContext
-from stretto.client.writing import Writing
-from stretto.foundation.arguments import spelled_out
+from stretto.foundation.arguments import expand_kwargs
 from stretto.foundation.background import BackgroundLoop
 from stretto.values.answer import Answer
 from stretto.values.request import PromptLike, Request, RequestOptions
@@ -34,7 +34,7 @@ class Stretto:
     It takes the same arguments. Its event loop runs in a separate thread, from the first call until `close`.
     """
 
-    @spelled_out(ClientOptions)
+    @expand_kwargs(ClientOptions)
     def __init__(self, model: ModelLike | None = None, **options: Unpack[ClientOptions]) -> None:
         self._stretto = AsyncStretto(model, **options)
         self._loop = BackgroundLoop(self._stretto.aclose, FORKED)
@@ -78,17 +78,17 @@ class Stretto:
         """Do now what the first answer would wait for; see `AsyncStretto.load`."""
         self._loop.call(self._stretto.load)
 
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     def ask(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Answer:
         """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
         return self._loop.call(partial(self._stretto.ask, prompt, **request))
 
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     def route(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Route:
         """Return how the request would be generated, and why. Loads no model, opens no connection."""
         return self._loop.call(partial(self._stretto.route, prompt, **request))
 
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     def stream(
         self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]
     ) -> AbstractContextManager[SyncAnswerStream]:
@@ -99,7 +99,7 @@ class Stretto:
         """Measure what the main model holds, and keep it; see `AsyncStretto.check`."""
         return self._loop.call(partial(self._stretto.check, progress))
 
-    def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> tuple[Writing, Start]:
+    def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> tuple[AnswerTask, Start]:
         began = time.perf_counter()
         self._loop.call(partial(self._stretto._made_ready, self._stretto._deadline_of(prompt, options)))
         writing = self._stretto._writing(self._stretto._request(prompt, options), began)

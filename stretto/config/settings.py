@@ -18,7 +18,7 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
-from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS, reason, shown
+from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS, reason, safe_repr
 from stretto.foundation.validation import CheckedModel
 from stretto.values.errors import SettingsError
 from stretto.values.request import OnMissing, Preference
@@ -177,7 +177,7 @@ class Settings(CheckedModel):
     ) -> SettingsError:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        value = "..." if "key" in name else shown(first.get("input"))
+        value = "..." if "key" in name else safe_repr(first.get("input"))
         source = sources.get(name)
         if first["type"] == "extra_forbidden":
             where = f" It stands in {source}." if isinstance(source, Path) else ""

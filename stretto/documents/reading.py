@@ -14,7 +14,7 @@ from stretto.documents.formats import Format, format_of, seen_in
 from stretto.documents.limits import Allowance
 from stretto.documents.parser import Parser
 from stretto.documents.plain import read_markdown, read_text
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError, MissingDependencyError
 
@@ -148,12 +148,12 @@ class _Reader:
         self.allowance.check()
         with self.allowance.one_file():
             data = contents(file, self.allowance)
-        return self._made(data, str(file)).model_copy(update={"source": mend(str(file))})
+        return self._made(data, str(file)).model_copy(update={"source": fix_surrogates(str(file))})
 
     def _made(self, data: bytes, path: str) -> Document:
         name = PurePath(path).name
         try:
-            document = self._document(data, mend(name), seen_in(data) or format_of(name))
+            document = self._document(data, fix_surrogates(name), seen_in(data) or format_of(name))
         except ImportError as error:
             raise MissingDependencyError(
                 f"{path!r} was not read: the package {error.name} is not installed. "

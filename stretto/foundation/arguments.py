@@ -36,7 +36,7 @@ def begins_like_key(text: str) -> bool:
     return _VENDOR_KEY.match(text) is not None
 
 
-def shown(value: object) -> str:
+def safe_repr(value: object) -> str:
     """A value for an error message: short, and ``[hidden]`` where it might be a key."""
     try:
         text = repr(value)
@@ -74,7 +74,7 @@ def unknown_names(
     return f"{where} has no argument {wrong[0]}=.{' ' if hint else ''}{hint} Its arguments are: {', '.join(there)}."
 
 
-def spelled_out(options: type) -> Callable[[F], F]:
+def expand_kwargs(options: type) -> Callable[[F], F]:
     """Show the keys of a TypedDict as keyword arguments of a function that takes ``**kwargs: Unpack[options]``.
 
     Type checkers and editors read the TypedDict; this is for ``help()``, IPython and `inspect.signature`.

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
-from stretto.foundation.arguments import looks_like_key, shown
+from stretto.foundation.arguments import looks_like_key, safe_repr
 from stretto.foundation.schema_graph import MOST_APPLIED, endless_parts, most_applied, parts
 from stretto.values.errors import InvalidRequestError
 
@@ -56,7 +56,7 @@ def read_format(given: Any) -> dict[str, Any] | str | None:
     if not isinstance(schema, Mapping):
         raise _refused(given, "it has no schema at json_schema.schema")
     if not isinstance(inner.get("strict"), bool | None):
-        raise _refused(given, f"json_schema.strict={shown(inner['strict'])} is neither true nor false")
+        raise _refused(given, f"json_schema.strict={safe_repr(inner['strict'])} is neither true nor false")
     return _checked(schema, given)
 
 
@@ -129,11 +129,11 @@ def _cause(error: Exception) -> str:
     place, value = _place(error.instance_path), error.instance  # type: ignore[attr-defined]  # as it has a kind
     if kind.name == "$ref":
         target = found[1] if (found := _LEADS_TO.search(message)) else message
-        return f"a $ref leads to {shown(target)}, which is not in it"
+        return f"a $ref leads to {safe_repr(target)}, which is not in it"
     if kind.name == "format":
-        return "" if _is_expression(value) else f"{place}={shown(value)} is no regular expression"
+        return "" if _is_expression(value) else f"{place}={safe_repr(value)} is no regular expression"
     if kind.name == "anyOf" and place.endswith("type"):
-        return f"{place}={shown(value)} is no type of JSON. Those are {_TYPES}"
+        return f"{place}={safe_repr(value)} is no type of JSON. Those are {_TYPES}"
     if looks_like_key(message):
         return f"at {place}, there is what looks like a key"
     return f"at {place}, {message if len(message) <= _LONGEST_CAUSE else message[:_LONGEST_CAUSE] + '…'}"
@@ -152,7 +152,7 @@ def _is_expression(pattern: object) -> bool:
 
 
 def _refused(given: object, cause: str) -> InvalidRequestError:
-    name = given.__name__ if isinstance(given, type) else shown(given)
+    name = given.__name__ if isinstance(given, type) else safe_repr(given)
     return InvalidRequestError(f"response_format={name} cannot be used: {cause}. {_REMEDY}")
 
 

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, overload
 
-__all__ = ["Value", "lazily", "lazy"]
+__all__ = ["Value", "lazy", "lazy_exports"]
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """``__all__``, ``__getattr__`` and ``__dir__`` of a package, for the names that each module of ``homes`` defines.
 
     A module ``stretto.NAME`` of ``homes`` is an attribute of ``stretto`` as well.

@@ -42,7 +42,7 @@ def _without_key(found: re.Match[str]) -> str:
     return f"{word[: begin.start()]}[key]" if is_key else word
 
 
-def shown(text: str, *secrets: str) -> str:
+def redacted_line(text: str, *secrets: str) -> str:
     """Give the beginning of what a server says, on one line, as part of an error."""
     longest = max(map(len, secrets), default=0)
     text = redact(text[: _LOOKED_AT + longest], *secrets)

@@ -11,7 +11,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _OPEN = re.compile("[\ud800-\udbff]$")
 
 
-def mend(text: str) -> str:
+def fix_surrogates(text: str) -> str:
     """The text without surrogates."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
@@ -30,9 +30,9 @@ class Mending:
             return piece
         piece = self._open + piece
         self._open = piece[-1:] if _OPEN.search(piece) else ""
-        return mend(piece[: len(piece) - len(self._open)])
+        return fix_surrogates(piece[: len(piece) - len(self._open)])
 
     def finish(self) -> str:
         """Give back what was held."""
         rest, self._open = self._open, ""
-        return mend(rest)
+        return fix_surrogates(rest)

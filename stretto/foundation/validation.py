@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from stretto.foundation.arguments import looks_like_key, reason, shown, unknown_names
+from stretto.foundation.arguments import looks_like_key, reason, safe_repr, unknown_names
 from stretto.values.errors import InvalidRequestError, StrettoError
 
 __all__ = ["CheckedModel", "explained"]
@@ -51,4 +51,4 @@ def explained(error: ValidationError, within: str = "") -> str:
     name = within + (".".join("[hidden]" if looks_like_key(part) else part for part in parts) or "request")
     if first["type"] == "missing":
         return f"{name} is missing. Give it."
-    return f"{name}={shown(first.get('input'))} cannot be used: {reason(first)}."
+    return f"{name}={safe_repr(first.get('input'))} cannot be used: {reason(first)}."

@@ -11,7 +11,7 @@ from stretto.language.folding import fold
 
 
 @dataclass(frozen=True, slots=True)
-class Echoes:
+class PromptLeakWords:
     """The words of ``echoes.toml``; its first lines say what each kind is."""
 
     labels: frozenset[str]
@@ -24,7 +24,7 @@ class Echoes:
 
 
 @cache
-def echoes() -> Echoes:
+def echoes() -> PromptLeakWords:
     """The words, read once."""
     tables = tomllib.loads(files("stretto.language").joinpath("echoes.toml").read_text("utf-8")).values()
 
@@ -34,7 +34,7 @@ def echoes() -> Echoes:
     def begins(kind: str) -> tuple[str, ...]:
         return tuple(fold(each) for table in tables for each in table.get(kind, ()))
 
-    return Echoes(
+    return PromptLeakWords(
         labels=words("labels"),
         leads=words("leads"),
         ordinals=words("ordinals"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stretto.foundation.arguments import MOST_PROCESSES, shown
+from stretto.foundation.arguments import MOST_PROCESSES, safe_repr
 from stretto.values.errors import SettingsError
 
 __all__ = ["Layout"]
@@ -34,7 +34,7 @@ class Layout:
         for name, value in self._named.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_PROCESSES:
                 raise SettingsError(
-                    f"{name}={shown(value)} cannot be used: give a number of processes, from 1 to {MOST_PROCESSES}."
+                    f"{name}={safe_repr(value)} cannot be used: give a number of processes, from 1 to {MOST_PROCESSES}."
                 )
         if self.processes > max(self._named.values()):
             raise SettingsError(f"{self} cannot be used together. Leave one of them out.")

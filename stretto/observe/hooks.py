@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.observe.telemetry import note_retry
 from stretto.values.answer import FinishReason, Usage
 from stretto.values.errors import SettingsError, StrettoError
@@ -91,7 +91,9 @@ class Hooks:
         for each in fields(self):
             hook = getattr(self, each.name)
             if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
-                raise SettingsError(f"{each.name}={shown(hook)} cannot be used: a hook is a plain function, not async.")
+                raise SettingsError(
+                    f"{each.name}={safe_repr(hook)} cannot be used: a hook is a plain function, not async."
+                )
 
 
 class Watchers:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.values.answer import Answer
 from stretto.values.errors import SettingsError
 from stretto.values.request import Request
@@ -50,7 +50,7 @@ def log_json(stream: TextIO | None = None, level: str = "info") -> logging.Handl
     Raises `SettingsError` for another level.
     """
     if level.lower() not in _LEVELS:
-        raise SettingsError(f"The log level {shown(level)} cannot be used. Choose one of: {', '.join(_LEVELS)}.")
+        raise SettingsError(f"The log level {safe_repr(level)} cannot be used. Choose one of: {', '.join(_LEVELS)}.")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("stretto")

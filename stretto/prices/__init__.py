@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stretto.foundation.arguments import reason, shown
+from stretto.foundation.arguments import reason, safe_repr
 from stretto.prices.listed import cost_by_package
 from stretto.values.answer import Cost, Usage
 from stretto.values.errors import SettingsError
@@ -156,7 +156,7 @@ def _read(file: Path) -> _Listed:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        problem = f"{where}={shown(first.get('input'))}: {reason(first)}"
+        problem = f"{where}={safe_repr(first.get('input'))}: {reason(first)}"
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
     except ValueError as error:

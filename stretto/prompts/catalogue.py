@@ -18,7 +18,7 @@ from pathlib import Path
 from string import Template as _Text
 from typing import cast
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.values.errors import SettingsError, UnknownPromptError
 from stretto.values.request import Message, Role
 
@@ -97,7 +97,7 @@ class Catalogue:
             folder = Path(overrides).expanduser()
             if not folder.is_dir():
                 raise SettingsError(
-                    f"The prompts folder {shown(str(folder))} does not exist. "
+                    f"The prompts folder {safe_repr(str(folder))} does not exist. "
                     "Make it, with files such as general/v1/skeleton.md in it."
                 )
             self._folders.append(folder)
@@ -129,7 +129,7 @@ class Catalogue:
         known = sorted({family for family, _, _ in self._templates})
         if family not in known:
             raise SettingsError(
-                f"prompt_family={shown(family)} cannot be used: there are {', '.join(known)}. "
+                f"prompt_family={safe_repr(family)} cannot be used: there are {', '.join(known)}. "
                 "A folder of that name in templates= would make it one."
             )
 

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.router.demands import wants_format
 from stretto.router.parse import Parse
 from stretto.values.errors import InvalidRequestError
@@ -144,8 +144,8 @@ def _check(wanted: str, backend: str, there: tuple[str, ...]) -> None:
     if wanted in drafters:
         needs = " draft_model needs a draft model: make the backend with draft=." if wanted == "draft_model" else ""
         raise InvalidRequestError(
-            f"decoding={shown(wanted)} cannot be used with {backend}.{needs} Use one of: {', '.join(there)}."
+            f"decoding={safe_repr(wanted)} cannot be used with {backend}.{needs} Use one of: {', '.join(there)}."
         )
     raise InvalidRequestError(
-        f"There is no decoding method {shown(wanted)}. Use one of: {', '.join(there or tuple(drafters))}."
+        f"There is no decoding method {safe_repr(wanted)}. Use one of: {', '.join(there or tuple(drafters))}."
     )

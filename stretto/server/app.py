@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stretto.client.async_client import AsyncStretto
 from stretto.server import information
 from stretto.server.apis.anthropic_messages import Messages, count_tokens
-from stretto.server.apis.api_answer import Dialect, Endpoint, Handler, generating, refused
+from stretto.server.apis.api_answer import ApiAdapter, Endpoint, Handler, generating, refused
 from stretto.server.apis.chat import Chat
 from stretto.server.apis.completions import Completions
 from stretto.server.apis.extension import ROUTE_HEADER
@@ -90,8 +90,8 @@ def _routes(service: Service) -> list[BaseRoute]:
     chat, anthropic = Chat(), Messages()
     completions, responses = Completions(), Responses()
 
-    def route(path: str, methods: list[str], handle: Handler, dialect: Dialect = chat, **how: Any) -> Route:
-        return Route(path, Endpoint(service, path, handle, dialect.envelope, **how), methods=methods)
+    def route(path: str, methods: list[str], handle: Handler, adapter: ApiAdapter = chat, **how: Any) -> Route:
+        return Route(path, Endpoint(service, path, handle, adapter.envelope, **how), methods=methods)
 
     return [
         route("/v1/chat/completions", ["POST"], generating(chat, elsewhere("chat.completions"))),
@@ -181,7 +181,7 @@ class Slashes:
 
 
 def error_response(scope: Mapping[str, Any], problem: Problem) -> JSONResponse:
-    """A problem that no dialect has seen, in the form of the API that its path belongs to, with the request's id."""
+    """A problem that no adapter has seen, in the form of the API that its path belongs to, with the request's id."""
     own_id = request_id(Headers(scope=dict(scope)))
     body = problem.as_anthropic(own_id) if scope["path"].endswith(_ANTHROPIC) else problem.as_openai()
     return JSONResponse(body, problem.status, headers=named(own_id) | dict(problem.headers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stretto.local_engine.model.loading.loading_progress import doing
-from stretto.server.apis.api_answer import Dialect, read_by
+from stretto.server.apis.api_answer import ApiAdapter, read_by
 from stretto.server.apis.bodies import read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem, of_error, retry_after
@@ -27,17 +27,19 @@ async def model(service: Service, exchange: Exchange) -> None:
 
 async def health(service: Service, exchange: Exchange) -> None:
     """The process lives; and whether its models are loaded, so that the web chat need not provoke a 503 to learn it."""
-    status = "draining" if service.gate.draining else "ok"
+    status = "draining" if service.admission.draining else "ok"
     loading = {"loading": what} if not service.prepared and (what := doing()) else {}
     await exchange.send_json({"status": status, "prepared": service.prepared, **loading})
 
 
 async def ready(service: Service, exchange: Exchange) -> None:
     """Requests are answered without delay; 503 while models are loaded, and while the server ends."""
-    service.gate.check_open()
+    service.admission.check_open()
     if not service.prepared:
         raise Problem(503, "The models are being loaded.", "server_error", code="not_ready", headers=retry_after(1))
-    await exchange.send_json({"status": "ready", "running": service.gate.running, "waiting": service.gate.waiting})
+    await exchange.send_json(
+        {"status": "ready", "running": service.admission.running, "waiting": service.admission.waiting}
+    )
 
 
 async def metrics(service: Service, exchange: Exchange) -> None:
@@ -53,15 +55,15 @@ async def metrics(service: Service, exchange: Exchange) -> None:
     await exchange.send_bytes(body, kind)
 
 
-def routing(dialect: Dialect) -> Any:
+def routing(adapter: ApiAdapter) -> Any:
     """What answers with the route of a request, and generates nothing."""
 
     async def route(service: Service, exchange: Exchange) -> None:
-        service.gate.check_open()
+        service.admission.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
-        ask = (await read_by(dialect, body, service, exchange)).asks[0]
+        ask = (await read_by(adapter, body, service, exchange)).asks[0]
         try:
-            async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+            async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
                 found = await ask.served.client.route(ask.prompt, **ask.options)
         except StrettoError as error:
             raise of_error(error) from error

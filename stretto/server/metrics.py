@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from stretto.server.limits.gate import Gate
+from stretto.server.limits.admission_control import AdmissionControl
 from stretto.values.answer import Answer
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0)
@@ -24,7 +24,7 @@ class Metrics:
         gather: what is shown in their place: those of all servers, where they are behind one address.
     """
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, admission: AdmissionControl) -> None:
         self.gather: Callable[[], Awaitable[Collector]] | None = None
         self.registry = registry = CollectorRegistry()
         model = ["model_name"]
@@ -38,8 +38,8 @@ class Metrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(name, text, model, buckets=buckets, registry=registry)
 
-        gauge("vllm:num_requests_running", "Answers being written.").set_function(lambda: gate.running)
-        gauge("vllm:num_requests_waiting", "Requests waiting for their turn.").set_function(lambda: gate.waiting)
+        gauge("vllm:num_requests_running", "Answers being written.").set_function(lambda: admission.running)
+        gauge("vllm:num_requests_waiting", "Requests waiting for their turn.").set_function(lambda: admission.waiting)
         self._prompt = counter("vllm:prompt_tokens", "Tokens read.", model)
         self._written = counter("vllm:generation_tokens", "Tokens generated.", model)
         self._success = counter("vllm:request_success", "Answers, by how they ended.", [*model, "finished_reason"])

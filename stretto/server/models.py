@@ -13,7 +13,7 @@ from typing import Any
 
 from stretto.backends.base import Backend
 from stretto.client.async_client import AsyncStretto
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.server.problems import Problem
 from stretto.strategies import STRATEGIES
 from stretto.values.request import WHOLE
@@ -100,7 +100,7 @@ class Models:
             hint = f" Did you mean {near[0]}?" if near else ""
             raise Problem(
                 404,
-                f"The model {shown(name)} is not served here.{hint} GET /v1/models lists those that are.",
+                f"The model {safe_repr(name)} is not served here.{hint} GET /v1/models lists those that are.",
                 param="model",
                 code="model_not_found",
             )

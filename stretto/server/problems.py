@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stretto.foundation.arguments import looks_like_key, shown
+from stretto.foundation.arguments import looks_like_key, safe_repr
 from stretto.values import errors
 
 _NO_RETRY = {"x-should-retry": "false"}  # the SDKs would send it again, up to twice
@@ -87,7 +87,7 @@ def of_validation(error: ValidationError) -> Problem:
     if first["type"] == "missing":
         return Problem(400, f"The field {name} is missing.", param=name, code="missing_required_parameter")
     said = first["msg"].removeprefix("Value error, ")
-    message = f"{name}={shown(first.get('input'))} cannot be used: {said[:1].lower()}{said[1:]}."
+    message = f"{name}={safe_repr(first.get('input'))} cannot be used: {said[:1].lower()}{said[1:]}."
     return Problem(400, message, param=name, code="invalid_value")
 
 

@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
             )
         )
         self.stopped_by: int | None = None
-        self._gate = service.gate
+        self._admission = service.admission
         self._patience = anyio.CancelScope()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -70,9 +70,9 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         if self.stopped_by is not None and not self.should_exit:
             with self._patience:
-                await self._gate.drain()
+                await self._admission.drain()
             if self._patience.cancelled_caught:
-                await self._gate.break_off(_AT_ONCE_S)
+                await self._admission.break_off(_AT_ONCE_S)
             self.should_exit = True
         return await super().on_tick(counter)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.values.errors import SettingsError
 
 MEBIBYTE = 1 << 20
@@ -52,7 +52,7 @@ class ServerOptions:
             parts = urlsplit(origin)
             if origin != "*" and (not parts.scheme or not parts.netloc or parts.path or parts.query or parts.fragment):
                 raise SettingsError(
-                    f"cors={shown(origin)} cannot be used: it takes an origin such as https://chat.example, or *."
+                    f"cors={safe_repr(origin)} cannot be used: it takes an origin such as https://chat.example, or *."
                 )
         bounds = {
             "port": (0, 65535),

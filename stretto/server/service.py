@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from stretto.client.async_client import AsyncStretto
-from stretto.server.limits.gate import Gate
+from stretto.server.limits.admission_control import AdmissionControl
 from stretto.server.limits.keys import Keyring
 from stretto.server.metrics import Metrics
 from stretto.server.models import Models
@@ -22,14 +22,14 @@ log = logging.getLogger("stretto.server")
 
 
 class Service:
-    """The models, the keys, the gate and the counters of one server.
+    """The models, the keys, the admission and the counters of one server.
 
     Attributes:
         client: who answers; it belongs to the caller.
         options: how the server serves.
         models: what is served, by name.
         keyring: who is let in.
-        gate: how many at a time.
+        admission: how many at a time.
         metrics: what was counted.
         readers: how many documents are parsed at a time.
         prepared: nothing is being prepared any more, and nothing of it has failed.
@@ -42,8 +42,8 @@ class Service:
         self.options = options or ServerOptions()
         self.models = Models(client)
         self.keyring = Keyring.load(self.options.keys, environ, client.store)
-        self.gate = Gate(self.options)
-        self.metrics = Metrics(self.gate)
+        self.admission = AdmissionControl(self.options)
+        self.metrics = Metrics(self.admission)
         self.readers = anyio.CapacityLimiter(_MOST_READ)
         self.prepared = True
 

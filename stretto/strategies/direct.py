@@ -11,7 +11,7 @@ from stretto.router.case import Case
 from stretto.router.given import EDITED, Given, given_in
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.quality.watch import LoopAlarm, Watch
+from stretto.strategies.quality.text_guard import LoopAlarm, TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, TextWatch
 from stretto.strategies.runtime.fencing import fenced
@@ -166,7 +166,7 @@ def _resembled(request: Request) -> str:
 def _for_loops(request: Request, tell: Callable[[AnswerWarning], None]) -> TextWatch:
     """Watches for loops; the answer is left as it is unless the request says to cut it."""
     if request.on_loop == "cut":
-        return Watch()
+        return TextGuard()
     said = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
     warning = AnswerWarning(said, "repeats", "direct")
     return LoopAlarm(lambda: tell(warning))

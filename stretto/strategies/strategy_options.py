@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stretto.foundation.arguments import reason, shown
+from stretto.foundation.arguments import reason, safe_repr
 from stretto.strategies.base import Strategy
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
@@ -26,14 +26,14 @@ def options_of(request: Request, kind: type[Options]) -> Options:
         known = ", ".join(kind.model_fields)
         if first["type"] == "extra_forbidden":
             raise InvalidRequestError(
-                f"strategy_options= holds {shown(name)}, and strategy={request.strategy!r} has no such option. "
+                f"strategy_options= holds {safe_repr(name)}, and strategy={request.strategy!r} has no such option. "
                 f"Its options are: {known}."
             ) from None
         if not name:  # of several together
             why = reason(first).removeprefix("value error, ")
             raise InvalidRequestError(f"strategy_options= cannot be used: {why}.") from None
         raise InvalidRequestError(
-            f"strategy_options= holds {name}={shown(first.get('input'))}, which cannot be used: {reason(first)}."
+            f"strategy_options= holds {name}={safe_repr(first.get('input'))}, which cannot be used: {reason(first)}."
         ) from None
 
 

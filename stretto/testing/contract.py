@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from stretto.backends.base import Backend, Capabilities, Chunk, LoadsAhead, ModelRequest, method_of
 from stretto.backends.resilience.breaker import Breaker
 from stretto.backends.resilience.hedge import Hedge
-from stretto.backends.resilience.pace import Pace
+from stretto.backends.resilience.rate_limiter import RateLimiter
 from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.stall import StallGuard
@@ -32,7 +32,7 @@ WRAPPERS: dict[str, Wrap] = {
     "Retry": Retry,
     "StallGuard": StallGuard,
     "Breaker": Breaker,
-    "Pace": Pace,
+    "RateLimiter": RateLimiter,
     "Hedge": lambda backend: Hedge(backend, after_s=0.0, share=1.0),
     "resilient": lambda backend: resilient(backend, Resilience(hedge=True, hedge_after_s=0.0, hedge_share=1.0)),
 }

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stretto.foundation.arguments import shown
-from stretto.foundation.surrogates import mend
+from stretto.foundation.arguments import safe_repr
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.errors import InvalidRequestError
 
 __all__ = [
@@ -32,9 +32,9 @@ Block = Mapping[str, Any]
 def mended(value: Any) -> Any:
     """A JSON value whose texts have no surrogates; objects and lists are copied."""
     if isinstance(value, str):
-        return mend(value)
+        return fix_surrogates(value)
     if isinstance(value, Mapping):
-        return {mend(name) if isinstance(name, str) else name: mended(each) for name, each in value.items()}
+        return {fix_surrogates(name) if isinstance(name, str) else name: mended(each) for name, each in value.items()}
     return [mended(each) for each in value] if isinstance(value, list | tuple) else value
 
 
@@ -92,7 +92,7 @@ def read_tool(tool: Any) -> dict[str, Any]:
     """A tool in OpenAI's form; one of Anthropic's own, such as its web search, stays as it is."""
     if not isinstance(tool, Mapping):
         raise InvalidRequestError(
-            f"tools= holds {shown(tool)}, which is not a tool: a Python function, or a mapping with type and "
+            f"tools= holds {safe_repr(tool)}, which is not a tool: a Python function, or a mapping with type and "
             "function, in OpenAI's form."
         )
     read: dict[str, Any] = mended(tool)
@@ -130,8 +130,8 @@ def _part(block: Any) -> dict[str, Any]:
     kind = _kind(block)
     if not isinstance(kind, str) or (kind == "text" and not isinstance(block.get("text"), str)):
         raise InvalidRequestError(
-            f"A message has a part {shown(block)}, which cannot be read. A part is a string, or a mapping with a type: "
-            '{"type": "text", "text": "..."}, {"type": "image_url", ...}.'
+            f"A message has a part {safe_repr(block)}, which cannot be read. A part is a string, or a mapping with a "
+            'type: {"type": "text", "text": "..."}, {"type": "image_url", ...}.'
         )
     return dict(block)
 

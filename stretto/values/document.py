@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.validation import CheckedModel
 
 __all__ = ["Document", "Heading"]
@@ -51,13 +51,13 @@ class Document(CheckedModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    text: Annotated[str, AfterValidator(mend)]
-    title: Annotated[str, AfterValidator(mend)] = ""
-    source: Annotated[str, AfterValidator(mend)] = ""
+    text: Annotated[str, AfterValidator(fix_surrogates)]
+    title: Annotated[str, AfterValidator(fix_surrogates)] = ""
+    source: Annotated[str, AfterValidator(fix_surrogates)] = ""
     pages: tuple[int, ...] = ()
     headings: tuple[Heading, ...] = ()
     unread_pages: tuple[int, ...] = ()
-    markup: Annotated[str, AfterValidator(mend)] = Field(default="", repr=False)
+    markup: Annotated[str, AfterValidator(fix_surrogates)] = Field(default="", repr=False)
     warnings: tuple[str, ...] = ()
 
     @classmethod

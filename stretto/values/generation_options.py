@@ -11,7 +11,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import PydanticCustomError
 
 from stretto.foundation.json_schema import read_format, strict_of
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.validation import CheckedModel
 
 __all__ = ["GenerationOptions", "not_bool"]
@@ -108,7 +108,7 @@ class GenerationOptions(CheckedModel):
     def _no_empty_text(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if "" in value:
             raise PydanticCustomError("empty_stop", "An empty text would end every answer at once")
-        return tuple(map(mend, value))
+        return tuple(map(fix_surrogates, value))
 
     @field_validator("max_tokens", "temperature", "top_p", "seed", mode="before")
     @classmethod

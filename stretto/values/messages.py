@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from stretto.foundation.arguments import looks_like_key
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.validation import CheckedModel
 from stretto.values.content import is_plain, mended, split_results, text_of, without_calls
 from stretto.values.document import Document
@@ -53,7 +53,7 @@ class Message(CheckedModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Role
-    content: Annotated[str, AfterValidator(mend)] = ""
+    content: Annotated[str, AfterValidator(fix_surrogates)] = ""
     name: str | None = None
     parts: tuple[Mapping[str, Any], ...] = ()
     tool_calls: tuple[Mapping[str, Any], ...] = ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from stretto.foundation.arguments import shown, spelled_out, unknown_names
+from stretto.foundation.arguments import expand_kwargs, safe_repr, unknown_names
 from stretto.foundation.bounds import check_numbers
 from stretto.foundation.validation import CheckedModel, explained
 from stretto.values.budget import Budget
@@ -188,7 +188,7 @@ class Request(CheckedModel):
         return not_bool(value)
 
     @classmethod
-    @spelled_out(RequestOptions)
+    @expand_kwargs(RequestOptions)
     def of(cls, prompt: PromptLike | Request, **options: Unpack[RequestOptions]) -> Request:
         """Make a request from what a caller has at hand.
 
@@ -214,12 +214,12 @@ class Request(CheckedModel):
             messages = prompt.messages if isinstance(prompt, Request) else messages_of(prompt)
             system = given.get("system")
             if system is not None and not isinstance(system, str):
-                raise InvalidRequestError(f"system={shown(system)} cannot be used: it takes a string.")
+                raise InvalidRequestError(f"system={safe_repr(system)} cannot be used: it takes a string.")
             changes["messages"] = (Message(role="system", content=system), *messages) if system else messages
             budget = given.get("budget", Budget())
             if not isinstance(budget, Budget):
                 raise InvalidRequestError(
-                    f"budget={shown(budget)} cannot be used: it takes a Budget, such as Budget(max_calls=10)."
+                    f"budget={safe_repr(budget)} cannot be used: it takes a Budget, such as Budget(max_calls=10)."
                 )
             if documents := given.get("documents"):
                 changes["documents"], changes["unread"] = documents_of(documents, allowance, changes.get("deadline_s"))
@@ -283,7 +283,7 @@ class Request(CheckedModel):
 def check_extra(extra: Mapping[str, Any]) -> None:
     """Raise `InvalidRequestError` for fields of a body that are not the caller's to set there."""
     if own := [name for name in extra if name in _NOT_EXTRA]:
-        raise InvalidRequestError(f"extra= holds {shown(own[0])}, which {_NOT_EXTRA[own[0]]}.")
+        raise InvalidRequestError(f"extra= holds {safe_repr(own[0])}, which {_NOT_EXTRA[own[0]]}.")
 
 
 def _strategy(strategy: Any) -> dict[str, Any]:
@@ -293,7 +293,7 @@ def _strategy(strategy: Any) -> dict[str, Any]:
     name = getattr(strategy, "name", None)
     if not isinstance(name, str) or not callable(getattr(strategy, "run", None)) or isinstance(strategy, type):
         raise InvalidRequestError(
-            f"strategy={shown(strategy)} cannot be used: it is neither a name nor a strategy, an object with name, "
+            f"strategy={safe_repr(strategy)} cannot be used: it is neither a name nor a strategy, an object with name, "
             "offer() and run()."
         )
     return {"strategy": name, "own_strategy": strategy}
@@ -321,7 +321,7 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
     extra: dict[str, Any] = {**before}
     if "extra" in given:
         if not isinstance(given["extra"], Mapping):
-            raise InvalidRequestError(f"extra={shown(given['extra'])} cannot be used: it is a mapping of fields.")
+            raise InvalidRequestError(f"extra={safe_repr(given['extra'])} cannot be used: it is a mapping of fields.")
         extra |= given["extra"]
         check_extra(given["extra"])
     if "chat_template_kwargs" in given:
@@ -329,7 +329,7 @@ def _passed_on(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
     _check_template_arguments(extra.get("chat_template_kwargs"))
     if "tools" in given:
         if not isinstance(given["tools"], Sequence) or isinstance(given["tools"], str):
-            raise InvalidRequestError(f"tools={shown(given['tools'])} cannot be used: it is a list of tools.")
+            raise InvalidRequestError(f"tools={safe_repr(given['tools'])} cannot be used: it is a list of tools.")
         fields["tools"], fields["functions"] = _tools(given["tools"])
     if "tool_choice" in given:
         fields["tool_choice"], beside = read_tool_choice(given["tool_choice"])
@@ -344,7 +344,7 @@ def _tools(given: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], tuple[T
     names = Counter(filter(None, map(name_of_tool, tools)))
     if twice := next((name for name, times in names.items() if times > 1), None):
         raise InvalidRequestError(
-            f"tools= holds two tools called {shown(twice)}, and a call would not tell which one is meant. Leave "
+            f"tools= holds two tools called {safe_repr(twice)}, and a call would not tell which one is meant. Leave "
             "one out, or give it another name; that of a function is given by Tool(function, name='...')."
         )
     return tools, tuple(tool for tool in own if tool is not None)
@@ -353,7 +353,7 @@ def _tools(given: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], tuple[T
 def _check_template_arguments(given: Any) -> None:
     if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         raise InvalidRequestError(
-            f"chat_template_kwargs={shown(given)} cannot be used: it is a mapping from names to values, such as "
+            f"chat_template_kwargs={safe_repr(given)} cannot be used: it is a mapping from names to values, such as "
             '{"enable_thinking": true}.'
         )
 
@@ -364,13 +364,13 @@ def _what_is_whole(request: Request) -> Iterator[str]:
     if any(message.role == "tool" or message.tool_calls for message in request.messages):
         yield "the conversation holds tool calls and their results"
     if media := [kind for message in request.messages for kind in message.media]:
-        yield f"the conversation holds {_CALLED.get(media[0], f'a part of the type {shown(media[0])}')}"
+        yield f"the conversation holds {_CALLED.get(media[0], f'a part of the type {safe_repr(media[0])}')}"
     if request.n > 1:
         yield f"{request.n} answers are asked for, each as a whole"
     if request.continues:
         yield "the last turn is the assistant's, and the answer goes on with it"
     if steering := [name for name in request.extra if name not in ACCOMPANYING]:
-        yield f"{shown(steering[0])} steers the answer as a whole"
+        yield f"{safe_repr(steering[0])} steers the answer as a whole"
     given = request.extra.get("chat_template_kwargs") or {}
     if thinking := [name for name in _THINKING if given.get(name)]:
         yield f"{thinking[0]} lets the model think before it answers"

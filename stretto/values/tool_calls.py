@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.content import mended
 
 ANTHROPIC_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
@@ -111,16 +111,16 @@ class ToolCallsSoFar:
         """Take a piece, and give it with the place of its call."""
         place = self._places.get(delta.index)
         own = None if place is None else next((piece.id for piece in self._calls[place] if piece.id), None)
-        if place is None or (own and delta.id and own != mend(delta.id)):  # a new id is a new call
+        if place is None or (own and delta.id and own != fix_surrogates(delta.id)):  # a new id is a new call
             place = self._places[delta.index] = len(self._calls)
             self._calls.append([])
         pieces = self._calls[place]
         delta = replace(
             delta,
             index=place,
-            id=None if delta.id is None else mend(delta.id),
-            name=None if delta.name is None else mend(delta.name),
-            arguments=mend(delta.arguments),
+            id=None if delta.id is None else fix_surrogates(delta.id),
+            name=None if delta.name is None else fix_surrogates(delta.name),
+            arguments=fix_surrogates(delta.arguments),
             extra=mended(delta.extra),
         )
         pieces.append(delta)

@@ -15,7 +15,7 @@ from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from stretto.foundation.arguments import reason, shown
+from stretto.foundation.arguments import reason, safe_repr
 from stretto.foundation.threads import in_own_thread
 from stretto.values.errors import InvalidRequestError
 
@@ -65,10 +65,10 @@ class Tool:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         if not callable(function):
-            raise InvalidRequestError(f"Tool({shown(function)}) cannot be used: it takes a function.")
+            raise InvalidRequestError(f"Tool({safe_repr(function)}) cannot be used: it takes a function.")
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise InvalidRequestError(
-                f"timeout_s={shown(timeout_s)} of a tool cannot be used: it takes seconds above 0."
+                f"timeout_s={safe_repr(timeout_s)} of a tool cannot be used: it takes seconds above 0."
             )
         self.function, self.timeout_s = function, float(timeout_s)
         self.name = _checked_name(getattr(function, "__name__", "") if name is None else name, function)
@@ -171,8 +171,8 @@ def _checked_name(name: Any, of: object) -> str:
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise InvalidRequestError(
-        f"The tool {shown(of)} cannot be used: {shown(name)} is no name that models can call, which is up to 64 "
-        "letters, digits, _ and -. Give it one: Tool(function, name='...')."
+        f"The tool {safe_repr(of)} cannot be used: {safe_repr(name)} is no name that models can call, which is up to "
+        "64 letters, digits, _ and -. Give it one: Tool(function, name='...')."
     )
 
 

@@ -14,7 +14,7 @@ from talking import KEY, hear
 from stretto.backends.providers.langchain import LangChainBackend
 from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
-from stretto.foundation.redaction import redact, shown
+from stretto.foundation.redaction import redact, redacted_line
 from stretto.testing.server import Fault, ScriptedServer
 from stretto.values.errors import BackendError
 
@@ -90,14 +90,14 @@ def test_ordinary_words_stay():
 
 BOUNDED = """
 import resource, sys
-from stretto.foundation.redaction import redact, shown
+from stretto.foundation.redaction import redact, redacted_line
 limit = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime) + int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
 for piece in ("sk-", "sk-a", "sk-*", "a-", "Bearer ", "bearer a", "://", "://a@", "key_", "-", "*", "a", "api-key-"):
     for tail in ("", "!", "9", "@"):
         text = piece * (100_000 // len(piece)) + tail
         redact(text, "secret")
-        shown(text, "secret")
+        redacted_line(text, "secret")
 """
 
 
@@ -110,7 +110,7 @@ def test_taking_keys_out_takes_time_in_proportion_to_the_text():
 
 def test_a_key_is_taken_out_also_where_the_words_are_cut():
     for length in range(480, 520):
-        text = shown("x" * length + " sk-proj-abcDEF1234567890 " + "y" * 9000)
+        text = redacted_line("x" * length + " sk-proj-abcDEF1234567890 " + "y" * 9000)
         assert "abc" not in text
         assert len(text) <= 500
-        assert "hunt" not in shown("x" * length + " hunter2 " + "y" * 9000, "hunter2")
+        assert "hunt" not in redacted_line("x" * length + " hunter2 " + "y" * 9000, "hunter2")

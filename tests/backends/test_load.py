@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from stretto import AsyncStretto, Settings
-from stretto.backends.load import Load, LoadMeter, Share, load_of, meter_of, with_calls_bounded
+from stretto.backends.load import Load, LoadMeter, LoadShare, load_of, meter_of, with_calls_bounded
 from stretto.extending import Capabilities
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
@@ -122,7 +122,7 @@ def test_an_answer_takes_the_room_that_others_leave(load, room):
 
 
 def test_an_answer_counts_with_what_it_plans_until_its_parts_have_begun():
-    share = Share(6, Load())
+    share = LoadShare(6, Load())
     share.begin()
     assert share.calls == 6  # its outline
     for _ in range(3):

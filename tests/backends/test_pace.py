@@ -9,7 +9,7 @@ from talking import KEY, hear
 from stretto.backends.base import Chunk
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.providers.transport.headers import LONGEST_S, seconds_until
-from stretto.backends.resilience.pace import Pace, RateLimits
+from stretto.backends.resilience.rate_limiter import RateLimiter, RateLimits
 from stretto.backends.resilience.rate_limits import BELIEVED_S, Call
 from stretto.testing.server import Fault, ScriptedServer
 from stretto.values.errors import ConnectionFailedError, RateLimitedError
@@ -43,7 +43,7 @@ class ShiftedClock:
 async def talk(concurrent_calls=4, limits=None, **settings):
     async with ScriptedServer("one two three", **settings) as server:
         inner = OpenAIBackend("some-model", base_url=server.openai_url, api_key=KEY)
-        backend = Pace(inner, concurrent_calls=concurrent_calls, limits=limits)
+        backend = RateLimiter(inner, concurrent_calls=concurrent_calls, limits=limits)
         yield backend, server
         await backend.aclose()
 

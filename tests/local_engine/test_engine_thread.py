@@ -81,7 +81,7 @@ def test_a_forward_that_raises_no_exception_but_an_exit_ends_its_request_with_th
         (Scheduler, "_work"),
         (Scheduler, "turn"),
         (serving_thread, "fitting_together"),
-        (serving_thread.Serving, "_advance_alongside"),
+        (serving_thread.EngineThread, "_advance_alongside"),
     ],
     ids=lambda place: place[1],
 )

@@ -39,7 +39,7 @@ def answering():
 async def nothing_left(live):
     with anyio.fail_after(patience(10)):
         await live.upstream.wait_until(lambda upstream: upstream.active_streams == 0)
-        await until(lambda: not answering() and not live.service.gate.running)
+        await until(lambda: not answering() and not live.service.admission.running)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ async def test_a_client_that_waits_for_its_turn_and_leaves_is_forgotten():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
-            await until(lambda: live.service.gate.waiting == 1)
+            await until(lambda: live.service.admission.waiting == 1)
             tasks.cancel_scope.cancel()
         await nothing_left(live)
-        assert live.service.gate.waiting == 0
+        assert live.service.admission.waiting == 0
 
 
 async def test_a_client_that_reads_nothing_is_given_up():
@@ -140,7 +140,7 @@ async def test_a_server_that_is_stopped_lets_its_answers_end():
         tasks.start_soon(ask, client)
         await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
         live.server.handle_exit(signal.SIGTERM, None)
-        await until(lambda: live.service.gate.draining)
+        await until(lambda: live.service.admission.draining)
         refused = await http.post("/v1/chat/completions", json=ASKED)
         ready, health = await http.get("/ready"), await http.get("/health")
     assert answers[0].choices[0].message.content == "One two three."
@@ -183,10 +183,10 @@ async def test_answers_that_the_server_waits_for_no_longer_are_told_so_and_logge
         tasks.start_soon(ask, client)
         await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
         live.server.handle_exit(signal.SIGTERM, None)
-        await until(lambda: live.service.gate.draining)
+        await until(lambda: live.service.admission.draining)
         with anyio.CancelScope() as scope:
             scope.cancel()  # it waits for none of them
-            await live.service.gate.break_off(0)
+            await live.service.admission.break_off(0)
         for task in live.server.server_state.tasks:
             task.cancel()
     assert len(refused) == 1

@@ -52,7 +52,7 @@ async def test_a_client_that_leaves_in_mid_stream_pays_for_what_was_written(tmp_
                 text += piece
                 if text.count("word") >= 45:
                     break
-        await until(lambda: not live.service.gate.running)
+        await until(lambda: not live.service.admission.running)
         with anyio.fail_after(patience(20)):
             while left_of(live) > 0:  # it is taken when the answer has ended
                 await anyio.lowlevel.checkpoint()
@@ -100,7 +100,7 @@ async def test_the_prompts_of_a_batch_take_the_places_of_their_key(tmp_path):
     together = []
 
     def reply(request):
-        together.append(live.service.gate.running)
+        together.append(live.service.admission.running)
         return HttpReply("word " * 5)
 
     async with in_front_of(reply, options=limits) as live, with_key(live) as http:
@@ -118,12 +118,12 @@ async def test_the_prompts_of_a_batch_take_the_places_of_the_server():
             body = {"model": "stretto-direct", "prompt": ["Why?"] * 20}
             tasks.start_soon(lambda: http.post("/v1/completions", json=body))
             await live.upstream.wait_until(lambda upstream: len(upstream.requests) == 3)
-            assert live.service.gate.running == 3
+            assert live.service.admission.running == 3
             tasks.start_soon(lambda: http.post("/v1/chat/completions", json={"model": "stretto", "messages": QUESTION}))
-            await until(lambda: live.service.gate.waiting == 1)
+            await until(lambda: live.service.admission.waiting == 1)
             assert len(live.upstream.requests) == 3
             tasks.cancel_scope.cancel()
-        await until(lambda: not live.service.gate.running)
+        await until(lambda: not live.service.admission.running)
 
 
 BODIES = {

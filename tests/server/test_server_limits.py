@@ -387,11 +387,11 @@ async def test_a_full_server_sends_away_with_the_time_to_come_back():
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(lambda: http.post("/v1/chat/completions", json=ASKED))
-            await until(lambda: (live.service.gate.running, live.service.gate.waiting) == (1, 1))
+            await until(lambda: (live.service.admission.running, live.service.admission.waiting) == (1, 1))
             refused = await http.post("/v1/chat/completions", json=ASKED)
             metrics = (await http.get("/metrics")).text
             tasks.cancel_scope.cancel()
-        await until(lambda: not live.service.gate.running and not live.service.gate.waiting)
+        await until(lambda: not live.service.admission.running and not live.service.admission.waiting)
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) >= 1
     assert "vllm:num_requests_running 1.0" in metrics

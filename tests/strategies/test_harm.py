@@ -9,7 +9,7 @@ from stretto.prompts import Catalogue
 from stretto.strategies.quality.headings import HeadingSearch
 from stretto.strategies.quality.loops import LoopSearch
 from stretto.strategies.quality.phrases import Phrases, PhraseSearch
-from stretto.strategies.quality.screen import Screen
+from stretto.strategies.quality.stream_filter import StreamFilter
 from stretto.strategies.quality.titles import Titles, is_placeholder
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.skeleton.outline import OutlineParser
@@ -25,7 +25,7 @@ def screened(text, search, lengths=(10_000,), *, ends=False):
         found.append(name)
         return ends
 
-    screen, shown, at, number = Screen([("harm", search())], told), "", 0, 0
+    screen, shown, at, number = StreamFilter([("harm", search())], told), "", 0, 0
     while at < len(text):
         length = lengths[number % len(lengths)]
         shown += screen.feed(text[at : at + length])

@@ -33,7 +33,7 @@ from stretto.backends.local.tools import (
     turns_of,
 )
 from stretto.backends.tenants import asking
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.foundation.latest import Latest
 from stretto.local_engine.drafting.sources.text_files import check_paths
 from stretto.local_engine.log import log_event
@@ -188,8 +188,8 @@ class LocalBackend:
             self._long_context = None  # both ways read a prompt from left to right
         if options.is_divided and self._long_context is not None:
             raise SettingsError(
-                f"long_context={shown(long_context)} cannot be used with a model over several processes. Leave one of "
-                "them out."
+                f"long_context={safe_repr(long_context)} cannot be used with a model over several processes. Leave one "
+                "of them out."
             )
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
         self._reader: LongPromptReader | None = None
@@ -240,12 +240,12 @@ class LocalBackend:
         if decoding not in {*decodings, *self._capabilities.decodings}:
             there = ", ".join(decodings)
             raise InvalidRequestError(
-                f"decoding={shown(decoding)} cannot be used with {self.name}. Use one of: {there}."
+                f"decoding={safe_repr(decoding)} cannot be used with {self.name}. Use one of: {there}."
             )
         if options.adapter is not None and options.adapter not in self._adapters:
             there = ", ".join(self._adapters) or "none was given to LocalBackend(adapters=...)"
             raise InvalidRequestError(
-                f"adapter={shown(options.adapter)} cannot be used with {self.name}. Its adapters: {there}."
+                f"adapter={safe_repr(options.adapter)} cannot be used with {self.name}. Its adapters: {there}."
             )
         began = time.perf_counter()
         reading = self._reading if prompt.reads and options.adapter is None else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stretto.backends.base import Capabilities
 from stretto.backends.local.loading import MOST_REMEMBERED, SLOTS
 from stretto.backends.local.tools import form_in
-from stretto.foundation.arguments import MOST_THREADS, shown
+from stretto.foundation.arguments import MOST_THREADS, safe_repr
 from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, all_drafters, check_options
 from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG
 from stretto.local_engine.model.loading.source import QUANTIZE
@@ -99,10 +99,12 @@ def _check(options: LoadingOptions) -> None:
         raise SettingsError(f"threads={options.threads} cannot be used: {MOST_THREADS:,} are the most.")
     for name, (value, least) in numbers.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise SettingsError(f"{name}={shown(value)} cannot be used: at least {least} is needed, as a whole number.")
+            raise SettingsError(
+                f"{name}={safe_repr(value)} cannot be used: at least {least} is needed, as a whole number."
+            )
     for name in ("compiled", "trust_remote_code", "cuda_graphs"):
         if not isinstance(value := getattr(options, name), (bool, NoneType)):
-            raise SettingsError(f"{name}={shown(value)} cannot be used: it is True or False.")
+            raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is True or False.")
     check_options(options.method_options, block_rules())
     for folder in (options.adapter, *options.adapters.values()):
         if folder is not None and not (folder / LOW_RANK_CONFIG).is_file():
@@ -114,11 +116,13 @@ def _check(options: LoadingOptions) -> None:
     if options.is_divided:
         _check_divided(options, layout)
     if options.dtype is not None and options.dtype not in _DTYPES:
-        raise SettingsError(f"dtype={shown(options.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
+        raise SettingsError(f"dtype={safe_repr(options.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
     if options.quantize is not None and options.quantize not in QUANTIZE:
-        raise SettingsError(f"quantize={shown(options.quantize)} cannot be used. Use one of: {', '.join(QUANTIZE)}.")
+        raise SettingsError(
+            f"quantize={safe_repr(options.quantize)} cannot be used. Use one of: {', '.join(QUANTIZE)}."
+        )
     if options.device is not None and not (isinstance(options.device, str) and _DEVICE.fullmatch(options.device)):
-        raise SettingsError(f"device={shown(options.device)} cannot be used. Use cpu, cuda or cuda:0.")
+        raise SettingsError(f"device={safe_repr(options.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
 
 def _check_divided(options: LoadingOptions, layout: Layout) -> None:
@@ -146,7 +150,7 @@ def _check_divided(options: LoadingOptions, layout: Layout) -> None:
     }
     for name, value in others.items():
         if value:
-            raise SettingsError(f"{name}={shown(value)} cannot be used with {layout}. Leave one of them out.")
+            raise SettingsError(f"{name}={safe_repr(value)} cannot be used with {layout}. Leave one of them out.")
     layout.check(options.source.name, options.source.config())
 
 
@@ -161,7 +165,7 @@ def _decodings(options: LoadingOptions) -> tuple[str, ...]:
         usable = offered = (*offered, options.decoding)  # what it is shows when it is loaded
     if options.decoding is not None and options.decoding not in usable:
         raise SettingsError(
-            f"decoding={shown(options.decoding)} cannot be used.{missing.get(options.decoding, '')} "
+            f"decoding={safe_repr(options.decoding)} cannot be used.{missing.get(options.decoding, '')} "
             f"Use one of: {', '.join(offered)}."
         )
     return offered

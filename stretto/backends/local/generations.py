@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stretto.backends.allowance import calling
 from stretto.backends.base import ModelRequest
 from stretto.backends.tenants import asking
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.generation import Generation, JoinedPaths
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import GenerationOptions
@@ -81,7 +81,7 @@ def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
             given = {int(token): value for token, value in dict(bias).items()}
         except (TypeError, ValueError):
             raise InvalidRequestError(
-                f"logit_bias={shown(bias)} cannot be used: it is a mapping from token ids to numbers."
+                f"logit_bias={safe_repr(bias)} cannot be used: it is a mapping from token ids to numbers."
             ) from None
         found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
     return found

@@ -26,7 +26,7 @@ from stretto.backends.providers.transport.event_lines import BodyTooLargeError
 from stretto.backends.providers.transport.headers import kept_headers, retry_after_s
 from stretto.backends.providers.transport.http_clients import is_loopback, transport_errors
 from stretto.backends.providers.transport.told_waits import told_wait_s
-from stretto.foundation.redaction import shown
+from stretto.foundation.redaction import redacted_line
 from stretto.values.answer import Usage
 from stretto.values.errors import (
     AuthenticationError,
@@ -159,7 +159,7 @@ def _own_words(error: Exception, names: set[str]) -> str:
 
 
 def _by_its_words(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
-    said = shown(str(error), *secrets)
+    said = redacted_line(str(error), *secrets)
     if _is_overflow(400, said, None):
         return ContextOverflowError(
             f"{backend} cannot hold this prompt: {said[:300].rstrip('.')}. Shorten it, or use a larger model.",
@@ -179,7 +179,7 @@ def not_a_stream(body: bytes, backend: str, *secrets: str, headers: Mapping[str,
         backend=backend,
         headers=headers,
     )
-    error.server_message = shown(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
+    error.server_message = redacted_line(body[:_LOOKED_AT].decode(errors="replace"), *secrets)
     return error
 
 
@@ -194,10 +194,10 @@ def failed_end(backend: str, word: str) -> BackendError:
 
 def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> BackendError:
     if isinstance(error, json.JSONDecodeError):
-        said = shown(error.doc[:_LOOKED_AT], *secrets)
+        said = redacted_line(error.doc[:_LOOKED_AT], *secrets)
         what = f": {said[:200]}" if said else ""
     else:
-        said, what = "", f" ({shown(str(error), *secrets)[:200]})" if isinstance(error, OddEventError) else ""
+        said, what = "", f" ({redacted_line(str(error), *secrets)[:200]})" if isinstance(error, OddEventError) else ""
     broken = StreamBrokenError(
         f"{backend} sent an event that cannot be read{what}. Try again; if it stays, the server or a proxy "
         "between is at fault.",
@@ -208,14 +208,14 @@ def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> Bac
 
 
 def _excerpt(body: bytes, secrets: tuple[str, ...]) -> str:
-    return shown(body[:_LOOKED_AT].decode(errors="replace"), *secrets)[:200] or "nothing"
+    return redacted_line(body[:_LOOKED_AT].decode(errors="replace"), *secrets)[:200] or "nothing"
 
 
 def _unconnected(
     error: Exception, backend: str, secrets: tuple[str, ...], *, endpoint: str, proxy: str, started: bool
 ) -> BackendError:
     cause = error.__cause__ or error
-    why = f"{type(cause).__name__}: {shown(str(cause), *secrets)}".rstrip(": ")
+    why = f"{type(cause).__name__}: {redacted_line(str(cause), *secrets)}".rstrip(": ")
     if started:
         return StreamBrokenError(
             f"{backend} broke off in the middle of the answer ({why}). Ask again.", backend=backend
@@ -297,7 +297,7 @@ def _answered(
     status: int, body: Any, words: str, secrets: tuple[str, ...], backend: str, *, headers: Mapping[str, str]
 ) -> BackendError:
     """Choose the error for a status, and the sentence that says what to do; ``words``: those of the body."""
-    said, told_s = shown(words, *secrets), told_wait_s(body, words)
+    said, told_s = redacted_line(words, *secrets), told_wait_s(body, words)
     kind, what, remedy, transient = _kind_of(status, body, words, told_s)
     asked = headers.get("x-should-retry")
     for_good = kind in (AuthenticationError, ContextOverflowError) or (kind is RateLimitedError and not transient)

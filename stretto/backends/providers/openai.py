@@ -48,7 +48,7 @@ from stretto.backends.providers.transport.fetching import fetching
 from stretto.backends.providers.transport.http_clients import async_client, without_query
 from stretto.backends.providers.transport.long_bodies import around_the_sdk, post_very_long
 from stretto.backends.tenants import cache_salt
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError, StrettoError
 from stretto.values.request import GenerationOptions
@@ -402,9 +402,11 @@ def _logprob(each: Any) -> TokenLogprob | None:
         return None
     pairs = [(value_of(other, "token"), value_of(other, "logprob")) for other in beside or ()]
     return TokenLogprob(
-        token=mend(token),
+        token=fix_surrogates(token),
         logprob=logprob,
-        top=tuple((mend(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)),
+        top=tuple(
+            (fix_surrogates(word), value) for word, value in pairs if isinstance(word, str) and _is_number(value)
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.providers.remote import Opened
 from stretto.backends.providers.server_facts import Engine
 from stretto.backends.providers.transport.http_clients import is_loopback
-from stretto.foundation.redaction import shown
+from stretto.foundation.redaction import redacted_line
 from stretto.values.errors import BackendError, ConnectionFailedError, ModelNotFoundError
 from stretto.values.request import GenerationOptions
 
@@ -114,7 +114,7 @@ class AtAddress(OpenAIBackend):
         self.model = facts.model
 
     def _no_single_model(self, models: tuple[str, ...]) -> BackendError:
-        named = ", ".join(shown(each) for each in models[:_NAMED])
+        named = ", ".join(redacted_line(each) for each in models[:_NAMED])
         more = f" and {len(models) - _NAMED} more" if len(models) > _NAMED else ""
         has = f"{len(models)} models ({named}{more})" if models else "no model that it names"
         return ModelNotFoundError(

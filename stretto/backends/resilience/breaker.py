@@ -15,7 +15,7 @@ from stretto.backends.providers.failures import is_loading
 from stretto.backends.resilience.shared import SharedHealth
 from stretto.backends.resilience.suspects import MOST_TRIALS, Suspects, fingerprint, may_follow_the_request
 from stretto.backends.resilience.waiting import Trial
-from stretto.backends.resilience.wrapper import Wrapper, tapped
+from stretto.backends.resilience.wrapper import Wrapper, observed
 from stretto.values.errors import (
     BackendError,
     BreakerOpenError,
@@ -183,7 +183,7 @@ class Breaker(Wrapper):
                     if circuit.count(error, trial, prompt):
                         await seen.count(error)
 
-                async with tapped(stream, observe, count) as chunks:
+                async with observed(stream, observe, count) as chunks:
                     yield chunks
             finally:
                 await seen.end()

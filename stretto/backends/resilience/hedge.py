@@ -13,7 +13,7 @@ from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge, usage_of
-from stretto.backends.resilience.pump import Pump, pumping
+from stretto.backends.resilience.stream_task import StreamTask, stream_tasks
 from stretto.backends.resilience.wrapper import Replay, Wrapper, reported
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError
@@ -48,7 +48,7 @@ class Hedge(Wrapper):
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start a generation; returns with its first text at hand."""
         self._calls += 1
-        async with pumping() as tasks:
+        async with stream_tasks() as tasks:
             race = _Race(self.inner, prompt, options, tasks)
             try:
                 yield await self._race(race)
@@ -87,28 +87,28 @@ class _Race:
     def __init__(self, backend: Backend, prompt: ModelRequest, options: GenerationOptions, tasks: TaskGroup) -> None:
         self._call = (backend, prompt, options)
         self._tasks = tasks
-        self._pumps: list[Pump] = []
+        self._call_tasks: list[StreamTask] = []
         self._failures: list[Exception] = []
-        self.winner: Pump | None = None
+        self.winner: StreamTask | None = None
         self.decided = anyio.Event()
 
     def send(self) -> None:
         """Send one more call."""
-        pump = Pump()
-        self._pumps.append(pump)
-        self._tasks.start_soon(pump.run, *self._call)
-        self._tasks.start_soon(self._watch, pump)
+        call_task = StreamTask()
+        self._call_tasks.append(call_task)
+        self._tasks.start_soon(call_task.run, *self._call)
+        self._tasks.start_soon(self._watch, call_task)
 
-    def stop_all_but(self, kept: Pump | None) -> None:
+    def stop_all_but(self, kept: StreamTask | None) -> None:
         """End the other calls."""
-        for pump in self._pumps:
-            if pump is not kept:
-                pump.stop()
+        for call_task in self._call_tasks:
+            if call_task is not kept:
+                call_task.stop()
 
     def result(self) -> AsyncIterator[Chunk]:
         """The winner's chunks. Raises the first failure if nobody won."""
         # A cancelled call reports nothing, but its prompt is billed.
-        more = len(self._pumps) - 1
+        more = len(self._call_tasks) - 1
         losers = Usage(prompt_tokens=more * estimate_tokens(self._call[1]), calls=more, hedges=more)
         if self.winner is None:
             error = self._failures[0]
@@ -118,16 +118,16 @@ class _Race:
             raise error
         return Replay([Chunk(usage=losers)], self.winner) if more else self.winner
 
-    async def _watch(self, pump: Pump) -> None:
-        await pump.begun.wait()
+    async def _watch(self, call_task: StreamTask) -> None:
+        await call_task.begun.wait()
         if self.winner is not None:
             return
-        if pump.answers:
-            self.winner = pump
+        if call_task.answers:
+            self.winner = call_task
             self.decided.set()
-        elif pump.failure is not None:
-            if isinstance(pump.failure, BackendError):
-                charge(pump.failure, reported(pump.unread()))
-            self._failures.append(pump.failure)
-        if len(self._failures) == len(self._pumps):
+        elif call_task.failure is not None:
+            if isinstance(call_task.failure, BackendError):
+                charge(call_task.failure, reported(call_task.unread()))
+            self._failures.append(call_task.failure)
+        if len(self._failures) == len(self._call_tasks):
             self.decided.set()

@@ -10,12 +10,12 @@ from stretto.backends.base import Backend
 from stretto.backends.providers.transport.http_clients import MAX_CONNECTIONS
 from stretto.backends.resilience.breaker import Breaker, Circuit
 from stretto.backends.resilience.hedge import Hedge
-from stretto.backends.resilience.pace import Pace
+from stretto.backends.resilience.rate_limiter import RateLimiter
 from stretto.backends.resilience.rate_limits import RateLimits
 from stretto.backends.resilience.retry import Retry
 from stretto.backends.resilience.shared import SharedHealth, SharedLimits, Store
 from stretto.backends.resilience.stall import StallGuard
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.values.errors import SettingsError
 
 
@@ -66,7 +66,7 @@ class Resilience:
             lowest, highest = bounds.get(item.name, (0, math.inf))
             if value is not None and not (isinstance(value, (int, float)) and lowest <= value <= highest):
                 raise SettingsError(
-                    f"{item.name}={shown(value)} cannot be used: it must be a number from {lowest} to {highest}."
+                    f"{item.name}={safe_repr(value)} cannot be used: it must be a number from {lowest} to {highest}."
                 )
 
 
@@ -139,7 +139,7 @@ def resilient(backend: Backend, policy: Resilience | None = None, endpoints: End
     shared = endpoints or Endpoints()
     layers: Backend = StallGuard(backend, first_text_s=policy.first_text_s, stall_s=policy.stall_s)
     layers = Breaker(layers, shared.circuit(backend, policy), shared.shared_health(backend, policy))
-    layers = Pace(
+    layers = RateLimiter(
         layers,
         concurrent_calls=policy.concurrent_calls,
         longest_pause_s=policy.longest_pause_s,

@@ -13,7 +13,7 @@ from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.ending import Ends
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge
-from stretto.backends.resilience.pump import Pump, pumping
+from stretto.backends.resilience.stream_task import StreamTask, stream_tasks
 from stretto.backends.resilience.wrapper import Wrapper
 from stretto.values.answer import Usage
 from stretto.values.errors import StalledError
@@ -46,17 +46,17 @@ class StallGuard(Wrapper):
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncIterator[Chunk]]:
         """Start one generation. Its errors are raised while iterating, also those of its beginning."""
-        pump = Pump()
-        async with pumping() as tasks:
-            tasks.start_soon(pump.run, self.inner, prompt, options, name=f"stretto call {self.name}")
+        call_task = StreamTask()
+        async with stream_tasks() as tasks:
+            tasks.start_soon(call_task.run, self.inner, prompt, options, name=f"stretto call {self.name}")
             try:
-                yield _Watched(pump, self, prompt)
+                yield _Watched(call_task, self, prompt)
             finally:
-                pump.stop()
+                call_task.stop()
 
 
 class _Watched(AsyncIterator[Chunk]):
-    def __init__(self, chunks: Pump, guard: StallGuard, prompt: ModelRequest) -> None:
+    def __init__(self, chunks: StreamTask, guard: StallGuard, prompt: ModelRequest) -> None:
         self._chunks = chunks
         self._guard = guard
         self._tokens = estimate_tokens(prompt)

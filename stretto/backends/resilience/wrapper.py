@@ -17,7 +17,7 @@ class Wrapper:
     """A backend that adds behaviour to another one: subclasses change ``stream``.
 
     A stream is entered, read and left in one task. A wrapper that reads it under a cancel scope, or in another task
-    than the one that enters its own stream, does so through a `Pump`.
+    than the one that enters its own stream, does so through a `StreamTask`.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -80,7 +80,7 @@ class Replay:
         return await anext(self._rest)
 
 
-class _Tap:
+class _StreamObserver:
     def __init__(
         self,
         chunks: AsyncIterator[Chunk],
@@ -91,7 +91,7 @@ class _Tap:
         self._on_chunk = on_chunk
         self._on_error = on_error
 
-    def __aiter__(self) -> _Tap:
+    def __aiter__(self) -> _StreamObserver:
         return self
 
     async def __anext__(self) -> Chunk:
@@ -105,7 +105,7 @@ class _Tap:
 
 
 @asynccontextmanager
-async def tapped(
+async def observed(
     stream: AbstractAsyncContextManager[AsyncIterator[Chunk]],
     on_chunk: Callable[[Chunk], Awaitable[None]],
     on_error: Callable[[BackendError], Awaitable[None]],
@@ -118,7 +118,7 @@ async def tapped(
     try:
         async with stream as chunks:
             opened = True
-            yield _Tap(chunks, on_chunk, on_error)
+            yield _StreamObserver(chunks, on_chunk, on_error)
     except BackendError as error:
         if not opened:
             await on_error(error)

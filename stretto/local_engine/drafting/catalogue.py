@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stretto.foundation import plugins
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine import research_registry
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
@@ -109,13 +109,13 @@ def check_options(
     """
     if not (isinstance(options, Mapping) and all(isinstance(given, Mapping) for given in options.values())):
         raise SettingsError(
-            f"method_options={shown(options)} cannot be used. It holds the options of each method by its "
+            f"method_options={safe_repr(options)} cannot be used. It holds the options of each method by its "
             'name: {"method": {"option": 0.5}}.'
         )
     for name, given in options.items():
         if name not in all_drafters() and name not in others:
             raise SettingsError(
-                f"method_options has {shown(name)}, which is no decoding method. "
+                f"method_options has {safe_repr(name)}, which is no decoding method. "
                 f"Use one of: {', '.join((*all_drafters(), *others))}."
             )
         if name not in METHODS and name not in others:
@@ -124,7 +124,7 @@ def check_options(
         known = () if makes is None else tuple(signature(makes).parameters)
         if unknown := sorted(given.keys() - known):
             remedy = f"It has: {', '.join(known)}." if known else "It has none."
-            raise SettingsError(f"The decoding method {name} has no option {shown(unknown[0])}. {remedy}")
+            raise SettingsError(f"The decoding method {name} has no option {safe_repr(unknown[0])}. {remedy}")
         if makes is not None:
             makes(**given)
 

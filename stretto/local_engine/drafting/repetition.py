@@ -61,7 +61,7 @@ class TextsWatch:
 
     Args:
         others: the other texts.
-        reader: number of the text's own `Writing` in these, whose words do not count.
+        reader: number of the text's own `DraftText` in these, whose words do not count.
     """
 
     def __init__(self, others: Sequence[Texts | FileTexts], reader: int) -> None:

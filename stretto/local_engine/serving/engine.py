@@ -26,7 +26,7 @@ from stretto.local_engine.research_registry import block_models, joining
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.sequence import Sequence
-from stretto.local_engine.serving.thread import Serving
+from stretto.local_engine.serving.thread import EngineThread
 from stretto.values.errors import ContextOverflowError, InvalidRequestError, RequestRejectedError, SettingsError
 
 __all__ = ["Engine", "Handle", "Listener", "Occupancy"]
@@ -111,7 +111,7 @@ class Engine:
             answers=EarlierAnswers(remember_answers),
             cost=self._cost,
         )
-        self._serving = Serving(
+        self._serving = EngineThread(
             model,
             self._equipment,
             self._drafters,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE
 from stretto.local_engine.research_registry import long_prompts
 from stretto.values.errors import SettingsError
@@ -100,11 +100,13 @@ def chosen_method(
     if isinstance(options, str) or not isinstance(options, FocusOptions):
         names = ", ".join(repr(name) for name in CHOICES)
         raise SettingsError(
-            f"long_context={shown(given)} cannot be used. Use one of: {names}. In Python, FocusOptions has more to "
+            f"long_context={safe_repr(given)} cannot be used. Use one of: {names}. In Python, FocusOptions has more to "
             "choose."
         )
     if long_prompts() is None:
-        raise SettingsError(f"long_context={shown(given)} cannot be used: this installation cannot read such prompts.")
+        raise SettingsError(
+            f"long_context={safe_repr(given)} cannot be used: this installation cannot read such prompts."
+        )
     if not adapted:
         argument = "long_context='focus'" if given == "focus" else "long_context=FocusOptions(...)"
         raise SettingsError(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from stretto.local_engine.drafting.autoregressive import Autoregressive
-from stretto.local_engine.drafting.sources.texts import EarlierAnswers, Writing
+from stretto.local_engine.drafting.sources.texts import DraftText, EarlierAnswers
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain, out_of_memory
 from stretto.local_engine.generation import Finished, Generation
@@ -78,7 +78,7 @@ class Scheduler:
     def __init__(
         self,
         model: LoadedModel,
-        drafter: Callable[[Generation, Writing | None], object],
+        drafter: Callable[[Generation, DraftText | None], object],
         *,
         prefill_tokens: int,
         draft_nodes: int,

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Tokens
 
 from stretto.foundation.stop_texts import StopTexts
 from stretto.local_engine.choosing.constraint import Constraint
-from stretto.local_engine.drafting.sources.texts import Writing
+from stretto.local_engine.drafting.sources.texts import DraftText
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.text.detokenize import TextStream
@@ -81,7 +81,7 @@ class Sequence:
         self.constraint = constraint
         self.generated: list[int] = []
         self.cached = 0
-        self.writing: Writing | None = None
+        self.writing: DraftText | None = None
         self._account = _Account(request.decoding)
         self._text = TextStream(decode, token_bytes)
         self._stops = StopTexts(request.stop)

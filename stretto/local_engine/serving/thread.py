@@ -15,7 +15,7 @@ import torch
 from stretto.foundation.ending_thread import EndingThread
 from stretto.foundation.latest import Latest
 from stretto.local_engine.drafting.catalogue import WEIGHING, DraftEquipment
-from stretto.local_engine.drafting.sources.texts import Texts, Writing
+from stretto.local_engine.drafting.sources.texts import DraftText, Texts
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain
 from stretto.local_engine.generation import Generation
@@ -30,16 +30,16 @@ from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timer import StepTimer
 from stretto.values.errors import BackendError, StrettoError
 
-__all__ = ["Serving"]
+__all__ = ["EngineThread"]
 
 _BATCHING_DELAY_S = 0.0005  # that others of the same moment are waited for: read together, they copy what they share
 _MAX_FAILURES = 3  # in a row, after which the engine ends
-_CLOSE_S = 10.0  # that `Serving.close` waits for the thread at most
+_CLOSE_S = 10.0  # that `EngineThread.close` waits for the thread at most
 
 _log = logging.getLogger(__package__)
 
 
-class Serving:
+class EngineThread:
     """Runs one model in one thread.
 
     The thread refers to this and not to the `Engine`, so an engine without references ends. Requests wait in one queue
@@ -62,7 +62,7 @@ class Serving:
         model: LoadedModel,
         equipment: DraftEquipment,
         drafters: Mapping[str, Callable[[DraftEquipment], object]],
-        scheduler: Callable[[Callable[[Generation, Writing | None], object]], Scheduler],
+        scheduler: Callable[[Callable[[Generation, DraftText | None], object]], Scheduler],
         *,
         cost: StepCost,
         batch_size: int,
@@ -297,7 +297,7 @@ class Serving:
             if not isinstance(error, Exception):
                 raise
 
-    def _drafter(self, request: Generation, writing: Writing | None) -> object:
+    def _drafter(self, request: Generation, writing: DraftText | None) -> object:
         """Make the drafter of one request, or its rule, in the engine's thread.
 
         ``writing`` is its answer, as others see it.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.local_engine.text.rendering import RefusedError, Renderer, StoppedError, renderer_of
 from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError
 
@@ -241,7 +241,7 @@ class ChatTemplate:
                 "add_generation_prompt": begins,
             }
         )
-        return mend(text)  # a template may cut a character in two, and no tokenizer takes halves
+        return fix_surrogates(text)  # a template may cut a character in two, and no tokenizer takes halves
 
     def _up_to_the_last(self, text: str, content: str) -> str:
         """What was rendered up to the end of the last turn, without the end of a turn."""

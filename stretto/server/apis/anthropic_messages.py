@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.backends.base import ModelRequest
-from stretto.foundation.arguments import shown
-from stretto.server.apis.anthropic_writer import MessagesScribe
+from stretto.foundation.arguments import safe_repr
+from stretto.server.apis.answer_events import Ask
+from stretto.server.apis.anthropic_writer import MessagesWriter
 from stretto.server.apis.api_answer import Reading
-from stretto.server.apis.arriving import Ask
 from stretto.server.apis.bodies import read_object, read_turns
 from stretto.server.apis.extension import Extension
 from stretto.server.apis.fields import MOST_STOPS, Count, Number, check_number, check_tools
@@ -69,8 +69,8 @@ class MessagesBody(BaseModel):
                 kind, where = tool.get("type"), f"tools.{place}.type"
                 if kind not in (None, "custom", "function") or not ("input_schema" in tool or "function" in tool):
                     message = (
-                        f"{where}={shown(kind)} cannot be used: {served.backend.name} takes tools with a name and an "
-                        "input_schema, and Anthropic's own tools run at Anthropic only. Leave it out."
+                        f"{where}={safe_repr(kind)} cannot be used: {served.backend.name} takes tools with a name and "
+                        "an input_schema, and Anthropic's own tools run at Anthropic only. Leave it out."
                     )
                     raise Problem(400, message, param=where, code="unsupported_value")
             check_tools(self.tools, self.tool_choice)
@@ -97,14 +97,14 @@ class MessagesBody(BaseModel):
         for place, turn in enumerate(self.messages):
             if (role := turn.get("role")) not in _ROLES:
                 where = f"messages.{place}.role"
-                message = f"{where}={shown(role)} cannot be used: it takes one of {', '.join(_ROLES)}."
+                message = f"{where}={safe_repr(role)} cannot be used: it takes one of {', '.join(_ROLES)}."
                 raise Problem(400, message, param=where, code="invalid_value")
         turns = read_turns(self.messages, "messages")
         return (*read_turns([{"role": "system", "content": self.system}], "system"), *turns) if self.system else turns
 
 
 class Messages:
-    """The dialect of Anthropic's Messages."""
+    """The adapter of Anthropic's Messages."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
         """Read a body. Raises `Problem`."""
@@ -117,12 +117,12 @@ class Messages:
         check_number("stop_sequences", asked.stop_sequences, MOST_STOPS)
         warnings = asked.without_effect(served)
         ask = Ask(served, asked.conversation(), _options(asked, served, extension))
-        scribe = MessagesScribe(
+        writer = MessagesWriter(
             served.name, exchange.id, events=extension.events, thinks=asked.thinks, warnings=warnings
         )
         if asked.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
-            scribe.untold = AnswerWarning(_UNTOLD.format(served.backend.name), "option")
-        return Reading([ask], bool(asked.stream), scribe)
+            writer.untold = AnswerWarning(_UNTOLD.format(served.backend.name), "option")
+        return Reading([ask], bool(asked.stream), writer)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:
         """An error as JSON."""
@@ -137,7 +137,7 @@ async def count_tokens(service: Service, exchange: Exchange) -> None:
     backend = served.client.backends["main"]
     try:
         request = Request.of(asked.conversation(), tools=asked.tools)
-        async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+        async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
             counted = await backend.count_tokens(ModelRequest(request.messages, tools=request.tools))
     except StrettoError as error:
         raise of_error(error) from error

@@ -25,7 +25,7 @@ _STOP: dict[FinishReason, str] = {
 _CUT = "max_tokens"  # the one word for an answer that is not whole
 
 
-class MessagesScribe:
+class MessagesWriter:
     """Writes one answer as Messages do.
 
     A stream is: ``message_start``; for each block of content its start, deltas and stop; ``message_delta`` with the

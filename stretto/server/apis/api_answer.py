@@ -14,11 +14,11 @@ from starlette.types import Receive, Scope, Send
 
 from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.foundation.bounds import is_long
-from stretto.server.apis.arriving import Ask, arriving
+from stretto.server.apis.answer_events import Ask, answer_events
 from stretto.server.apis.bodies import ClientGoneError, read_object
 from stretto.server.apis.extension import named_event, route_header
 from stretto.server.exchange import Exchange, encoded, log, stay
-from stretto.server.limits.gate import Gate
+from stretto.server.limits.admission_control import AdmissionControl
 from stretto.server.limits.metering import body_tokens, prompt_tokens
 from stretto.server.problems import Problem, of_error, shutting_down
 from stretto.server.service import Service
@@ -30,7 +30,7 @@ _LAST_S = 5.0
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Scribe(Protocol):
+class ResponseWriter(Protocol):
     """Writes one response in the words of an API."""
 
     def whole(self, answers: Sequence[Answer]) -> Any:
@@ -52,20 +52,20 @@ class Scribe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a dialect has read in a body.
+    """What an adapter has read in a body.
 
     Attributes:
         asks: what to answer; more than one where the API takes several prompts.
         stream: whether to stream.
-        scribe: what writes the response.
+        writer: what writes the response.
     """
 
     asks: Sequence[Ask]
     stream: bool
-    scribe: Scribe
+    writer: ResponseWriter
 
 
-class Dialect(Protocol):
+class ApiAdapter(Protocol):
     """An API: how its bodies are read, and how its errors look."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
@@ -122,7 +122,7 @@ class Endpoint:
             except ClientGoneError:
                 return
             except asyncio.CancelledError:
-                if not self._service.gate.draining:
+                if not self._service.admission.draining:
                     raise
                 stay()
                 await self._tell(exchange, shutting_down())
@@ -156,31 +156,31 @@ class Endpoint:
             await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
 
 
-async def read_by(dialect: Dialect, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+async def read_by(adapter: ApiAdapter, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
     """Read a body; a long one in a thread, as all other requests wait meanwhile. Raises `Problem`."""
     if is_long(*body.values()):
-        return await anyio.to_thread.run_sync(dialect.read, body, service, exchange)
-    return dialect.read(body, service, exchange)
+        return await anyio.to_thread.run_sync(adapter.read, body, service, exchange)
+    return adapter.read(body, service, exchange)
 
 
-def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
+def generating(adapter: ApiAdapter, elsewhere: Elsewhere | None = None) -> Handler:
     """What handles the requests of an API that generates.
 
-    ``elsewhere`` is tried with a body that the dialect cannot read, and raises the problem if it cannot help.
+    ``elsewhere`` is tried with a body that the adapter cannot read, and raises the problem if it cannot help.
     """
 
     async def handle(service: Service, exchange: Exchange) -> None:
-        service.gate.check_open()
+        service.admission.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
         try:
-            reading = await read_by(dialect, body, service, exchange)
+            reading = await read_by(adapter, body, service, exchange)
         except Problem as problem:
             if elsewhere is None:
                 raise
             async with (
                 _paid(exchange),
                 exchange.attended(),
-                service.gate.admitted(exchange.holder, exchange.end, prompt_tokens=body_tokens(body)),
+                service.admission.admitted(exchange.holder, exchange.end, prompt_tokens=body_tokens(body)),
             ):
                 await elsewhere(body, service, exchange, problem)
             return
@@ -192,10 +192,10 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
             async with (
                 _paid(exchange),
                 exchange.attended(),
-                service.gate.admitted(exchange.holder, exchange.end, prompt_tokens=read) as waited_s,
+                service.admission.admitted(exchange.holder, exchange.end, prompt_tokens=read) as waited_s,
             ):
                 # What fails in here is told in here: a response of which the status is out ends with an event.
-                answers = await _respond(exchange, reading, service.gate)
+                answers = await _respond(exchange, reading, service.admission)
                 answered = True
                 for answer in answers:
                     service.metrics.answered(name, answer, waited_s=waited_s)
@@ -203,7 +203,7 @@ def generating(dialect: Dialect, elsewhere: Elsewhere | None = None) -> Handler:
             answered = True
             if not exchange.started:
                 raise
-            await _break_off(exchange, reading.scribe, problem)
+            await _break_off(exchange, reading.writer, problem)
         finally:
             if not answered:
                 service.metrics.left(name)
@@ -230,11 +230,11 @@ def refused(status: int, message: str, code: str) -> Handler:
     return handle
 
 
-async def _respond(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
+async def _respond(exchange: Exchange, reading: Reading, admission: AdmissionControl) -> Sequence[Answer]:
     try:
         if reading.stream:
-            return await _stream(exchange, reading, gate)
-        return await _whole(exchange, reading, gate)
+            return await _stream(exchange, reading, admission)
+        return await _whole(exchange, reading, admission)
     except (Problem, ClientGoneError):
         raise
     except Exception as error:
@@ -243,43 +243,43 @@ async def _respond(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence
         raise of_error(error) from error
 
 
-async def _whole(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
+async def _whole(exchange: Exchange, reading: Reading, admission: AdmissionControl) -> Sequence[Answer]:
     answers: dict[int, Answer] = {}
-    async with arriving(reading.asks, exchange.holder, gate) as events:
+    async with answer_events(reading.asks, exchange.holder, admission) as events:
         async for index, event in events:
             exchange.meter.note(index, event, reading.asks[index].prompt)
             if isinstance(event, AnswerFinished):
                 answers[index] = event.answer
     found = [answers[index] for index in range(len(reading.asks))]
-    await exchange.send_json(reading.scribe.whole(found), headers=route_header(found[0].route))
+    await exchange.send_json(reading.writer.whole(found), headers=route_header(found[0].route))
     return found
 
 
-async def _stream(exchange: Exchange, reading: Reading, gate: Gate) -> Sequence[Answer]:
+async def _stream(exchange: Exchange, reading: Reading, admission: AdmissionControl) -> Sequence[Answer]:
     """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
-    scribe = reading.scribe
+    writer = reading.writer
     answers: dict[int, Answer] = {}
-    async with arriving(reading.asks, exchange.holder, gate) as events:
+    async with answer_events(reading.asks, exchange.holder, admission) as events:
         async for first in events:
             frames = b""
             for index, event in (first, *events.ready()):  # what is there goes out together
                 exchange.meter.note(index, event, reading.asks[index].prompt)
-                frames += scribe.frames(index, event)
+                frames += writer.frames(index, event)
                 if isinstance(event, RouteChosen) and not exchange.beside:
                     exchange.beside = route_header(event.route)
                 elif isinstance(event, AnswerFinished):
                     answers[index] = event.answer
             if frames:
                 await exchange.write(frames)
-    await exchange.write(scribe.closing())
+    await exchange.write(writer.closing())
     await exchange.finish()
     return list(answers.values())
 
 
-async def _break_off(exchange: Exchange, scribe: Scribe, problem: Problem) -> None:
+async def _break_off(exchange: Exchange, writer: ResponseWriter, problem: Problem) -> None:
     log.warning("%s broke off: %s", exchange.id, problem.message)
     with anyio.move_on_after(_LAST_S):  # for a client that does not read it
-        await exchange.write(scribe.broken(problem))
+        await exchange.write(writer.broken(problem))
         await exchange.finish()
 
 

@@ -10,7 +10,7 @@ import anyio
 from pydantic import ValidationError
 from starlette.types import Receive
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.foundation.bounds import check_numbers
 from stretto.server.apis.fields import check_contents
 from stretto.server.problems import Problem, of_turn
@@ -42,7 +42,8 @@ async def read_object(receive: Receive, headers: Mapping[str, str], options: Ser
     if (packed := headers.get("content-encoding", "identity").strip().lower()) != "identity":
         raise Problem(
             415,
-            f"The body is packed ({shown(packed)}), and this server does not unpack. Send it without content-encoding.",
+            f"The body is packed ({safe_repr(packed)}), and this server does not unpack. "
+            "Send it without content-encoding.",
             code="unsupported_media_type",
         )
     body = await read_body(receive, headers, options)

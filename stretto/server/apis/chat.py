@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
+from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import Outgoing, Reading, sse
-from stretto.server.apis.arriving import Ask
 from stretto.server.apis.bodies import read_turns
 from stretto.server.apis.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
@@ -121,7 +121,7 @@ class ChatBody(Sampling):
         given = self.model_extra or {}
         named = [name for name in ("functions", "web_search_options") if given.get(name) not in (None, [])]
         if not isinstance(modalities := given.get("modalities") or [], list):
-            message = f'modalities={shown(modalities)} cannot be used: it takes a list, such as ["text"].'
+            message = f'modalities={safe_repr(modalities)} cannot be used: it takes a list, such as ["text"].'
             raise Problem(400, message, param="modalities", code="invalid_value")
         if "audio" in modalities:
             named.append("modalities")
@@ -131,7 +131,7 @@ class ChatBody(Sampling):
 
 
 class Chat:
-    """The dialect of Chat Completions.
+    """The adapter of Chat Completions.
 
     Args:
         only_routed: nothing is answered, so the form of the answer does not matter.
@@ -154,13 +154,13 @@ class Chat:
         check_number("stop", asked.stop, MOST_STOPS)
         turns = read_turns(asked.messages, "messages")
         ask = Ask(served, turns, _options(asked, served, extension))
-        scribe = ChatScribe(
+        writer = ChatWriter(
             served.name,
             include_usage=asked.include_usage,
             events=extension.events,
             own=served.own,
         )
-        return Reading([ask], bool(asked.stream), scribe)
+        return Reading([ask], bool(asked.stream), writer)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
         """An error as JSON."""
@@ -211,7 +211,7 @@ def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, A
     return {"type": form, form: given.json_schema}, {}
 
 
-class ChatScribe:
+class ChatWriter:
     """Writes one request's answers as Chat Completions do.
 
     A stream is: a chunk with the role, chunks with content or tool calls, an empty one with the finish reason, one

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, ValidationError
 
+from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import Reading, sse
-from stretto.server.apis.arriving import Ask
 from stretto.server.apis.chat import DONE, Sampling
 from stretto.server.apis.choices import finish_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
@@ -39,7 +39,7 @@ class CompletionsBody(Sampling):
 
 
 class Completions:
-    """The dialect of the older Completions."""
+    """The adapter of the older Completions."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
@@ -65,7 +65,7 @@ class Completions:
             raise Problem(400, message, param="prompt", code="invalid_value")
         echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
         return Reading(
-            asks, bool(asked.stream), CompletionsScribe(served.name, echoes, include_usage=asked.include_usage)
+            asks, bool(asked.stream), CompletionsWriter(served.name, echoes, include_usage=asked.include_usage)
         )
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
@@ -85,7 +85,7 @@ def _prompts(asked: CompletionsBody) -> list[str]:
     return texts
 
 
-class CompletionsScribe:
+class CompletionsWriter:
     """Writes answers as Completions do, one choice for each."""
 
     def __init__(self, model: str, echoes: Sequence[str], *, include_usage: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.server.problems import Problem
 from stretto.values.generation_options import not_bool
 
@@ -39,7 +39,7 @@ def check_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> None:
         else:
             kind = tool.get("type")
             if not isinstance(kind, str) or not kind:
-                message = f'tools.{place}.type={shown(kind)} cannot be used: it takes "function" or another type.'
+                message = f'tools.{place}.type={safe_repr(kind)} cannot be used: it takes "function" or another type.'
                 raise Problem(400, message, param=f"tools.{place}.type", code="invalid_value")
             if kind not in ("function", "custom"):
                 continue  # of the model's own server, which knows what it holds
@@ -47,7 +47,7 @@ def check_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> None:
             named = inner.get("name") if isinstance(inner, Mapping) else None
             where = f"tools.{place}.{kind}.name"
         if not isinstance(named, str) or not named:
-            message = f"{where}={shown(named)} cannot be used: a tool needs a name."
+            message = f"{where}={safe_repr(named)} cannot be used: a tool needs a name."
             raise Problem(400, message, param=where, code="invalid_value")
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
     if not tools and kind not in (None, "auto", "none"):  # which clients send with every request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.bodies import read_turns
 from stretto.server.problems import Problem
 from stretto.values.messages import Message
@@ -91,8 +91,8 @@ def _call(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _unknown(where: str, kind: Any) -> Problem:
     return Problem(
         400,
-        f"{where}={shown(kind)} cannot be used here: only OpenAI itself knows what it is. Leave it out, or ask for a "
-        "model of OpenAI's under its own name.",
+        f"{where}={safe_repr(kind)} cannot be used here: only OpenAI itself knows what it is. Leave it out, or ask for "
+        "a model of OpenAI's under its own name.",
         param=where,
         code="unsupported_value",
     )

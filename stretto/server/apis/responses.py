@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
+from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import Reading
-from stretto.server.apis.arriving import Ask
 from stretto.server.apis.chat import ResponseFormat, format_of
 from stretto.server.apis.extension import Extension
 from stretto.server.apis.fields import MOST_MESSAGES, Count, Number, Small, check_number, check_tools
 from stretto.server.apis.response_items import conversation_of, tool_choice_of, tools_of
-from stretto.server.apis.responses_writer import ResponsesScribe
+from stretto.server.apis.responses_writer import ResponsesWriter
 from stretto.server.exchange import Exchange
 from stretto.server.models import Served
 from stretto.server.problems import Problem, of_validation
@@ -55,7 +55,7 @@ class ResponsesBody(BaseModel):
 
 
 class Responses:
-    """The dialect of Responses."""
+    """The adapter of Responses."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
@@ -78,7 +78,7 @@ class Responses:
         if asked.instructions:
             messages = (Message(role="system", content=asked.instructions), *messages)
         ask = Ask(served, messages, _options(asked, served, extension))
-        return Reading([ask], bool(asked.stream), ResponsesScribe(served.name, asked, events=extension.events))
+        return Reading([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
         """An error as JSON."""

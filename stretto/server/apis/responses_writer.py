@@ -31,7 +31,7 @@ _INCOMPLETE = {"refusal": "content_filter", "content_filter": "content_filter"} 
 _WHOLE = ("stop", "nothing_found", "tool_calls")
 
 
-class ResponsesScribe:
+class ResponsesWriter:
     """Writes one answer as Responses do: items of output, each with its own begin, deltas and end."""
 
     def __init__(self, model: str, asked: ResponsesBody, *, events: bool) -> None:

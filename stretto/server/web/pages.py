@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 
 from stretto.display.notebook import answer_page
 from stretto.documents import Allowance, ReadingLimits, read_bytes
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.bodies import read_body, read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem
@@ -112,13 +112,13 @@ async def read_document(service: Service, exchange: Exchange) -> None:
     if len(name) > _LONGEST_NAME or not name.isprintable():
         raise Problem(
             400,
-            f"name={shown(name)} is no name of a file: it may have {_LONGEST_NAME} characters that can be printed.",
+            f"name={safe_repr(name)} is no name of a file: it may have {_LONGEST_NAME} characters that can be printed.",
             param="name",
         )
     body = await read_body(exchange.receive, exchange.headers, service.options)
     settings = service.client.settings
     allowance = Allowance(ReadingLimits(settings.reading_s, settings.reading_memory_mb), settings.deadline_s)
-    async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+    async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
         try:
             found = await anyio.to_thread.run_sync(
                 _read, name, body, allowance, abandon_on_cancel=True, limiter=service.readers
@@ -147,6 +147,6 @@ async def write_page(service: Service, exchange: Exchange) -> None:
         raise Problem(400, "answer= is not an answer of Stretto.", param="answer") from None
     if not isinstance(question, str):
         raise Problem(400, "question= takes a string.", param="question")
-    async with exchange.attended(), service.gate.admitted(exchange.holder, exchange.end):
+    async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
         pass  # it costs a request like any other
     await exchange.send_bytes(answer_page(answer, question).encode(), "text/html; charset=utf-8")

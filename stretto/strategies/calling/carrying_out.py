@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from pydantic_core import to_json
 
 from stretto.backends.base import ModelRequest
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.threads import ThreadLeftError
 from stretto.strategies.runtime.branch import Outcome, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
@@ -133,7 +133,7 @@ def _interrupt(error: BaseException) -> None:
 def _told(error: BaseException) -> str:
     """What the model is told of an exception, whose own text may fail."""
     try:
-        said = mend(str(error)[:MOST_CHARACTERS])
+        said = fix_surrogates(str(error)[:MOST_CHARACTERS])
     except BaseException as failure:
         if _is_ctrl_c(failure):
             raise
@@ -145,10 +145,10 @@ def _written(value: Any) -> str:
     """What a function returned as the model reads it: a text as it is, all else as JSON."""
     if isinstance(value, str):
         more = f"{len(value) - MOST_CHARACTERS:,} more characters"
-        text = mend(value[: MOST_CHARACTERS + 1])
+        text = fix_surrogates(value[: MOST_CHARACTERS + 1])
     else:
         more = "there is more"
-        text = mend(to_json(_Beginning(MOST_CHARACTERS + 2).of(value), fallback=str).decode())
+        text = fix_surrogates(to_json(_Beginning(MOST_CHARACTERS + 2).of(value), fallback=str).decode())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}\n[cut here: {more}]"
 
 

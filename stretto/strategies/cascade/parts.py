@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stretto.backends.base import Backend
 from stretto.strategies.cascade.standing import Bound
-from stretto.strategies.runtime.branch import Outcome, RunningBranch, Writing
+from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.answer import REFUSALS
@@ -70,7 +70,7 @@ class PartsFirst:
         stands = whole and mean is not None and mean >= self._bound.least
         self._stood.append(stands)
         if stands:
-            running.writers.append(Writing(self._backend))
+            running.writers.append(BranchWriter(self._backend))
             running.outcome = Outcome(trial.finish_reason)
             running.write(text, self._runner.now_s())
         else:

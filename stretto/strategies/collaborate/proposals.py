@@ -10,7 +10,7 @@ from stretto.backends.base import Backend, ModelRequest
 from stretto.foundation.queue import Queue
 from stretto.strategies.collaborate.collaborate_options import DRAFTS, CollaborateOptions
 from stretto.strategies.direct import with_documents
-from stretto.strategies.quality.watch import Watch
+from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.ledger import LEAST_ANSWER
@@ -98,7 +98,7 @@ def _start(
             prompt=lambda: ModelRequest(with_documents(request), reads=bool(request.documents)),
             options=sampled(request.options, backend.capabilities, place, **changes),
             on_end=ends.add,
-            watch=Watch,
+            watch=TextGuard,
             deadline_s=math.inf if until is None else until,
             backend=backend,
             successors=others,

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from stretto.strategies.quality.watch import Watch
+from stretto.strategies.quality.text_guard import TextGuard
 from stretto.values.token_records import TokenLogprob
 
 __all__ = ["SampleWatch", "Trace", "bar_of"]
@@ -71,7 +71,7 @@ class SampleWatch:
 
     def __init__(self, heard: Callable[..., None]) -> None:
         self._heard = heard
-        self._loops = Watch()
+        self._loops = TextGuard()
 
     def feed(self, text: str) -> str:
         """Pass the text on."""

@@ -22,8 +22,8 @@ from stretto.strategies.fields.record_plan import NotSplit, Part, Record, record
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
-from stretto.strategies.runtime.joint import Joint
 from stretto.strategies.runtime.limits import THINKING, share_of, tell_limits
+from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.fitting import fit
 from stretto.strategies.structured.in_form import warn_of_misfit
@@ -345,8 +345,8 @@ class RecordRun:
             running.use, running.reported = "replaced", True
             return ""
         broken.use = "replaced"
-        joint = Joint(said)
-        return json_text(joint.feed(found) + joint.finish())[1:-1]
+        trimmer = OverlapTrimmer(said)
+        return json_text(trimmer.feed(found) + trimmer.finish())[1:-1]
 
     # How the answer is laid out
 

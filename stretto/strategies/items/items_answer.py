@@ -20,7 +20,7 @@ from stretto.strategies.items.results import Check, ResultWatch
 from stretto.strategies.items.samples import FINAL, Samples
 from stretto.strategies.items.splitting import NotSplit, Split
 from stretto.strategies.items.voting import start_vote, votes_within
-from stretto.strategies.quality.watch import SpoiledError
+from stretto.strategies.quality.text_guard import LowQualityTextError
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.limits import tell_limits
 from stretto.strategies.runtime.notes import notes_for
@@ -122,14 +122,14 @@ class _Items:
     @property
     def held(self) -> bool:
         """Whether the model wrote results, but for less than a third of the items."""
-        spoiled = sum(isinstance(running.exception, SpoiledError) for running in self.alones)
+        spoiled = sum(isinstance(running.exception, LowQualityTextError) for running in self.alones)
         return 3 * spoiled < len(self.split.items)
 
     async def _all_spoiled(self) -> bool:
         """Whether every item is spoiled, and the whole can be asked for in another way."""
         for running in self.alones:
             await running.ended()
-            if not isinstance(running.exception, SpoiledError) or running.text.strip():
+            if not isinstance(running.exception, LowQualityTextError) or running.text.strip():
                 return False
         whole = len(self.alones) == len(self.split.items)
         return whole and self.calls.runner.ledger.calls_left != 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.language.lists import listed
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
@@ -164,7 +164,7 @@ class Layout:
                 value = value[0]
             if isinstance(value, dict) and [_plain(key) for key in value] == [_plain(self._item(index))]:
                 value = next(iter(value.values()))
-        return mend(json.dumps(value, ensure_ascii=False))
+        return fix_surrogates(json.dumps(value, ensure_ascii=False))
 
 
 def layout_for(split: Split) -> Layout:

@@ -11,7 +11,7 @@ from stretto.language.folding import fold
 from stretto.language.lists import listed
 from stretto.strategies.items.labels import bare, label_in, labels_of
 from stretto.strategies.items.splitting import Split
-from stretto.strategies.quality.screen import Screen
+from stretto.strategies.quality.stream_filter import StreamFilter
 
 LABEL_ROOM = 200  # characters, beside those of its entry, that a result with a label may need
 TAGS = ("<entry", "</entry")
@@ -100,7 +100,7 @@ class ResultWatch:
         screen: finds the sentences of the prompts that were sent; it calls what it is given.
     """
 
-    def __init__(self, check: Check, item: str, screen: Callable[[Callable[[str], bool]], Screen]) -> None:
+    def __init__(self, check: Check, item: str, screen: Callable[[Callable[[str], bool]], StreamFilter]) -> None:
         self.fault = ""
         self._check, self._item = check, item
         self._known = f"{check.own} {fold(item)}"

@@ -10,7 +10,7 @@ from stretto.strategies.consensus.ballots import Ballot, Reading
 from stretto.strategies.consensus.stopping import decided
 from stretto.strategies.items.items_offer import ItemsOptions
 from stretto.strategies.quality.likeness import medoid
-from stretto.strategies.runtime.branch import RunningBranch, Writing
+from stretto.strategies.runtime.branch import BranchWriter, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import sampled
@@ -118,7 +118,7 @@ class _Vote:
             running.outcome = failed.outcome
             return
         winner = with_text[medoid([sample.text for sample in with_text])]
-        running.writers.append(Writing(winner.writers[-1].backend))
+        running.writers.append(BranchWriter(winner.writers[-1].backend))
         running.outcome = replace(running.outcome, reason=winner.finish_reason)
         running.write(winner.text, self._runner.now_s())
         for each in self._samples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stretto.strategies.quality.screen import LINE
+from stretto.strategies.quality.stream_filter import LINE
 from stretto.strategies.quality.words import words_of
 
 

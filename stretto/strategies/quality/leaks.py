@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from stretto.strategies.quality.phrases import Phrases, PhraseSearch
-from stretto.strategies.quality.screen import Screen
+from stretto.strategies.quality.stream_filter import StreamFilter
 from stretto.strategies.quality.words import words_of
 from stretto.values.answer_warning import Warn
 
@@ -36,12 +36,12 @@ class Leaks:
         """Looks for them in a text, but for those that the user wrote too."""
         return PhraseSearch(self._sent, self._is_own)
 
-    def screen(self, found: Callable[[str], bool] | None = None) -> Screen:
+    def screen(self, found: Callable[[str], bool] | None = None) -> StreamFilter:
         """What keeps them out of a text, also those that are sent while it comes.
 
         ``found`` is called instead of the warning; it returns whether the text ends there.
         """
-        return Screen([("leak", self.search())], found or self._found)
+        return StreamFilter([("leak", self.search())], found or self._found)
 
     def clean(self, text: str) -> str:
         """A whole text without them."""

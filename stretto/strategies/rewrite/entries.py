@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from itertools import accumulate
 from typing import Any
 
-from stretto.foundation.surrogates import mend
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.router.given import Given
 from stretto.strategies.rewrite.text_pieces import LEAST, MOST, Piece
 
@@ -241,4 +241,4 @@ def _strings(text: str) -> Iterator[Entry]:
 
 
 def _string(text: str, _: Entry) -> str:
-    return json.dumps(mend(text), ensure_ascii=False)
+    return json.dumps(fix_surrogates(text), ensure_ascii=False)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from stretto.backends.base import Backend
-from stretto.backends.load import Share, answering, with_calls_bounded
-from stretto.foundation.arguments import shown
+from stretto.backends.load import LoadShare, answering, with_calls_bounded
+from stretto.foundation.arguments import safe_repr
 from stretto.observe.hooks import Watchers
 from stretto.prices import Prices
 from stretto.prompts import Catalogue
@@ -33,7 +33,7 @@ def check_strategy(name: str, strategies: Mapping[str, Strategy] = STRATEGIES) -
     """Raise `UnknownStrategyError` if the name is neither "auto" nor that of a strategy."""
     if name != "auto" and name not in strategies:
         known = ", ".join(("auto", *strategies))
-        raise UnknownStrategyError(f"There is no strategy {shown(name)}. Choose one of: {known}.")
+        raise UnknownStrategyError(f"There is no strategy {safe_repr(name)}. Choose one of: {known}.")
 
 
 async def answer(
@@ -98,7 +98,7 @@ async def _answer(
     prompt_family: PromptFamily,
     fallback: Fallback,
     backends: Mapping[str, Backend],
-    share: Share,
+    share: LoadShare,
 ) -> Answer:
     await emit(RouteChosen(route=route))
     check_needs(request, backend)
@@ -126,11 +126,11 @@ async def _answer(
         runner.leaks.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
         if unused is not None:
             runner.warn(
-                f"decoding={shown(unused)} was left out: {backend.name} has no decoding methods to choose from.",
+                f"decoding={safe_repr(unused)} was left out: {backend.name} has no decoding methods to choose from.",
                 "option",
             )
         if without is not None:
-            runner.warn(f"adapter={shown(without)} was left out: {backend.name} has no adapters.", "option")
+            runner.warn(f"adapter={safe_repr(without)} was left out: {backend.name} has no adapters.", "option")
         runner.send_along(request.accompanying)
         if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
             runner.warn(f"The names of the speakers were left out: {backend.name} takes none.", "option")
@@ -138,7 +138,7 @@ async def _answer(
             runner.warn(note, "unread")
         for document in request.documents:
             for said in document.warnings:
-                runner.warn(f"Of {shown(document.title or document.source)}, {said}", "unread")
+                runner.warn(f"Of {safe_repr(document.title or document.source)}, {said}", "unread")
         if unread:
             runner.warn(
                 f"The turns before the question were left out: {backend.name} reads single questions.", "unread"

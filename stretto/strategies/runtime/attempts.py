@@ -13,11 +13,11 @@ from typing import Literal
 from stretto.backends.asking import ask_servers
 from stretto.backends.base import Backend, ModelRequest
 from stretto.backends.resilience.wrapper import Wrapper
-from stretto.strategies.quality.watch import SpoiledError, is_enough
+from stretto.strategies.quality.text_guard import LowQualityTextError, is_enough
 from stretto.strategies.runtime.answer_limit import NoRoomError
-from stretto.strategies.runtime.branch import Outcome, RunningBranch, Writing
+from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
 from stretto.strategies.runtime.branch_calls import BranchCalls, Call, Emit
-from stretto.strategies.runtime.fallback import Fallback, Succession, alone
+from stretto.strategies.runtime.fallback import Fallback, FallbackChain, alone
 from stretto.strategies.runtime.shortfall import called
 from stretto.values.answer import REFUSALS, Usage
 from stretto.values.answer_warning import Warn
@@ -91,28 +91,28 @@ class Attempts:
         """Make calls until it is written."""
         spec = running.spec
         successors = () if spec.backend is not None and spec.successors is None else spec.successors
-        succession = self._fallback.succession(spec.backend or self._backend, successors)
-        first = _Way(succession.first())
-        await self._begin(running, succession, first.backend, "")
+        chain = self._fallback.chain(spec.backend or self._backend, successors)
+        first = _Way(chain.first())
+        await self._begin(running, chain, first.backend, "")
         way: _Way | None = first
         attempt = 1
-        while way is not None and (came := await self._call(running, succession, way, attempt)) != "enough":
+        while way is not None and (came := await self._call(running, chain, way, attempt)) != "enough":
             self._calls.estimate(running)
             shown = came == "refusal" and not way.again and self._leave_refusal(running)
-            way = self._next(running, succession, again=way.again, came=came, refusal_shown=shown)
+            way = self._next(running, chain, again=way.again, came=came, refusal_shown=shown)
             attempt += 1
 
-    async def _call(self, running: RunningBranch, succession: Succession, way: _Way, attempt: int) -> _Came:
+    async def _call(self, running: RunningBranch, chain: FallbackChain, way: _Way, attempt: int) -> _Came:
         """Make one call, and leave its outcome in the branch."""
         try:
-            answered = await self._send(running, succession, way, attempt)
+            answered = await self._send(running, chain, way, attempt)
         except NoRoomError as error:
             running.outcome = Outcome("length", error)
         except BudgetExceededError as error:
             running.writers[-1].error = str(error)
             # What stopped the first call says more than that there was no second one.
-            running.outcome = Outcome("budget", error) if attempt == 1 else Outcome("error", succession.error)
-        except SpoiledError as error:
+            running.outcome = Outcome("budget", error) if attempt == 1 else Outcome("error", chain.error)
+        except LowQualityTextError as error:
             return "enough" if self._kept_so_far(running, error) else "useless"
         except StrettoError as error:
             self._calls.count(running, getattr(error, "usage", None) or Usage())
@@ -120,11 +120,11 @@ class Attempts:
             return "failure"
         else:
             if answered is not None:
-                return self._judge(running, succession, way, *answered)
+                return self._judge(running, chain, way, *answered)
         return "enough"
 
     async def _send(
-        self, running: RunningBranch, succession: Succession, way: _Way, attempt: int
+        self, running: RunningBranch, chain: FallbackChain, way: _Way, attempt: int
     ) -> tuple[str, bool] | None:
         """Send one call; return the text before it, and whether the call goes on with that.
 
@@ -135,22 +135,22 @@ class Attempts:
         if backend is not running.writers[-1].backend:
             await ask_servers((backend,))
         if (asked := self._asked(running, way)) is None:
-            running.outcome = Outcome(reason, succession.error)
+            running.outcome = Outcome(reason, chain.error)
             return None
         prompt, received = asked
-        await self._begin(running, succession, backend, received)
+        await self._begin(running, chain, backend, received)
         if attempt > 1 and running.text and (marker := running.spec.restart_marker):
             running.write(marker, self._now_s())
         before = running.text
         after = before if received else ""
-        call = Call(prompt, self._options(running), attempt, after, replaceable=succession.has_another)
+        call = Call(prompt, self._options(running), attempt, after, replaceable=chain.has_another)
         running.outcome = Outcome(await self._calls.send(running, call))
         return before, bool(received)
 
-    def _judge(self, running: RunningBranch, succession: Succession, way: _Way, before: str, continued: bool) -> _Came:
+    def _judge(self, running: RunningBranch, chain: FallbackChain, way: _Way, before: str, continued: bool) -> _Came:
         """Judge what a call wrote that ended in good order, behind the text before it."""
         refused = running.finish_reason in REFUSALS
-        running.outcome = self._judged(running, before, succession, continued=continued)
+        running.outcome = self._judged(running, before, chain, continued=continued)
         if running.exception is not None:
             return "refusal" if refused else "failure"
         running.writers[-1].error = None
@@ -169,11 +169,11 @@ class Attempts:
         if given is None:
             return False
         await self._start(running)
-        running.writers.append(Writing(running.spec.backend or self._backend))
+        running.writers.append(BranchWriter(running.spec.backend or self._backend))
         try:
             async with aclosing(given()) as pieces:
                 await self._calls.take(running, pieces)
-        except SpoiledError as error:
+        except LowQualityTextError as error:
             return self._kept_so_far(running, error)
         except StrettoError:
             return False
@@ -186,7 +186,7 @@ class Attempts:
             await self._announce(BranchStarted(branch_id=spec.id, kind=spec.kind, **spec.about))
 
     def _next(
-        self, running: RunningBranch, succession: Succession, *, again: bool, came: _Came, refusal_shown: bool
+        self, running: RunningBranch, chain: FallbackChain, *, again: bool, came: _Came, refusal_shown: bool
     ) -> _Way | None:
         """How the branch is asked for after a failure; ``None``: not at all, and its error stays.
 
@@ -195,15 +195,15 @@ class Attempts:
         failed, error = running.writers[-1], running.exception
         assert error is not None  # noqa: S101 - whatever failed has left it; for the type checker
         failed.error = str(error)
-        succession.failed(failed.backend, error, wrote=bool(running.text))
+        chain.failed(failed.backend, error, wrote=bool(running.text))
         successor: Backend | None = None
         if not (running.calls or running.others):  # a warning reports these; no second call could go on with them
             if came == "failure" and isinstance(error, BackendError):
-                successor = succession.next(failed.backend, error)
+                successor = chain.next(failed.backend, error)
             if successor is None and not again:
-                successor, again = succession.once_more(), True
+                successor, again = chain.once_more(), True
         if successor is None:
-            running.outcome = replace(running.outcome, error=succession.error)
+            running.outcome = replace(running.outcome, error=chain.error)
             return None
         return _Way(successor, again, useless=came != "failure", refusal_shown=refusal_shown)
 
@@ -229,15 +229,15 @@ class Attempts:
             return None
         return prompt, received if received.strip() else ""
 
-    async def _begin(self, running: RunningBranch, succession: Succession, backend: Backend, received: str) -> None:
+    async def _begin(self, running: RunningBranch, chain: FallbackChain, backend: Backend, received: str) -> None:
         """Make a model the one that writes, and tell of it where it takes over."""
         if running.writers and running.writers[-1].backend is backend:
             return
         start = len(running.text)
-        running.writers.append(Writing(backend, start))
-        if succession.failures:
-            failed = succession.failures[-1]
-            self._fallback.took_over(running, succession.failures, kept=bool(received))
+        running.writers.append(BranchWriter(backend, start))
+        if chain.failures:
+            failed = chain.failures[-1]
+            self._fallback.took_over(running, chain.failures, kept=bool(received))
             await self._announce(
                 FallbackStarted(
                     branch_id=running.spec.id,
@@ -261,7 +261,7 @@ class Attempts:
         running.write("\n\n", self._now_s())
         return True
 
-    def _kept_so_far(self, running: RunningBranch, spoiled: SpoiledError) -> bool:
+    def _kept_so_far(self, running: RunningBranch, spoiled: LowQualityTextError) -> bool:
         """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
         if running.spec.standalone or running.seen or is_enough(running.text):
             running.outcome = Outcome("length" if running.spec.standalone else "stop", cut_by=spoiled.cut_by)
@@ -272,7 +272,7 @@ class Attempts:
         running.outcome = Outcome("error", spoiled, spoiled.cut_by)
         return False
 
-    def _judged(self, running: RunningBranch, before: str, succession: Succession, *, continued: bool) -> Outcome:
+    def _judged(self, running: RunningBranch, before: str, chain: FallbackChain, *, continued: bool) -> Outcome:
         """The outcome of a call that ended in good order; with an error where it gave nothing to use.
 
         ``before``: the branch's text before the call; ``continued``: the call was asked for the rest of it. A rest
@@ -284,7 +284,7 @@ class Attempts:
             return Outcome(reason, None if spec.allow_refusal else BackendError(said, backend=backend.name))
         if _says_something(running.text[len(before) :]) or running.calls:
             return Outcome(reason)
-        if not continued and (spec.allow_empty or _may_be_empty(running, another=succession.has_another)):
+        if not continued and (spec.allow_empty or _may_be_empty(running, another=chain.has_another)):
             return Outcome(reason)
         failed = "error" if reason == "stop" else reason
         if not continued:
@@ -293,7 +293,7 @@ class Attempts:
                 said = "was cut by a limit of tokens before it wrote any text. Allow more."
             return Outcome(failed, BackendError(f"{backend.name} {said}", backend=backend.name))
         said = f"{backend.name} returned no text when asked for the rest."
-        broken = next((each.error for each in succession.failures if each.backend is backend), None)
+        broken = next((each.error for each in chain.failures if each.backend is backend), None)
         if not isinstance(broken, BackendError):
             return Outcome(failed, BackendError(said, backend=backend.name))
         if said not in str(broken):

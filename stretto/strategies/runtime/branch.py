@@ -10,7 +10,7 @@ from typing import Any, Literal
 import anyio
 
 from stretto.backends.base import Backend, ModelRequest, Stages
-from stretto.foundation.surrogates import Mending, mend
+from stretto.foundation.surrogates import Mending, fix_surrogates
 from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec
 from stretto.values.answer import Branch, Choice, CutBy, FinishReason, Span, Usage, Writer
 from stretto.values.errors import StrettoError
@@ -49,7 +49,7 @@ class FurtherChoice:
 
 
 @dataclass(eq=False)
-class Writing:
+class BranchWriter:
     """What one model does for a branch: where its text begins, what it costs, why it failed.
 
     Attributes:
@@ -167,7 +167,7 @@ class RunningBranch:
 
     spec: BranchSpec
     progress: Progress
-    writers: list[Writing] = field(default_factory=list)
+    writers: list[BranchWriter] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     heard: Heard = field(default_factory=Heard)
     outcome: Outcome = Outcome()
@@ -222,7 +222,7 @@ class RunningBranch:
         """Whether it turned out not to be needed."""
         return self.discarded or self.use == "dropped"
 
-    def wrote(self, writing: Writing) -> bool:
+    def wrote(self, writing: BranchWriter) -> bool:
         """Whether there is text of this writer, one of `writers`."""
         following = self.writers[self.writers.index(writing) + 1 :]
         return (following[0].start if following else len(self.text)) > writing.start
@@ -373,7 +373,7 @@ class RunningBranch:
             text=self.text,
             status="failed" if failed else "finished",
             finish_reason=self.finish_reason,
-            error=mend(str(self.exception)) if failed else None,
+            error=fix_surrogates(str(self.exception)) if failed else None,
             discarded=self.discarded,
             span=self.progress.ended(now_s),
             usage=self.usage,

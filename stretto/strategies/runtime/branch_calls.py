@@ -13,16 +13,16 @@ from anyio.lowlevel import checkpoint
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Chunk, ModelRequest, Stages
 from stretto.backends.ending import UntilWhole
-from stretto.backends.load import Timed, meter_of
-from stretto.foundation.surrogates import Mending, mend
+from stretto.backends.load import CallTimer, meter_of
+from stretto.foundation.surrogates import Mending, fix_surrogates
 from stretto.foundation.token_estimates import typical_tokens
-from stretto.strategies.quality.watch import SpoiledError
+from stretto.strategies.quality.text_guard import LowQualityTextError
 from stretto.strategies.runtime.answer_limit import AnswerLimit
 from stretto.strategies.runtime.branch import FurtherChoice, RunningBranch
 from stretto.strategies.runtime.branch_spec import NOT_TEXT, TextWatch
 from stretto.strategies.runtime.call_record import CallRecord, recorded
-from stretto.strategies.runtime.joint import Joint
 from stretto.strategies.runtime.ledger import Ledger, Reservation
+from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
 from stretto.strategies.runtime.written_calls import WrittenCalls
 from stretto.values.answer import FinishReason, Usage
 from stretto.values.answer_warning import Warn
@@ -99,7 +99,7 @@ class BranchCalls:
     async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> None:
         """Write text that the call of another branch writes for this one, as far as its watch lets it pass.
 
-        Raises `SpoiledError`, and what the pieces end with.
+        Raises `LowQualityTextError`, and what the pieces end with.
         """
         watch = running.spec.watch() if running.spec.watch is not None else None
         async for piece in pieces:
@@ -120,14 +120,14 @@ class BranchCalls:
             options = options.model_copy(update={"logprobs": None})
         running.writers[-1].unreported = tokens or estimate(prompt)
         failure: Exception | None = None
-        joint = Joint(call.after)
+        trimmer = OverlapTrimmer(call.after)
         spec = running.spec
         caller = Caller(self._number, spec.id, spec.kind, spec.about, replaceable=call.replaceable)
         try:
             with (
                 allowed(reservation, caller),
                 recorded(backend.name, spec, call.attempt, prompt) as record,
-                Timed(meter_of(backend), sum(len(message.content) for message in prompt.messages)) as timed,
+                CallTimer(meter_of(backend), sum(len(message.content) for message in prompt.messages)) as timed,
             ):
                 async with backend.stream(prompt, options) as chunks:
                     try:
@@ -135,11 +135,11 @@ class BranchCalls:
                         written = _written_calls(running, call)
                         try:
                             record.finish_reason = await self._read(
-                                running, whole, reservation, record, timed=timed, joint=joint, written=written
+                                running, whole, reservation, record, timed=timed, trimmer=trimmer, written=written
                             )
                         finally:  # what is held back when a stream breaks, or time is up, is not lost
                             if held := written.release():
-                                running.write(mend(held), time.perf_counter() - self._began)
+                                running.write(fix_surrogates(held), time.perf_counter() - self._began)
                         if not running.calls and (warning := written.warning(running.text)):
                             self._warn_once(warning, "tool", part=spec.id)
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
@@ -153,7 +153,7 @@ class BranchCalls:
                         backend=backend.name,
                     )
         finally:
-            running.writers[-1].left_out += joint.left_out
+            running.writers[-1].left_out += trimmer.left_out
             ledger.settle(reservation)
         if record.finish_reason == "length" and most is not None and most != room:
             return "budget"  # the budget left less room than the call would have had
@@ -166,8 +166,8 @@ class BranchCalls:
         reservation: Reservation,
         record: CallRecord,
         *,
-        timed: Timed,
-        joint: Joint,
+        timed: CallTimer,
+        trimmer: OverlapTrimmer,
         written: WrittenCalls,
     ) -> FinishReason | None:
         """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
@@ -193,7 +193,7 @@ class BranchCalls:
             running.logprobs += map(_mended, chunk.logprobs)
             goes_on = chunk.finish_reason is None
             chunk = _with_calls(chunk, written)  # noqa: PLW2901 - the same, as it was meant
-            if text := _watched(watch, joint.feed(mending.feed(chunk.text))):
+            if text := _watched(watch, trimmer.feed(mending.feed(chunk.text))):
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # lets the reader of this branch run before the next chunk
@@ -206,7 +206,7 @@ class BranchCalls:
             running.hand_over(ended=True)
         if reason == "tool_calls" and not running.spec.standalone:
             reason = "stop"
-        if text := _watched(watch, joint.feed(mending.finish()) + joint.finish(), whole=True):
+        if text := _watched(watch, trimmer.feed(mending.finish()) + trimmer.finish(), whole=True):
             await self._take(running, text)
         _check(watch)
         if running.text.strip() or running.calls or running.spec.allow_empty or reason == "length":
@@ -346,14 +346,14 @@ def _watched(watch: TextWatch | None, text: str, *, whole: bool = False) -> str:
 
 
 def _check(watch: TextWatch | None) -> None:
-    """Raise `SpoiledError` where a text ends because it is spoiled from here on."""
+    """Raise `LowQualityTextError` where a text ends because it is spoiled from here on."""
     if watch is not None and watch.fault:
-        raise SpoiledError(watch.fault)
+        raise LowQualityTextError(watch.fault)
 
 
 def _mended(score: TokenLogprob) -> TokenLogprob:
-    top = tuple((mend(token), logprob) for token, logprob in score.top)
-    return TokenLogprob(token=mend(score.token), logprob=score.logprob, top=top)
+    top = tuple((fix_surrogates(token), logprob) for token, logprob in score.top)
+    return TokenLogprob(token=fix_surrogates(score.token), logprob=score.logprob, top=top)
 
 
 def _since(stages: Stages, began: float) -> Stages:

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from stretto.backends.base import Backend, ModelRequest
-from stretto.strategies.runtime.branch import RunningBranch, Writing
+from stretto.strategies.runtime.branch import BranchWriter, RunningBranch
 from stretto.strategies.runtime.shortfall import called, named
 from stretto.values.answer_warning import AnswerWarning
 from stretto.values.errors import (
@@ -46,7 +46,7 @@ class Failed:
 @dataclass(eq=False)
 class _TakenOver:
     running: RunningBranch
-    writing: Writing
+    writing: BranchWriter
     failed: tuple[Failed, ...]
     kept: bool
 
@@ -85,10 +85,10 @@ class Fallback:
         """Those that may go on, in their order."""
         return self._models
 
-    def succession(self, first: Backend, successors: Sequence[Backend] | None = None) -> Succession:
+    def chain(self, first: Backend, successors: Sequence[Backend] | None = None) -> FallbackChain:
         """The models that a branch is asked of, one after the other; ``successors``: instead of all that may go on."""
         others = [each for each in (self._models if successors is None else successors) if each is not first]
-        return Succession((first, *others), self._away, self._unfit if others or successors is None else {})
+        return FallbackChain((first, *others), self._away, self._unfit if others or successors is None else {})
 
     def took_over(self, running: RunningBranch, failed: Sequence[Failed], *, kept: bool) -> None:
         """Note that the last writer of a branch goes on with it, with text of another one if ``kept``."""
@@ -109,7 +109,7 @@ class Fallback:
             yield AnswerWarning(said, "fallback", parts[0].running.spec.id if len(parts) == 1 else None)
 
 
-class Succession:
+class FallbackChain:
     """The models of one branch, and how those before the one at work have failed."""
 
     def __init__(self, models: Sequence[Backend], away: list[Failed], unfit: Mapping[str, str]) -> None:

@@ -17,10 +17,10 @@ from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 from stretto.values.route import Shape
 
-__all__ = ["OfTheModel"]
+__all__ = ["ModelProfile"]
 
 
-class OfTheModel:
+class ModelProfile:
     """What is known of one model, which an answer adds to.
 
     Args:

@@ -19,8 +19,8 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.backends.base import Backend, Capabilities, CountsText, method_of
-from stretto.backends.load import Load, Share, load_of, with_calls_bounded
-from stretto.foundation.surrogates import mend
+from stretto.backends.load import Load, LoadShare, load_of, with_calls_bounded
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.language.telling import language_of
 from stretto.observe.telemetry import branch_span, note_branch
 from stretto.prompts import Catalogue, Template, family_for
@@ -36,7 +36,7 @@ from stretto.strategies.runtime.fallback import Fallback
 from stretto.strategies.runtime.going_ahead import GoingAhead
 from stretto.strategies.runtime.ledger import Ledger
 from stretto.strategies.runtime.merge import Merge
-from stretto.strategies.runtime.model_profile import OfTheModel
+from stretto.strategies.runtime.model_profile import ModelProfile
 from stretto.values.answer import Branch
 from stretto.values.answer_warning import AnswerWarning, WarningCode
 from stretto.values.errors import DeadlineExceededError
@@ -78,7 +78,7 @@ class Runner:
         began: float,
         prompt_family: PromptFamily,
         fallback: Fallback,
-        share: Share,
+        share: LoadShare,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
@@ -94,7 +94,7 @@ class Runner:
         self._going_ahead = GoingAhead(request.preference)
         self.backends: Mapping[str, Backend] = {"main": backend}
         self.language = language_of(request.question)
-        self.known = OfTheModel(backend, self.language, (self.capabilities.prompt_family, templates.overrides))
+        self.known = ModelProfile(backend, self.language, (self.capabilities.prompt_family, templates.overrides))
         self.announce = emit
         self.before: Callable[[BranchSpec], BranchSpec] = lambda spec: spec
         self.ledger = Ledger(request.budget)
@@ -197,12 +197,12 @@ class Runner:
             part: the id of the branch that it is about.
         """
         known = text if isinstance(text, AnswerWarning) else AnswerWarning(text)
-        self.warnings.append(AnswerWarning(mend(text), code or known.code, part or known.part))
-        self._warned.add(mend(text))
+        self.warnings.append(AnswerWarning(fix_surrogates(text), code or known.code, part or known.part))
+        self._warned.add(fix_surrogates(text))
 
     def warn_once(self, text: str, code: WarningCode | None = None, *, part: str | None = None) -> None:
         """Add a sentence to ``Answer.warnings``, unless it is there already."""
-        if mend(text) not in self._warned:
+        if fix_surrogates(text) not in self._warned:
             self.warn(text, code, part=part)
 
     def start(self, spec: BranchSpec) -> RunningBranch:
@@ -310,7 +310,7 @@ async def open_runner(
     began: float,
     prompt_family: PromptFamily,
     fallback: Fallback,
-    share: Share,
+    share: LoadShare,
 ) -> AsyncIterator[Runner]:
     """Open a place to run the branches of a request in. Leaving it ends every branch that still runs.
 
@@ -351,7 +351,7 @@ class Slots:
         share: what the answer takes of it, counted already.
     """
 
-    def __init__(self, request: Request, backend: Backend, share: Share) -> None:
+    def __init__(self, request: Request, backend: Backend, share: LoadShare) -> None:
         self._request = request
         self._loads: dict[int, Load] = {id(backend): share.load}
         self._limiters: dict[int, anyio.CapacityLimiter] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stretto.backends.base import Backend, Capabilities
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.errors import InvalidRequestError
@@ -41,7 +41,7 @@ def backend_for(runner: Runner, given: str | Backend, option: str) -> Backend:
     if found is None:
         known = ", ".join(map(repr, runner.backends))
         raise InvalidRequestError(
-            f"strategy_options= holds {option}={shown(given)}, and this client has no such role. It has {known}; "
+            f"strategy_options= holds {option}={safe_repr(given)}, and this client has no such role. It has {known}; "
             "name more with roles= of the client."
         )
     return found

@@ -17,8 +17,8 @@ from stretto.router.parse import Parse
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked, shared_by_all
 from stretto.strategies.quality.phrases import Phrases
+from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.quality.titles import Titles
-from stretto.strategies.quality.watch import Watch
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of, tell_limits
@@ -243,7 +243,7 @@ class PointsAnswer:
                 }
             ),
             fallback_prompt=fallback_prompt,
-            watch=lambda: Watch(self._runner.leaks.search(), (point.title, *others)),
+            watch=lambda: TextGuard(self._runner.leaks.search(), (point.title, *others)),
         )
 
     def _asked(self, template: str, **values: str) -> ModelRequest:

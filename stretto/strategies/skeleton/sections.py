@@ -15,7 +15,7 @@ from stretto.router.parse import Parse
 from stretto.router.standing import Kind
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked, direct_spec, rest_of, shared_by_all
-from stretto.strategies.quality.watch import Watch
+from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.limits import ROOM, THINKING, TOKENS_PER_WORD, tell_limits
@@ -351,10 +351,10 @@ class SectionsAnswer:
             }
         )
 
-    def _watching(self, sections: Sequence[Section]) -> Callable[[], Watch]:
+    def _watching(self, sections: Sequence[Section]) -> Callable[[], TextGuard]:
         own = {each.heading for each in sections}
         others = [each for each in self._parser.headings if each not in own]
-        return partial(Watch, self._runner.leaks.search(), others)
+        return partial(TextGuard, self._runner.leaks.search(), others)
 
     def _closing_spec(self) -> BranchSpec:
         """A branch of its own for the closing, so that readers see it as soon as the plan has told it."""

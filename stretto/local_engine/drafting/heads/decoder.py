@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm, silu
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.kernels.block_kinds import GROUP
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.attention import Attention, Plan
@@ -35,7 +35,7 @@ def whole_number(
     value = config.get(field)
     value = usual if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < below:
-        said = "is missing" if value is None else f"is {shown(value)}"
+        said = "is missing" if value is None else f"is {safe_repr(value)}"
         raise SettingsError(
             f"The head in {where} cannot be run: {field} {said} in its config.json, and a whole number from {least} to "
             f"{below - 1} is needed."
@@ -146,8 +146,8 @@ class Shape:
         epsilon = config.get("rms_norm_eps", 1e-6)
         if not isinstance(epsilon, int | float) or not 0 <= epsilon < 1:
             raise SettingsError(
-                f"The head in {where} cannot be run: rms_norm_eps is {shown(epsilon)} in its config.json, and a small "
-                "number is needed."
+                f"The head in {where} cannot be run: rms_norm_eps is {safe_repr(epsilon)} in its config.json, and a "
+                "small number is needed."
             )
         if heads % stored or width % 2:
             raise SettingsError(

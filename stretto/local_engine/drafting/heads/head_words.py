@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.drafting.heads.decoder import Weights
 from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.model.forward.products import Weight
@@ -80,7 +80,7 @@ def layers_named(
     """
     if not isinstance(named, list | tuple) or not all(type(layer) is int for layer in named):
         raise SettingsError(
-            f"The head in {where} cannot be run: {field} is {shown(named)} in its config.json, and a list of whole "
+            f"The head in {where} cannot be run: {field} is {safe_repr(named)} in its config.json, and a list of whole "
             "numbers is needed."
         )
     layers = tuple(layer + shifted for layer in named)[:count]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine import research_registry
 from stretto.local_engine.drafting.heads.decoder import Weights
 from stretto.local_engine.drafting.heads.eagle3 import Eagle3
@@ -92,7 +92,7 @@ def _kind(folder: HeadFolder, tensors: Mapping[str, Tensor], target: Target) -> 
         return "mtp", Mtp
     architectures = config.get("architectures")
     called = (
-        shown(architectures[0]) if isinstance(architectures, list) and architectures else "no architecture is named"
+        safe_repr(architectures[0]) if isinstance(architectures, list) and architectures else "no architecture is named"
     )
     raise SettingsError(f"The weights in {str(folder.path)!r} ({called}) are no head that is known. {_known()}")
 

@@ -11,7 +11,7 @@ from stretto.local_engine.drafting.automaton import SuffixAutomaton, Tail
 from stretto.local_engine.drafting.sources.grams import Grams
 from stretto.local_engine.generation import Generation
 
-__all__ = ["EarlierAnswers", "Texts", "Writing"]
+__all__ = ["DraftText", "EarlierAnswers", "Texts"]
 
 _JOINT = 4  # tokens of a prompt that are kept before its answer, so that the very beginning of another is drafted
 _AT_ONCE = 8  # tokens are added: calling compiled code for each takes longer than adding it
@@ -49,12 +49,12 @@ class Texts:
         """What the answer to this prompt may be, for one request."""
         return cls.of([(*prompt[-_JOINT:], *answer)])
 
-    def begin(self, prompt: Sequence[int]) -> Writing:
+    def begin(self, prompt: Sequence[int]) -> DraftText:
         """Begin a text: the answer to a prompt."""
-        return Writing(self, next(self._numbers), prompt[-_JOINT:])
+        return DraftText(self, next(self._numbers), prompt[-_JOINT:])
 
-    def add(self, writing: Writing, new: Sequence[int]) -> None:
-        """Add tokens to a text; only `Writing` calls this."""
+    def add(self, writing: DraftText, new: Sequence[int]) -> None:
+        """Add tokens to a text; only `DraftText` calls this."""
         new = new[-self._limit :]
         if self._held + len(new) > self._limit:
             self._forget(self._limit // 2 - len(new))
@@ -85,7 +85,7 @@ class Texts:
             self.grams.add(text, 0, number)
 
 
-class Writing:
+class DraftText:
     """One answer that is being written, as others may draft from it.
 
     Args:

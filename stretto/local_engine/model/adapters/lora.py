@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG, LOW_RANK_FILE, read_low_rank_config
 from stretto.values.errors import SettingsError
 
@@ -190,7 +190,7 @@ def read_low_rank(folder: Path) -> LowRank:
             raise _damaged(folder, f"the sizes at {name} do not fit each other")
         changes[name] = Change(own["lora_A"], own["lora_B"].float() * scale_of(name, rank), magnitude)
         if not (longest := changes[name].longest) <= _LONGEST:
-            does, alpha = "adds" if magnitude is None else "sets", shown(config.get("lora_alpha"))
+            does, alpha = "adds" if magnitude is None else "sets", safe_repr(config.get("lora_alpha"))
             raise _damaged(
                 folder,
                 f"with lora_alpha={alpha}, it {does} rows of length {longest:.2g} at {name}, and those of trained "
@@ -209,8 +209,8 @@ def _check_kind(folder: Path, config: Mapping[str, Any]) -> None:
     kind = config.get("peft_type")
     if kind != "LORA":
         raise SettingsError(
-            f"The adapter {str(folder)!r} is of the type {shown(kind)}, and only LoRA and DoRA are read here. Merge it "
-            "into its model with peft (merge_and_unload), and give that folder."
+            f"The adapter {str(folder)!r} is of the type {safe_repr(kind)}, and only LoRA and DoRA are read here. "
+            "Merge it into its model with peft (merge_and_unload), and give that folder."
         )
     if unread := [words for name, words in _UNREAD.items() if config.get(name)]:
         raise SettingsError(
@@ -232,7 +232,7 @@ def _scales(folder: Path, config: Mapping[str, Any]) -> Callable[[str, int], flo
     def number(field: str, value: Any) -> float:
         known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
         if not known:
-            raise _damaged(folder, f"{field}={shown(value)} in its {LOW_RANK_CONFIG} is no positive number")
+            raise _damaged(folder, f"{field}={safe_repr(value)} in its {LOW_RANK_CONFIG} is no positive number")
         return float(value)
 
     for each in ("r", "lora_alpha"):
@@ -241,17 +241,17 @@ def _scales(folder: Path, config: Mapping[str, Any]) -> Callable[[str, int], flo
     usual, given = config.get("lora_alpha"), config.get("alpha_pattern") or {}
     alpha = None if usual is None else number("lora_alpha", usual)
     if not isinstance(given, dict):
-        raise _damaged(folder, f"alpha_pattern={shown(given)} in its {LOW_RANK_CONFIG} is no JSON object")
+        raise _damaged(folder, f"alpha_pattern={safe_repr(given)} in its {LOW_RANK_CONFIG} is no JSON object")
     known: dict[str, tuple[int, float]] = {}
     for place, (pattern, value) in enumerate(given.items()):
         name = pattern.removesuffix("$").replace("\\.", ".")
         if not _NAME.fullmatch(name):
             raise SettingsError(
-                f"The adapter {str(folder)!r} has the alpha_pattern {shown(pattern)}, and only names of modules are "
-                "read here, such as q_proj or layers.0.mlp.up_proj. Merge it into its model with peft "
+                f"The adapter {str(folder)!r} has the alpha_pattern {safe_repr(pattern)}, and only names of modules "
+                "are read here, such as q_proj or layers.0.mlp.up_proj. Merge it into its model with peft "
                 "(merge_and_unload), and give that folder."
             )
-        known.setdefault(name, (place, number(f"alpha_pattern of {shown(pattern)}", value)))
+        known.setdefault(name, (place, number(f"alpha_pattern of {safe_repr(pattern)}", value)))
 
     def scale_of(module: str, rank: int) -> float:
         ends = [module, *(module[at + 1 :] for at, letter in enumerate(module) if letter == ".")] if known else []

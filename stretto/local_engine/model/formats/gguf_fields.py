@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from math import inf, isfinite
 from typing import Any
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.model.formats.gguf_header import Header, nextn_layers
-from stretto.local_engine.model.loading.elsewhere import offer
+from stretto.local_engine.model.loading.llamacpp_offer import llamacpp_offer
 
 __all__ = ["wrong_field"]
 
@@ -45,7 +45,7 @@ def _damage(header: Header) -> Iterator[str]:
         if value is None and name in _NEEDED:
             yield f"its {prefix}{name} is missing"
         elif value is not None and not _is_count(value):
-            yield f"its {prefix}{name} is {shown(value)}, and a whole number from 1 is needed"
+            yield f"its {prefix}{name} is {safe_repr(value)}, and a whole number from 1 is needed"
 
 
 def _misfits(header: Header) -> Iterator[str]:
@@ -76,7 +76,7 @@ def _misfits(header: Header) -> Iterator[str]:
     if turned is not None and turned < width and header.architecture not in _TURNS_A_PART:
         yield (
             f"its positions turn {turned} of the {width} numbers of a head (rope.dimension_count), which is not read. "
-            f"{offer(header.path).rstrip('.')}"
+            f"{llamacpp_offer(header.path).rstrip('.')}"
         )
 
 

@@ -29,9 +29,9 @@ from stretto.local_engine.model.formats.gguf_header import (
 )
 from stretto.local_engine.model.formats.gguf_tokenizer import read_tokenizer
 from stretto.local_engine.model.forward.llama_family import is_llama_like
-from stretto.local_engine.model.loading.elsewhere import offer
 from stretto.local_engine.model.loading.fitting import check_room
 from stretto.local_engine.model.loading.kept_data import key_of
+from stretto.local_engine.model.loading.llamacpp_offer import llamacpp_offer
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
 from stretto.local_engine.model.quantised.stored import FORMS, taken_apart
@@ -122,12 +122,14 @@ def _stored(source: Source, header: Header, config: Any, hollow: Any) -> StoredB
             "%s is unpacked: compiled code has no products for these types of weights: %s. %s",
             source.name,
             ", ".join(others),
-            offer(header.path),
+            llamacpp_offer(header.path),
         )
         return None
     if not (is_llama_like(hollow) and fill_blocks(hollow)):
         kind = type(hollow).__name__
-        _log.warning("%s is unpacked: compiled code does not run %s. %s", source.name, kind, offer(header.path))
+        _log.warning(
+            "%s is unpacked: compiled code does not run %s. %s", source.name, kind, llamacpp_offer(header.path)
+        )
         return None
 
     def read(tensor: TensorEntry) -> Callable[[slice], Numbers]:
@@ -202,7 +204,7 @@ def _checked(source: Source) -> Header:
 
 
 def _refused(source: Source, cause: str, *, elsewhere: bool = False) -> ModelNotFoundError:
-    instead = f" {offer(source.file)}" if elsewhere and source.file is not None else ""
+    instead = f" {llamacpp_offer(source.file)}" if elsewhere and source.file is not None else ""
     return ModelNotFoundError(
         f"The file {str(source.file)!r} could not be loaded: {cause}.{instead}", backend=source.name
     )

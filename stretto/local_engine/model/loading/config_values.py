@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 
 __all__ = ["wrong_rotation", "wrong_value"]
 
@@ -119,7 +119,7 @@ def _rotations(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _said(field: str, value: object, needed: str) -> str:
-    return f"{field} is {shown(value)} in its config.json, and {needed}"
+    return f"{field} is {safe_repr(value)} in its config.json, and {needed}"
 
 
 def _is_number(value: object) -> bool:

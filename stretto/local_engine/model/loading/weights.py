@@ -26,7 +26,7 @@ from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
 from stretto.local_engine.model.forward.extra_layers import is_extra
 from stretto.local_engine.model.loading.changed import base_of, changed_weights
 from stretto.local_engine.model.loading.config_values import wrong_rotation, wrong_value
-from stretto.local_engine.model.loading.elsewhere import offer
+from stretto.local_engine.model.loading.llamacpp_offer import llamacpp_offer
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.research_registry import recognised
 from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
@@ -194,13 +194,13 @@ def _from_file(source: Source, dtype: Any, *, blocks: bool) -> tuple[Any, Any, S
         raise ModelNotFoundError(
             f"The file {source.where!r} could not be loaded as a causal language model: "
             f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again. "
-            f"{offer(source.file)}",
+            f"{llamacpp_offer(source.file)}",
             backend=source.name,
         ) from error
     if misfit := _misfit(found):
         raise ModelNotFoundError(
             f"The weights in {source.where!r} do not fit what it says of its model: {misfit}. Copy or download it "
-            f"again. {offer(source.file)}",
+            f"again. {llamacpp_offer(source.file)}",
             backend=source.name,
         )
     return model, tokenizer, stored

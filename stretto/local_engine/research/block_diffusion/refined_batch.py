@@ -21,7 +21,7 @@ from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.segments import segments
 from stretto.local_engine.research.block_diffusion.proposing import propose
 from stretto.local_engine.research.block_diffusion.refinement import Plan, Refinement
-from stretto.local_engine.research.block_diffusion.rules import Rule
+from stretto.local_engine.research.block_diffusion.rules import UnmaskingPolicy
 from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.step import Step
@@ -63,7 +63,7 @@ class RefinedBatch(BatchMembers[_Member]):
         super().__init__()
         self._forward, self._device, self._form = forward, device, form
 
-    def join(self, prefill: Prefill, rules: Sequence[Rule]) -> list[Step]:
+    def join(self, prefill: Prefill, rules: Sequence[UnmaskingPolicy]) -> list[Step]:
         """Take over requests whose prompts are read, with the rule of each."""
         joining = []
         for state, rule in zip(prefill.sequences, rules, strict=True):

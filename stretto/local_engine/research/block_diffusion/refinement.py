@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stretto.local_engine.model.forward.block_form import BlockForm
-from stretto.local_engine.research.block_diffusion.rules import Proposal, Rule
+from stretto.local_engine.research.block_diffusion.rules import Proposal, UnmaskingPolicy
 
 __all__ = ["Plan", "Refinement"]
 
@@ -51,7 +51,12 @@ class Refinement:
     """
 
     def __init__(
-        self, prompt: Sequence[int], length: int, form: BlockForm, rule: Rule, ends: frozenset[int] = frozenset()
+        self,
+        prompt: Sequence[int],
+        length: int,
+        form: BlockForm,
+        rule: UnmaskingPolicy,
+        ends: frozenset[int] = frozenset(),
     ) -> None:
         self.rule = rule
         self._form = form

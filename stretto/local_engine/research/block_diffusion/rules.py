@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.drafting.method import DraftEquipment
 from stretto.local_engine.model.forward.block_form import BlockForm
 from stretto.values.errors import SettingsError
@@ -23,9 +23,9 @@ __all__ = [
     "LowConfidence",
     "MaskPredict",
     "Proposal",
-    "Rule",
     "Sequential",
     "Threshold",
+    "UnmaskingPolicy",
     "rule_names",
     "rules_for",
 ]
@@ -54,7 +54,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class UnmaskingPolicy:
     """What all rules have in common.
 
     Attributes:
@@ -76,7 +76,7 @@ class Rule:
         if self.block is not None:
             _at_least_one("block", self.block)
         if self.cache not in _CACHES:
-            raise SettingsError(f"cache={shown(self.cache)} cannot be used: it is one of {', '.join(_CACHES)}.")
+            raise SettingsError(f"cache={safe_repr(self.cache)} cannot be used: it is one of {', '.join(_CACHES)}.")
 
     def keep(self, proposal: Proposal) -> list[int]:
         """Which proposed tokens are kept, by their numbers; at least one."""
@@ -84,13 +84,13 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _InSteps(Rule):
+class _InSteps(UnmaskingPolicy):
     """A rule that may be told in how many forwards a block is written."""
 
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        Rule.__post_init__(self)
+        UnmaskingPolicy.__post_init__(self)
         if self.steps is not None:
             _at_least_one("steps", self.steps)
 
@@ -111,25 +111,25 @@ class Threshold(_InSteps):
         _between("threshold", self.threshold, 0, 1)
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `Rule`."""
+        """See `UnmaskingPolicy`."""
         sure = [number for number, value in enumerate(proposal.confidence) if value > self.threshold]
         least = _quota(proposal, self.steps)
         return sure if len(sure) >= least else _best(proposal.confidence, least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Factor(Rule):
+class Factor(UnmaskingPolicy):
     """Keep n tokens, as many as possible with (n + 1) * (1 - confidence) < factor (Wu et al., arXiv:2505.22618)."""
 
     name: ClassVar[str] = "factor"
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        Rule.__post_init__(self)
+        UnmaskingPolicy.__post_init__(self)
         _between("factor", self.factor, 0, 100)
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `Rule`."""
+        """See `UnmaskingPolicy`."""
         order, count = _best(proposal.confidence, len(proposal.confidence)), 1
         while count < len(order) and (count + 2) * (1 - proposal.confidence[order[count]]) < self.factor:
             count += 1
@@ -137,7 +137,7 @@ class Factor(Rule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntropyBound(Rule):
+class EntropyBound(UnmaskingPolicy):
     """Keep those of the least entropy, as long as all but the last add up to no more than a bound.
 
     The sum limits how much the tokens can depend on each other: Ben-Hamu et al., arXiv:2505.24857.
@@ -148,11 +148,11 @@ class EntropyBound(Rule):
     bound: float = 0.1
 
     def __post_init__(self) -> None:
-        Rule.__post_init__(self)
+        UnmaskingPolicy.__post_init__(self)
         _between("bound", self.bound, 0, 1000)
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `Rule`."""
+        """See `UnmaskingPolicy`."""
         order = _best([-value for value in proposal.entropy], len(proposal.entropy))
         kept, total = [], 0.0
         for number in order:
@@ -173,7 +173,7 @@ class LowConfidence(_InSteps):
     name: ClassVar[str] = "low_confidence"
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `Rule`."""
+        """See `UnmaskingPolicy`."""
         return _best(proposal.confidence, _quota(proposal, self.steps))
 
 
@@ -184,12 +184,12 @@ class Sequential(_InSteps):
     name: ClassVar[str] = "sequential"
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `Rule`."""
+        """See `UnmaskingPolicy`."""
         return list(range(_quota(proposal, self.steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MaskPredict(Rule):
+class MaskPredict(UnmaskingPolicy):
     """Write the whole block at once, and in each pass write the least confident tokens again.
 
     Fewer of them in each pass, so that a block takes ``passes`` forwards whatever its length: Ghazvininejad et al.,
@@ -202,13 +202,13 @@ class MaskPredict(Rule):
     passes: int = 4
 
     def __post_init__(self) -> None:
-        Rule.__post_init__(self)
+        UnmaskingPolicy.__post_init__(self)
         _at_least_one("passes", self.passes)
         if self.passes > _MOST_PASSES:
             raise SettingsError(f"passes={self.passes} cannot be used: {_MOST_PASSES} are the most.")
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `Rule`."""
+        """See `UnmaskingPolicy`."""
         masked = proposal.masked * (self.passes - 1 - proposal.passes) // self.passes
         return _best(proposal.confidence, len(proposal.confidence) - max(0, masked))
 
@@ -227,15 +227,15 @@ def _quota(proposal: Proposal, steps: int | None) -> int:
 
 def _at_least_one(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SettingsError(f"{name}={shown(value)} cannot be used: it is a whole number of at least 1.")
+        raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a whole number of at least 1.")
 
 
 def _between(name: str, value: object, least: float, most: float) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise SettingsError(f"{name}={shown(value)} cannot be used: it is a number from {least:g} to {most:g}.")
+        raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a number from {least:g} to {most:g}.")
 
 
-RULES: Mapping[str, type[Rule]] = {
+RULES: Mapping[str, type[UnmaskingPolicy]] = {
     rule.name: rule for rule in (EntropyBound, Factor, LowConfidence, MaskPredict, Sequential, Threshold)
 }
 """Each takes its options by their names, and raises `SettingsError` for values that cannot be used."""
@@ -248,12 +248,12 @@ def rule_names(form: BlockForm) -> tuple[str, ...]:
     return (Threshold.name, *(name for name in RULES if name != Threshold.name))
 
 
-def rules_for(name: str, form: BlockForm) -> Mapping[str, Callable[[DraftEquipment], Rule]]:
+def rules_for(name: str, form: BlockForm) -> Mapping[str, Callable[[DraftEquipment], UnmaskingPolicy]]:
     """What makes the rule of one request, by the name of the decoding method; for one model."""
     return {rule: partial(_made, name, form, rule) for rule in rule_names(form)}
 
 
-def _made(model: str, form: BlockForm, name: str, equipment: DraftEquipment) -> Rule:
+def _made(model: str, form: BlockForm, name: str, equipment: DraftEquipment) -> UnmaskingPolicy:
     rule = RULES[name](**equipment.options.get(name, {}))
     if form.canvas and (rule.block or rule.cache != "none"):
         raise SettingsError(f"block and cache cannot be used with {model}: transformers refines it. Leave them out.")

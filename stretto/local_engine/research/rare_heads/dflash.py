@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.drafting.heads.decoder import Decoder, Shape, Weights, whole_number
 from stretto.local_engine.drafting.heads.head_words import embedding_of, last_product, layers_named, words_of
 from stretto.local_engine.drafting.heads.target import Target
@@ -67,8 +67,8 @@ class DFlash:
         kinds = config.get("layer_types") or ["full_attention"] * number
         if not isinstance(kinds, list) or len(kinds) < number:
             raise SettingsError(
-                f"The head in {where} cannot be run: layer_types is {shown(kinds)} in its config.json, and a list of "
-                f"the kinds of its {number} layers is needed."
+                f"The head in {where} cannot be run: layer_types is {safe_repr(kinds)} in its config.json, and a list "
+                f"of the kinds of its {number} layers is needed."
             )
         slides = [kind == "sliding_attention" and bool(config.get("sliding_window")) for kind in kinds[:number]]
         windows = [whole_number(config, "sliding_window", where) if slide else None for slide in slides]

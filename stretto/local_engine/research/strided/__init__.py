@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stretto.foundation.arguments import shown
+from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.drafting.method import DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG
@@ -44,7 +44,9 @@ class StridedOptions:
     def __post_init__(self) -> None:
         for name, value, least in (("stride", self.stride, 2), ("mask", self.mask, 0)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise SettingsError(f"{name}={shown(value)} cannot be used: it is a whole number of at least {least}.")
+                raise SettingsError(
+                    f"{name}={safe_repr(value)} cannot be used: it is a whole number of at least {least}."
+                )
 
 
 def own_masks(folder: Path) -> int | None:

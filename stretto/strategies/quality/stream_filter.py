@@ -34,7 +34,7 @@ class Search(Protocol):
         ...
 
 
-class Screen:
+class StreamFilter:
     """A filter of streamed text. What it shows does not depend on how the stream was chunked.
 
     Args:

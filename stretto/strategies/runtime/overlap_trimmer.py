@@ -12,7 +12,7 @@ _STARTS = re.compile(rf"(?<!\w)\S|[{_UNSPACED}]")
 _WORD = re.compile(r"\w+")
 
 
-class Joint:
+class OverlapTrimmer:
     """Passes a continuation on without the words at its beginning that the text before it ends with.
 
     Text is held back only while it may still be such a repetition. The result does not depend on how the stream was

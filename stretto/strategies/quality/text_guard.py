@@ -8,7 +8,7 @@ from stretto.language.echoes import echoes
 from stretto.strategies.quality.headings import HeadingSearch
 from stretto.strategies.quality.loops import LoopSearch
 from stretto.strategies.quality.phrases import PhraseSearch
-from stretto.strategies.quality.screen import Screen, Search
+from stretto.strategies.quality.stream_filter import Search, StreamFilter
 from stretto.strategies.quality.words import words_of
 from stretto.values.answer import CutBy
 from stretto.values.errors import StrettoError
@@ -26,7 +26,7 @@ FAULTS: dict[str, str] = {
 _SCREENS: dict[str, CutBy] = {FAULTS[screen]: screen for screen in (LEAK, LOOP, HEADING)}
 
 
-class SpoiledError(StrettoError):
+class LowQualityTextError(StrettoError):
     """A part is of no use from some place on; the text before that place is.
 
     Attributes:
@@ -38,7 +38,7 @@ class SpoiledError(StrettoError):
         self.cut_by: CutBy | None = _SCREENS.get(fault)
 
 
-class Watch:
+class TextGuard:
     """Watches the text of one call and ends the call where the text is spoiled.
 
     Args:
@@ -60,7 +60,7 @@ class Watch:
             searches.append((LEAK, leaks))
         if titles := tuple(titles):
             searches.append((HEADING, HeadingSearch(titles, echoes().leads)))
-        self._screen = Screen(searches, self._found)
+        self._screen = StreamFilter(searches, self._found)
 
     def feed(self, text: str) -> str:
         """Take new text; return what can be passed on already."""
@@ -82,7 +82,7 @@ class LoopAlarm:
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
-        self._screen = Screen([(LOOP, LoopSearch())], self._found)
+        self._screen = StreamFilter([(LOOP, LoopSearch())], self._found)
 
     def feed(self, text: str) -> str:
         """Pass the text on."""

@@ -13,7 +13,7 @@ from stretto.server.problems import Problem, retry_after, shutting_down
 from stretto.server.server_options import ServerOptions
 
 
-class Gate:
+class AdmissionControl:
     """Lets requests in, one after the other, as long as there is room.
 
     Attributes:

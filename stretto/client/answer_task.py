@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 EVENTS_AHEAD = 1024  # events that a slow reader may lag behind before the branches wait
 
 
-class Writing:
+class AnswerTask:
     """Runs ``write`` in a task and queues its events for the reader.
 
     The task is not a child of the reader's cancel scopes: an abandoned asynchronous generator is finalized in another
@@ -51,7 +51,7 @@ class Writing:
         self._scope: anyio.CancelScope | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, among: set[Writing]) -> None:
+    async def start(self, among: set[AnswerTask]) -> None:
         """Start the task in the running event loop and add it to ``among`` until it ends. Does nothing once stopped."""
         if not self._events.ended:
             self._until = anyio.current_time() + self._within_s

@@ -11,19 +11,19 @@ import anyio
 
 from stretto.client.streams import AnswerStream
 from stretto.foundation.queue import Queue
-from stretto.server.limits.gate import Gate
+from stretto.server.limits.admission_control import AdmissionControl
 from stretto.server.limits.keys import Holder
 from stretto.server.models import Served
 from stretto.values.errors import StrettoError
 from stretto.values.events import Event
 from stretto.values.request import PromptLike, RequestOptions
 
-__all__ = ["Arriving", "Ask", "arriving"]
+__all__ = ["AnswerEvents", "Ask", "answer_events"]
 
 Indexed = tuple[int, Event]
 
 
-class Arriving(Protocol):
+class AnswerEvents(Protocol):
     """Events as they come, each with the index of the answer that it belongs to."""
 
     def __aiter__(self) -> AsyncIterator[Indexed]:
@@ -55,7 +55,9 @@ class Ask:
 
 
 @asynccontextmanager
-async def arriving(asks: Sequence[Ask], holder: Holder, gate: Gate) -> AsyncGenerator[Arriving]:
+async def answer_events(
+    asks: Sequence[Ask], holder: Holder, admission: AdmissionControl
+) -> AsyncGenerator[AnswerEvents]:
     """The events of all answers as they come, each with the index of its question.
 
     The request holds one place. More questions are answered side by side only in places that are free now.
@@ -86,7 +88,7 @@ async def arriving(asks: Sequence[Ask], holder: Holder, gate: Gate) -> AsyncGene
                 await answer(index, ask)
 
         async def take_beside() -> None:
-            async with gate.beside(holder) as free:
+            async with admission.beside(holder) as free:
                 if free:
                     await take()
 

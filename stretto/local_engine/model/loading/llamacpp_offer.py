@@ -6,7 +6,7 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["offer"]
+__all__ = ["llamacpp_offer"]
 
 _XLLAMACPP = (
     "import sys, xllamacpp; given = xllamacpp.CommonParams(); given.model.path = sys.argv[1]; "
@@ -14,7 +14,7 @@ _XLLAMACPP = (
 )
 
 
-def offer(file: Path) -> str:
+def llamacpp_offer(file: Path) -> str:
     """A sentence with the command that starts a server for this file, and the name to ask it by."""
     where = shlex.quote(str(file))
     if find_spec("llama_cpp") is not None:

@@ -18,12 +18,12 @@ from stretto.backends.load import Load
 from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_wait_s, reports
 from stretto.backends.resilience.shared import News, Room, SharedLimits
 from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
-from stretto.backends.resilience.wrapper import Wrapper, tapped
+from stretto.backends.resilience.wrapper import Wrapper, observed
 from stretto.values.errors import BackendError, RateLimitedError
 from stretto.values.request import GenerationOptions
 
 
-class Pace(Wrapper):
+class RateLimiter(Wrapper):
     """Bounds the calls under way and keeps within the rate limits that the server reports.
 
     A call that the limits do not admit waits until enough has been refilled, calls on their way
@@ -85,7 +85,7 @@ class Pace(Wrapper):
         try:
             sent = await self._admit(_cost(prompt, options), limiter)
             try:
-                async with tapped(self.inner.stream(prompt, options), sent.read, sent.fail) as chunks:
+                async with observed(self.inner.stream(prompt, options), sent.read, sent.fail) as chunks:
                     yield chunks
             finally:
                 await sent.settle()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from stretto.strategies.runtime.joint import Joint
+from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
 
 
 def joined(before, said, size):
-    joint = Joint(before)
+    trimmer = OverlapTrimmer(before)
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
-    return before + "".join(joint.feed(piece) for piece in pieces) + joint.finish()
+    return before + "".join(trimmer.feed(piece) for piece in pieces) + trimmer.finish()
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_words_at_the_joint_are_there_once(before, said, whole, size):
 
 
 def test_text_that_repeats_nothing_is_passed_on_at_once():
-    joint = Joint("Oil it now")
-    assert joint.feed(" and") == " and"
+    trimmer = OverlapTrimmer("Oil it now")
+    assert trimmer.feed(" and") == " and"
 
 
 def test_a_repetition_is_held_back_only_until_it_is_known():
-    joint = Joint("Oil it now and")
-    assert [joint.feed(piece) for piece in ("Oil", " it", " now and", " then")] == ["", "", "", " then"]
+    trimmer = OverlapTrimmer("Oil it now and")
+    assert [trimmer.feed(piece) for piece in ("Oil", " it", " now and", " then")] == ["", "", "", " then"]

@@ -15,7 +15,7 @@ from stretto.values.request import GenerationOptions
 AHEAD = 64  # chunks that may lie unread before the call waits for its reader
 
 
-class Pump(AsyncIterator[Chunk]):
+class StreamTask(AsyncIterator[Chunk]):
     """The chunks of one call. Cancel scopes and task groups of a backend stay in the task that runs the call.
 
     So they are entered and left in the right order, however the reader is nested: a scope that a backend holds around
@@ -78,7 +78,7 @@ class Pump(AsyncIterator[Chunk]):
 
 
 @asynccontextmanager
-async def pumping() -> AsyncIterator[TaskGroup]:
+async def stream_tasks() -> AsyncIterator[TaskGroup]:
     """A place for pumps to run in. On leaving, waits until each has left its stream: stop them first.
 
     An exception of the body is raised unchanged, not in an exception group.
