@@ -7,6 +7,7 @@ import pytest
 from streaming import streamed, text_of
 
 from stretto import AsyncStretto
+from stretto.strategies.rewrite.terms import Shared
 from stretto.testing import Reply, ScriptedBackend
 from stretto.values.errors import IncompleteAnswerError, ServerFailedError
 
@@ -176,6 +177,18 @@ async def test_terms_are_agreed_on_once_and_told_to_every_writer_but_the_first()
         == len(told) - 1
     )
     assert answer.warnings == ()
+
+
+def test_only_a_term_that_stands_in_a_piece_can_be_rendered_otherwise():
+    shared = Shared({"scratcher": "Kratzbaum", "PR": "PR", "practice": "s'entraîner", "猫": "cat"})
+    told = ("The scratchers. A PR. Practice. 猫です。", "Die Kratzbäume. Ein PR. Entraînez-vous. A cat.")
+    for source, result in [
+        ("Scratching is normal.", "Kratzen ist normal."),
+        ("Prefer finishing.", "Schließe lieber ab."),
+        ("Practical tips.", "Conseils."),
+    ]:
+        assert shared.uneven([told, (source, result)]) == []
+    assert shared.uneven([told, ("A scratcher and 猫。", "Ein Möbel.")]) == ["scratcher", "猫"]
 
 
 async def test_terms_of_the_caller_are_kept_to_and_uneven_ones_told():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,8 @@ TERMS_TOKENS = 500
 
 MOST_TERMS = 12
 _LONGEST = 80  # characters of a term or a rendering
+_SHORTEST = 3  # characters of a word that is looked for
+_SHORT = 4  # characters of a word that takes no ending but a plural
 _STEM = 0.7  # of a word has to be there: the rest is its ending
 
 
@@ -56,7 +59,7 @@ class Shared:
         return [
             f'"{term}" is to be rendered as "{becomes}"'
             for term, becomes in self.given.items()
-            if _has(source, term) and not _has(result, becomes)
+            if _stands(source, term) and not _rendered(result, becomes)
         ]
 
     def uneven(self, pieces: Iterable[tuple[str, str]]) -> list[str]:
@@ -64,8 +67,8 @@ class Shared:
         right, wrong = Counter[str](), Counter[str]()
         for source, result in pieces:
             for term, becomes in (self.agreed | {**self.given}).items():
-                if _has(source, term):
-                    (right if _has(result, becomes) else wrong)[term] += 1
+                if _stands(source, term):
+                    (right if _rendered(result, becomes) else wrong)[term] += 1
         return [term for term in wrong if right[term]]
 
 
@@ -82,10 +85,20 @@ def _is_term(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value.strip()) <= _LONGEST
 
 
-def _has(text: str, term: str) -> bool:
-    """Whether a text has a term, in whatever inflection: the beginning of each of its words."""
-    folded = _folded(text)
-    return all(word[: max(3, round(len(word) * _STEM))] in folded for word in _folded(term).split())
+def _stands(text: str, term: str) -> bool:
+    """Whether a source has a term: its words behind each other, the last one with an ending if it is no short one."""
+    words = _folded(term).split()
+    begins, ends = r"(?<!\w)", r"\w{0,2}(?!\w)" if len(words[-1]) > _SHORT else r"s?(?!\w)"
+    if not term.isascii() and not any(map(str.isupper, term.upper())):  # scripts that have no blanks between words
+        begins = ends = ""
+    return re.search(begins + r"[\s-]+".join(map(re.escape, words)) + ends, _folded(text)) is not None
+
+
+def _rendered(text: str, becomes: str) -> bool:
+    """Whether a text has a rendering, in whatever inflection: the beginning of each of its words, no gloss behind it."""
+    folded, plain = _folded(text), _folded(becomes).partition(" (")[0]
+    words = [word for word in re.findall(r"\w+", plain) if len(word) >= _SHORTEST] or [plain]
+    return all(word[: max(_SHORTEST, round(len(word) * _STEM))] in folded for word in words)
 
 
 def _folded(text: str) -> str:
