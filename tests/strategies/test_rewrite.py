@@ -179,6 +179,12 @@ async def test_terms_are_agreed_on_once_and_told_to_every_writer_but_the_first()
     assert answer.warnings == ()
 
 
+def test_what_explains_a_rendering_is_left_out_of_it():
+    shared = Shared({})
+    shared.take('{"terms": {"demand": "demand (how much people want)"}, "voice": "you"}', "The demand grew.")
+    assert shared.told == "- demand: demand\nVoice: you"
+
+
 def test_only_a_term_that_stands_in_a_piece_can_be_rendered_otherwise():
     shared = Shared({"scratcher": "Kratzbaum", "PR": "PR", "practice": "s'entraîner", "猫": "cat"})
     told = ("The scratchers. A PR. Practice. 猫です。", "Die Kratzbäume. Ein PR. Entraînez-vous. A cat.")

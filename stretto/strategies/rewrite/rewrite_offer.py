@@ -37,6 +37,9 @@ _DOES = {
     "annotate": "annotated",
     "redact": "redacted",
 }
+ONE_VOICE = frozenset({"tone", "simplify"})
+"""Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/rewrite_readings.jsonl."""
+READERS = 'readers preferred texts that one writer changed; preference="fastest" has pieces written in parallel'
 
 
 def offer_rewrite(case: Case) -> Offer | None:
@@ -127,9 +130,16 @@ def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> s
         return "a model this small is not known to hold a piece of a text; `stretto check` measures it"
     if edits:
         return _against_edits(case, forecast)
+    return _against_pieces(case, given) or obstacles.to_parallel(
+        case.request, case.backend, case.load, straight, forecast, measured=case.measured_how
+    )
+
+
+def _against_pieces(case: Case, given: Given) -> str | None:
+    """Why one writer does it better."""
     if _pieces(case, given) < FEWEST:
         return "the text has too few paragraphs"
-    return obstacles.to_parallel(case.request, case.backend, case.load, straight, forecast, measured=case.measured_how)
+    return READERS if given.change in ONE_VOICE and case.request.preference != "fastest" else None
 
 
 def _against_edits(case: Case, forecast: Forecast) -> str | None:

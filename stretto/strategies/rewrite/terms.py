@@ -44,9 +44,9 @@ class Shared:
         terms = said.get("terms")
         for term, becomes in terms.items() if isinstance(terms, dict) else ():
             if len(self.agreed) < MOST_TERMS and term not in self.given and term in source and _is_term(becomes):
-                self.agreed[term] = " ".join(becomes.split())
+                self.agreed[term] = _plain(becomes)
         voice = said.get("voice")
-        self.voice = " ".join(voice.split())[: 2 * _LONGEST] if isinstance(voice, str) else ""
+        self.voice = " ".join(voice.split())[: 4 * _LONGEST] if isinstance(voice, str) else ""
 
     @property
     def told(self) -> str:
@@ -81,6 +81,11 @@ def read_object(text: str) -> dict[str, Any]:
     return {}
 
 
+def _plain(becomes: str) -> str:
+    """A rendering without the explanation in brackets that each piece would repeat."""
+    return " ".join(becomes.split()).partition(" (")[0]
+
+
 def _is_term(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value.strip()) <= _LONGEST
 
@@ -95,9 +100,9 @@ def _stands(text: str, term: str) -> bool:
 
 
 def _rendered(text: str, becomes: str) -> bool:
-    """Whether a text has a rendering, in whatever inflection: the beginning of each of its words, no gloss behind it."""
-    folded, plain = _folded(text), _folded(becomes).partition(" (")[0]
-    words = [word for word in re.findall(r"\w+", plain) if len(word) >= _SHORTEST] or [plain]
+    """Whether a text has a rendering, in whatever inflection: the beginning of each of its words."""
+    folded, words = _folded(text), re.findall(r"\w+", _folded(becomes))
+    words = [word for word in words if len(word) >= _SHORTEST] or words
     return all(word[: max(_SHORTEST, round(len(word) * _STEM))] in folded for word in words)
 
 
