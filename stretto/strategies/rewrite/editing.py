@@ -8,7 +8,8 @@ from functools import partial
 
 from stretto.backends.base import ModelRequest
 from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits_in
-from stretto.strategies.rewrite.kept_text import lost
+from stretto.strategies.rewrite.entries import Entries
+from stretto.strategies.rewrite.kept_text import lost, runs
 from stretto.strategies.rewrite.rewrite_answer import Part, Rewriting, title_of
 from stretto.strategies.rewrite.share import note_share
 from stretto.strategies.rewrite.text_pieces import Piece
@@ -74,7 +75,7 @@ class Editing:
         def prompt() -> ModelRequest:
             around = {"before": piece.before, "after": piece.after}
             return self.whole.asked(
-                "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.text, **around
+                "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.said, **around
             )
 
         edited.tries.append(
@@ -82,10 +83,10 @@ class Editing:
                 BranchSpec(
                     id=f"edits-{number}",
                     kind="edits",
-                    title=title_of(piece.text),
+                    title=title_of(piece.said),
                     label=f"The list of changes of piece {number}",
                     prompt=prompt,
-                    options=self.whole.options(len(piece.text) // 2 + 200, number),
+                    options=self.whole.options(len(piece.said) // 2 + 200, number),
                     fallback_prompt=lambda received: None if received.strip() else prompt(),
                     on_end=partial(self._ended, edited),
                 )
@@ -96,12 +97,12 @@ class Editing:
         """Make the changes; ask once more for those that could not be made, then have the piece written anew."""
         usable = running.exception is None and running.finish_reason not in (*REFUSALS, "length", "budget")
         found = edits_in(running.text) if usable else None
-        source = edited.piece.text
+        piece = edited.piece
         failed: Sequence[str] = ("no list of changes was written",)
         if found is not None:
-            alone = [(edit, apply(source, [*edited.good, edit], everywhere=self.everywhere)) for edit in found]
-            applied = apply(source, [*edited.good, *found], everywhere=self.everywhere)
-            failed = [*applied.failed, *lost(source, applied.text, self.given.change)]
+            alone = [(edit, self._made(piece, [*edited.good, edit])) for edit in found]
+            applied = self._made(piece, [*edited.good, *found])
+            failed = [*applied.failed, *self._lost(piece, applied.text)]
             if not failed:
                 edited.applied = applied
                 return
@@ -113,6 +114,17 @@ class Editing:
             edited.anew = Part(edited.piece)
             self.whole.start(edited.anew)
 
+    def _made(self, piece: Piece, edits: Sequence[Edit]) -> Applied:
+        if isinstance(piece, Entries):
+            return piece.edited(edits, everywhere=self.everywhere)
+        return apply(piece.text, edits, everywhere=self.everywhere)
+
+    def _lost(self, piece: Piece, result: str) -> list[str]:
+        """What a piece with its changes lacks, or has besides."""
+        source, of_file = self.given.text[piece.start : piece.end], isinstance(piece, Entries)
+        found = lost(source, result, self.given.change, tags=of_file)
+        return [*found, "it has markup that a browser runs"] if of_file and runs(source, result) else found
+
     async def _settled(self, edited: Edited) -> str:
         """The text of a piece with its changes, or written anew."""
         seen = 0
@@ -121,12 +133,13 @@ class Editing:
             seen += 1
         if edited.anew is not None:
             return await self.whole.settled(edited.anew)
-        return edited.applied.text if edited.applied is not None else edited.piece.text
+        assert edited.applied is not None  # noqa: S101 - else it was written anew; for the type checker
+        return edited.applied.text
 
     def _note(self, edited: Sequence[Edited]) -> str:
         """Learn how much such a change alters; return what was done, as a sentence."""
         made = [edit for each in edited if each.applied is not None for edit in each.applied.made]
-        anew = sum(len(each.piece.text) for each in edited if each.anew is not None)
+        anew = sum(len(each.piece.said) for each in edited if each.anew is not None)
         changed = anew + sum(max(len(edit.old), len(edit.new)) for edit in made)
         note_share(self.runner.known.backend, self.given.change, changed / max(1, len(self.given.text)))
         places = "place" if len(made) == 1 else "places"

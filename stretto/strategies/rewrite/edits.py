@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,19 +57,26 @@ def edits_in(text: str) -> list[Edit] | None:
     return [Edit(old, new) for old, new in found if isinstance(old, str) and isinstance(new, str) and old != new]
 
 
-def apply(source: str, edits: Sequence[Edit], *, everywhere: bool = False) -> Applied:
+def apply(
+    source: str,
+    edits: Sequence[Edit],
+    *,
+    everywhere: bool = False,
+    allowed: Callable[[int, int], bool] = lambda _start, _end: True,
+) -> Applied:
     """Make changes in a text, and nothing else in it.
 
     Args:
         source: the text that all of them were written for.
         edits: whose old text has to stand in it once.
         everywhere: an old text may stand in it several times, and is changed wherever it does.
+        allowed: tells of a place, from start to end, whether it may be changed; others do not count.
     """
     places: list[tuple[int, int, str]] = []
     failed: list[str] = []
     for edit in dict.fromkeys(edits):
         old, new = _with_ends_of(source, edit)
-        found = list(_places(source, old)) if old else []
+        found = list(_places(source, old, allowed)) if old else []
         said = f'"{old if len(old) <= SHOWN else old[:SHOWN] + "..."}"'
         if not found:
             failed.append(f"{said} does not stand in the piece")
@@ -98,12 +105,13 @@ def _with_ends_of(source: str, edit: Edit) -> tuple[str, str]:
     return re.sub(r"\n", "\r\n", edit.old), re.sub(r"\r?\n", "\r\n", edit.new)
 
 
-def _places(source: str, old: str) -> Iterator[int]:
+def _places(source: str, old: str, allowed: Callable[[int, int], bool]) -> Iterator[int]:
     """Where it stands as whole words; where it does nowhere, wherever it stands."""
     found = []
     at = source.find(old)
     while at >= 0:
-        found.append(at)
+        if allowed(at, at + len(old)):
+            found.append(at)
         at = source.find(old, at + len(old))
     whole = [at for at in found if _is_whole(source, at, at + len(old))]
     yield from whole or found

@@ -1,7 +1,8 @@
 """Texts within files of other formats: HTML, subtitles (SRT, VTT), gettext (PO) and strings in JSON.
 
 Each format tells where its texts stand and how one is written there. All else is copied: tags between blocks, times,
-keys, comments.
+keys, comments. Parsers of these formats write a file anew, with line ends, counters and wrapping of their own, so the
+texts are found here.
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from html.parser import HTMLParser
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Any
 
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.router.given import Given
+from stretto.strategies.rewrite.edits import Applied, Edit, apply
 from stretto.strategies.rewrite.text_pieces import LEAST, MOST, Piece
 
 __all__ = ["Entries", "entry_pieces"]
 
 _LETTER = re.compile(r"[^\W\d_]")
-_TAG = re.compile(r"<[^<>]*>")
+_MARKUP = re.compile(r"<[^<>]*>|&#?\w{1,40};")
 _INLINE = frozenset(
     """
     a abbr b bdi bdo br cite code data del dfn em font i img ins kbd label mark q s samp small span strike strong sub
@@ -30,7 +33,9 @@ _INLINE = frozenset(
 )
 _HIDDEN = frozenset({"script", "style", "pre", "textarea", "svg", "math", "template", "head"})
 _TITLE = "title"  # of the head, it is shown
-_CUE = re.compile(r"^[^\r\n]{0,80}-->[^\r\n]{0,200}(?:\r\n|\n|\r)((?:[^\r\n]+(?:\r\n|\n|\r|\Z))+)", re.MULTILINE)
+_LINE = re.compile(r"[^\r\n]+")
+_TIME = re.compile(r"[ \t\ufeff]{0,9}\d[\d:.,]{0,20}[ \t]{0,9}-->")
+_COUNTER = re.compile(r"\s*\d{1,9}\s*")
 _SRT = re.compile(r"\ufeff?\s{0,9}(?:WEBVTT|\d{1,6}[ \t]*\r?\n\d{1,3}:\d\d:\d\d[,.]\d{3} -->)")
 _PO = re.compile(r"^msgid[ \t]+\"", re.MULTILINE)
 _QUOTED = r"(?<!\\)\"(?:[^\"\\\n]++|\\.)*+\""
@@ -43,31 +48,56 @@ _MESSAGE = re.compile(
 _STRING = re.compile(rf"{_QUOTED}(?P<key>\s{{0,200}}:)?")
 _BARE = re.compile(r"(?:https?://|mailto:|[./#])\S*|[{%$<]\S*[}>]")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+_ESCAPED = {sign: f"\\{letter}" for letter, sign in _ESCAPES.items()}
 SHOWN = 3  # texts on each side that a writer is shown
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A text within a file: where what is replaced stands, and the text itself, without escapes."""
+    """A text within a file: where what is replaced stands, and the text itself, without escapes.
+
+    ``is_there``: it stands there; else it is the source of a translation that is missing.
+    """
 
     start: int
     end: int
     text: str
+    is_there: bool = True
 
 
 @dataclass(frozen=True, slots=True)
+class Format:
+    """How texts stand in a file.
+
+    Attributes:
+        whole: writes a text in place of an entry.
+        part: writes a part of a text.
+        quoted: a text stands within quotes, which are its entry's.
+    """
+
+    whole: Callable[[str, Entry], str]
+    part: Callable[[str], str]
+    quoted: bool = False
+
+
+@dataclass(frozen=True)
 class Entries(Piece):
     """A piece of several texts, which are written as one JSON object; ``text`` is that of its source.
 
     Attributes:
         entries: its texts.
-        encode: writes a text as the format has it.
+        form: how they stand in the file.
         source: the whole file.
     """
 
     entries: tuple[Entry, ...]
-    encode: Callable[[str, Entry], str]
+    form: Format
     source: str
+
+    @property
+    def said(self) -> str:
+        """Its texts as a reader has them."""
+        return "\n\n".join(entry.text for entry in self.entries)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -81,45 +111,77 @@ class Entries(Piece):
         }
 
     def filled(self, texts: Sequence[str | None]) -> str:
-        """Its part of the file with these texts; ``None`` leaves one as it was."""
+        """Its part of the file with these texts; ``None``, or the same, leaves one as it was."""
         parts, end = [], self.start
         for entry, text in zip(self.entries, texts, strict=True):
-            written = self.source[entry.start : entry.end] if text is None else self.encode(text, entry)
+            written = self.source[entry.start : entry.end]
+            if text is not None and not (entry.is_there and text.strip() == entry.text.strip()):
+                written = self.form.whole(text, entry)
             parts += [self.source[end : entry.start], written]
             end = entry.end
         return "".join([*parts, self.source[end : self.end]])
 
+    def edited(self, edits: Sequence[Edit], *, everywhere: bool) -> Applied:
+        """Its part of the file with changes made in its texts, never in a tag or an entity."""
+        own = [Edit(self.form.part(edit.old), self.form.part(edit.new)) for edit in edits]
+        found = apply(self.source[self.start : self.end], own, everywhere=everywhere, allowed=self._may_change)
+        wrong = [edit.old for edit in found.made if _MARKUP.findall(edit.old) != _MARKUP.findall(edit.new)]
+        return Applied(found.text, found.made, (*found.failed, *(f'"{old}" would change a tag' for old in wrong)))
 
-def entry_pieces(given: Given, parts: int) -> list[Entries]:
-    """The pieces of a file of one of these formats; empty for any other text."""
+    @cached_property
+    def _texts(self) -> list[tuple[int, int]]:
+        """Where texts stand in its part of the file, without quotes."""
+        spans = [(entry.start, entry.end) for entry in self.entries]
+        if self.form.quoted:
+            found = (each for span in spans for each in _PART.finditer(self.source, *span))
+            spans = [(each.start() + 1, each.end() - 1) for each in found]
+        return [(start - self.start, end - self.start) for start, end in spans]
+
+    @cached_property
+    def _marks(self) -> list[tuple[int, int]]:
+        return [found.span() for found in _MARKUP.finditer(self.source[self.start : self.end])]
+
+    def _may_change(self, start: int, end: int) -> bool:
+        """Whether a place lies within a text, and neither begins nor ends within a tag."""
+        return any(begin <= start and end <= until for begin, until in self._texts) and not any(
+            begin < start < until or begin < end < until for begin, until in self._marks
+        )
+
+
+def entry_pieces(given: Given, parts: int, least: int = LEAST) -> list[Entries]:
+    """The pieces of a file of one of these formats, of at least so many characters; empty for any other text."""
     text, ending = given.text, given.ending
     begins = text[:400].lstrip("\ufeff \t\r\n").lower()
     found: list[Entry] = []
-    encode: Callable[[str, Entry], str] = lambda text, _: text  # noqa: E731 - the usual one
+    form = Format(lambda text, _: text, lambda text: text)
+    newline = "\r\n" if "\r\n" in text else "\n"
     if ending in (".html", ".htm", ".xhtml") or begins.startswith(("<!doctype html", "<html")):
         found = _Html(text).entries()
     elif ending in (".srt", ".vtt") or _SRT.match(text):
-        found, encode = [Entry(each.start(1), _end(each), each[1].rstrip()) for each in _CUE.finditer(text)], _cue
+        found = list(_cues(text, is_vtt=ending == ".vtt" or begins.startswith("webvtt")))
+        form = Format(partial(_cue, newline=newline), _of_cue)
     elif ending in (".po", ".pot") or (not ending and begins.startswith(("msgid", "#")) and _PO.search(text)):
-        found, encode = list(_messages(text, translates=given.change == "translate")), _message
+        found = list(_messages(text, translates=given.change == "translate"))
+        form = Format(partial(_message, newline=newline), _escaped, quoted=True)
     elif ending == ".json" or (not ending and begins.startswith(("{", "["))):
-        found, encode = list(_strings(text)), _string
-    found = [entry for entry in found if _LETTER.search(_TAG.sub("", entry.text))]
-    return list(_grouped(text, found, encode, parts))
+        string = partial(_string, ascii_only=text.removeprefix("\ufeff").isascii() and "\\u" in text)
+        found, form = list(_strings(text)), Format(lambda text, _: string(text), lambda text: string(text)[1:-1], True)
+    found = [entry for entry in found if _LETTER.search(_MARKUP.sub("", entry.text))]
+    return list(_grouped(text, found, form, parts, least))
 
 
-def _grouped(text: str, found: list[Entry], encode: Callable[[str, Entry], str], parts: int) -> Iterator[Entries]:
-    size = min(MOST, max(LEAST, sum(len(entry.text) for entry in found) // max(1, parts)))
+def _grouped(text: str, found: list[Entry], form: Format, parts: int, least: int) -> Iterator[Entries]:
+    size = max(least, min(MOST, sum(len(entry.text) for entry in found) // max(1, parts)))
     begin = 0
     for number in range(1, len(found) + 1):
         length = sum(len(entry.text) for entry in found[begin:number])
-        if length < (LEAST if begin == 0 else size) and number < len(found):
+        if length < (least if begin == 0 else size) and number < len(found):
             continue
         own = tuple(found[begin:number])
         said = json.dumps({str(place): entry.text for place, entry in enumerate(own, start=1)}, ensure_ascii=False)
         before = "\n".join(entry.text for entry in found[max(0, begin - SHOWN) : begin])
         after = "\n".join(entry.text for entry in found[number : number + SHOWN])
-        yield Entries(begin + 1, own[0].start, own[-1].end, said, before, after, own, encode, text)
+        yield Entries(begin + 1, own[0].start, own[-1].end, said, before, after, own, form, text)
         begin = number
 
 
@@ -163,6 +225,11 @@ class _Html(HTMLParser):
         if data.strip() and (not self._hidden or self.lasttag == _TITLE):
             self._go_on()
 
+    def handle_entityref(self, name: str) -> None:
+        self.handle_data(name)
+
+    handle_charref = handle_entityref
+
     def handle_comment(self, data: str) -> None:  # noqa: ARG002 - as called
         self._break(self._at)
 
@@ -187,19 +254,52 @@ class _Html(HTMLParser):
         self._run = None
 
 
-def _end(cue: re.Match[str]) -> int:
-    return cue.start(1) + len(cue[1].rstrip())
+def _cues(text: str, *, is_vtt: bool) -> Iterator[Entry]:
+    """The lines below each time, up to a blank one; of SRT, lines behind that belong to the cue, too."""
+    lines: list[re.Match[str]] = []
+    last, in_cue = 0, False
+    for line in _LINE.finditer(text):
+        is_time, is_blank = _TIME.match(line[0]) is not None, not line[0].strip()
+        if is_time and lines and _COUNTER.fullmatch(lines[-1][0]):
+            lines.pop()
+        if lines and (is_time or is_blank or _has_gap(text, last, line.start())):
+            yield _of_lines(text, lines)
+            lines = []
+        if is_vtt and (is_blank or _has_gap(text, last, line.start())):
+            in_cue = False
+        if is_time:
+            in_cue = True
+        elif in_cue and not is_blank:
+            lines.append(line)
+        last = line.end()
+    if lines:
+        yield _of_lines(text, lines)
 
 
-def _cue(text: str, entry: Entry) -> str:
+def _has_gap(text: str, start: int, end: int) -> bool:
+    """Whether there is an empty line between two lines."""
+    return len(text[start:end].replace("\r\n", "\n")) > 1
+
+
+def _of_lines(text: str, lines: Sequence[re.Match[str]]) -> Entry:
+    start, end = lines[0].start(), lines[-1].start() + len(lines[-1][0].rstrip())
+    return Entry(start, end, text[start:end])
+
+
+def _of_cue(text: str) -> str:
     """A cue ends at a blank line, and its time has an arrow."""
-    lines = [line.strip() for line in text.replace("-->", "->").splitlines() if line.strip()]
-    return ("\r\n" if "\r\n" in entry.text else "\n").join(lines)
+    return re.sub(r"\n(?:[ \t\r]*+\n)++", "\n", text.replace("-->", "->"))
+
+
+def _cue(text: str, _: Entry, *, newline: str) -> str:
+    lines = [line.strip() for line in _of_cue(text).splitlines() if line.strip()]
+    return newline.join(lines)
 
 
 def _messages(text: str, *, translates: bool) -> Iterator[Entry]:
     """What is to be written of a gettext file: for a translation what has none yet, else the translations."""
-    found: list[tuple[Entry, bool]] = []
+    found: list[Entry] = []
+    empty: list[bool] = []
     source = plural = ""
     for message in _MESSAGE.finditer(text):
         key, said = message["key"], _unescaped(message["value"])
@@ -209,9 +309,9 @@ def _messages(text: str, *, translates: bool) -> Iterator[Entry]:
             plural = said
         elif key.startswith("msgstr") and source:
             of = (source if key in ("msgstr", "msgstr[0]") else plural) if translates else said
-            found.append((Entry(message.start("value"), message.end("value"), of), not said))
-    missing = [entry for entry, empty in found if empty]
-    yield from missing if translates and missing else [entry for entry, _ in found]
+            found.append(Entry(*message.span("value"), of, is_there=of == said))
+            empty.append(not said)
+    yield from compress(found, empty) if translates and any(empty) else found
 
 
 def _unescaped(value: str) -> str:
@@ -219,20 +319,22 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), inner)
 
 
-def _message(text: str, entry: Entry) -> str:
-    if entry.text.endswith("\n") != text.endswith("\n"):  # gettext refuses the one without the other
-        text = text.rstrip("\n") + ("\n" if entry.text.endswith("\n") else "")
-    lines = [
-        line.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
-        for line in text.splitlines(keepends=True)
-    ]
-    return f'"{lines[0] if lines else ""}"' if len(lines) < 2 else "\n".join(['""', *(f'"{line}"' for line in lines)])
+def _message(text: str, entry: Entry, *, newline: str) -> str:
+    # gettext refuses a line end at the beginning or the end of one without the other
+    inner = text.strip("\r\n")
+    before, after = ("\n" if said else "" for said in (entry.text.startswith("\n"), entry.text.endswith("\n")))
+    lines = [_escaped(line) for line in f"{before}{inner}{after}".splitlines(keepends=True)]
+    return f'"{lines[0]}"' if len(lines) == 1 else newline.join(['""', *(f'"{line}"' for line in lines)])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPED.get(sign, sign) for sign in text)
 
 
 def _strings(text: str) -> Iterator[Entry]:
     """The strings of a JSON file that are no keys, addresses or placeholders; none where it is no JSON."""
     try:
-        json.loads(text)
+        json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         return
     for found in _STRING.finditer(text):
@@ -240,5 +342,5 @@ def _strings(text: str) -> Iterator[Entry]:
             yield Entry(found.start(), found.end(), said)
 
 
-def _string(text: str, _: Entry) -> str:
-    return json.dumps(fix_surrogates(text), ensure_ascii=False)
+def _string(text: str, *, ascii_only: bool) -> str:
+    return json.dumps(fix_surrogates(text), ensure_ascii=ascii_only)

@@ -18,7 +18,7 @@ from stretto.strategies.rewrite.result import Result
 from stretto.strategies.rewrite.rewrite_options import RewriteOptions
 from stretto.strategies.rewrite.share import ANEW, note_share, share_of_change, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
-from stretto.strategies.rewrite.text_pieces import LEAST, MOST, Piece, cut, edited_pieces
+from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Piece, cut, edited_pieces
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.fencing import fence_for, unfenced
@@ -54,7 +54,8 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
     if whole.by_edits:
         from stretto.strategies.rewrite.editing import Editing  # noqa: PLC0415 - it builds on this module
 
-        return StrategyResult(reason=await Editing(whole).run(edited_pieces(given, whole.parts())))
+        pieces = whole.entries or edited_pieces(given, whole.parts())
+        return StrategyResult(reason=await Editing(whole).run(pieces))
     await whole.run()
     return StrategyResult()
 
@@ -84,10 +85,10 @@ class Rewriting:
         self.shared = Shared(options.terms)
         window = runner.capabilities.context_window or _WIDE
         self.most = max(LEAST, min(MOST, (window - AROUND) * CHARACTERS // 2))
-        self.entries: Sequence[Piece] = entry_pieces(given, self.parts())
         expected = written_by_edits(runner.known.backend, given.change)
-        wanted = options.way == "edits" or (options.way == "auto" and expected < ANEW)
-        self.by_edits = wanted and not self.entries
+        self.by_edits = options.way == "edits" or (options.way == "auto" and expected < ANEW)
+        least = (len(given.text) if given.change == "insert" else LEAST_EDITED) if self.by_edits else LEAST
+        self.entries: Sequence[Piece] = entry_pieces(given, self.parts(), least)
         self.fence = fence_for(given.text, *options.terms, *options.terms.values())
         self.task = given.task or "Do what the system message tells, to this text."
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
@@ -146,11 +147,15 @@ class Rewriting:
     def start(self, part: Part, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
         """Start a call that writes a piece; ``lacks`` is what the call before it lost."""
         piece = part.piece
-        title = title_of(piece.entries[0].text if isinstance(piece, Entries) else piece.text)
+        title = title_of(piece.said)
 
         def prompt() -> ModelRequest:
+            template, schema = (
+                ("rewrite_entries", piece.schema) if isinstance(piece, Entries) else ("rewrite_piece", None)
+            )
             return self.asked(
-                "rewrite_piece",
+                template,
+                schema=schema,
                 piece=piece.text,
                 before=piece.before,
                 after=piece.after,

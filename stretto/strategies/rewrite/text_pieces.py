@@ -53,6 +53,11 @@ class Piece:
     before: str
     after: str
 
+    @property
+    def said(self) -> str:
+        """The text as a reader has it."""
+        return self.text
+
 
 def cut(text: str, ending: str, parts: int, *, most: int = MOST, least: int = LEAST) -> list[Piece]:
     """Cut a text into about so many ``parts``, the first of which is small, so that it can be read early.
