@@ -12,6 +12,7 @@ from stretto.router.given import EDITED, Given, given_in
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.quality.text_guard import LoopAlarm, TextGuard
+from stretto.strategies.rewrite.share import expected_share
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, TextWatch
 from stretto.strategies.runtime.fencing import fenced
@@ -20,7 +21,7 @@ from stretto.strategies.structured.in_form import held_to_format, write_in_form
 from stretto.values.answer import Choice
 from stretto.values.answer_warning import AnswerWarning
 from stretto.values.request import Message, Request
-from stretto.values.route import Route
+from stretto.values.route import Forecast, Route
 
 
 class Direct:
@@ -39,7 +40,7 @@ class Direct:
         return Offer(
             confidence=1.0 if case.request.strategy == self.name else 1 - judgement.skeleton,
             reason=f"Written in one piece: {reason}.",
-            forecast=case.direct_forecast,
+            forecast=_with_prediction(case),
             priority=0,
         )
 
@@ -161,6 +162,19 @@ def _resembled(request: Request) -> str:
     """The text that a request gives to be changed in few places, which its answer resembles."""
     given = given_in(request)
     return given.text if isinstance(given, Given) and given.change in EDITED else ""
+
+
+def _with_prediction(case: Case) -> Forecast:
+    """The forecast with the tokens of a prediction that do not come back, which are billed like written ones."""
+    forecast, given, options = case.direct_forecast, case.parse.given, case.request.options
+    beside = case.request.tools or case.request.n > 1 or options.response_format or options.logprobs is not None
+    if not (isinstance(given, Given) and given.change in EDITED and case.backend.capabilities.predictions) or (
+        beside or options.max_tokens is not None
+    ):
+        return forecast
+    rejected = round(expected_share(case.backend, given.change) * given.tokens)
+    more = {"tokens": forecast.tokens + rejected, "written": (forecast.written or 0) + rejected, "rejected": rejected}
+    return forecast.model_copy(update=more)
 
 
 def _for_loops(request: Request, tell: Callable[[AnswerWarning], None]) -> TextWatch:

@@ -78,7 +78,8 @@ class Usage(BaseModel):
         cached_tokens: prompt tokens that a provider read from its cache.
         cache_write_tokens: prompt tokens that were written to a provider's cache; some bill them higher.
         reasoning_tokens: generated while the model was thinking; not shown.
-        discarded_tokens: generated, but not part of the answer: losers of races and hedges, and restarted branches.
+        discarded_tokens: generated, or billed so, but not part of the answer: losers of races and hedges, restarted
+            branches, and what of a prediction did not come back.
         calls: sent, repetitions included.
         retries: calls sent again after a failure.
         hedges: calls sent a second time because the first one was late.

@@ -22,6 +22,8 @@ class Forecast(BaseModel):
         written: generated tokens among them; ``None`` where that is not told apart.
         cached: prompt tokens among them that are expected from the provider's cache, because calls with a long common
             beginning wait for the first text of one of them.
+        rejected: generated tokens among them that are expected to be of a prediction and not of the answer, and are
+            billed like it.
         cost: in US dollars; ``None`` where the price of the model, or what is generated, is unknown.
     """
 
@@ -32,6 +34,7 @@ class Forecast(BaseModel):
     calls: int
     written: int | None = None
     cached: int = 0
+    rejected: int = 0
     cost: float | None = None
 
 

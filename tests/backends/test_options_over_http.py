@@ -1,11 +1,14 @@
 """Options of a request as providers take them: stop texts, what a model does not take, the most it can write."""
 
+import json
+
 import pytest
 from raw_streams import Anthropic, OpenAI, raw
 from talking import KEY, hear
 
 from stretto import AsyncStretto
 from stretto.backends.registry import open_backend
+from stretto.testing.protocols import RawResponse
 from stretto.testing.server import ScriptedServer
 from stretto.values.request import GenerationOptions
 
@@ -86,6 +89,44 @@ async def test_a_straight_answer_that_resembles_a_given_text_has_it_predicted(mo
     corrected, translated = (request.body for request in server.requests)
     assert corrected.get("prediction") == ({"type": "content", "content": text.strip()} if sent else None)
     assert "prediction" not in translated
+
+
+@pytest.mark.parametrize(
+    ("model", "order", "options", "told"),
+    [
+        ("openai:gpt-4.1", "Correct the spelling of", {}, True),
+        ("openai:gpt-5-mini", "Correct the spelling of", {}, False),
+        ("openai:gpt-4.1", "Translate into German", {}, False),
+        ("openai:gpt-4.1", "Correct the spelling of", {"max_tokens": 5_000}, False),
+    ],
+)
+async def test_the_forecast_counts_what_of_a_prediction_does_not_come_back(model, order, options, told):
+    text = "A line of the letter with its words.\n" * 200
+    async with AsyncStretto(model, api_key=KEY) as stretto:
+        forecast = (await stretto.route(f"{order} this text:\n\n{text}", strategy="direct", **options)).forecast[
+            "direct"
+        ]
+    assert bool(forecast.rejected) == told
+    assert forecast.rejected < 0.1 * forecast.written
+    if told:
+        read = forecast.tokens - forecast.written
+        assert forecast.cost == pytest.approx((read * 2 + forecast.written * 8) / 1e6, rel=0.01)
+
+
+async def test_what_of_a_prediction_was_rejected_is_no_part_of_the_answer():
+    details = {"reasoning_tokens": 0, "rejected_prediction_tokens": 7}
+    usage = {"prompt_tokens": 9, "completion_tokens": 12, "completion_tokens_details": details}
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+    ]
+    body = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks]
+    async with (
+        ScriptedServer(RawResponse([*body, b"data: [DONE]\n\n"])) as server,
+        AsyncStretto("openai:gpt-4.1", base_url=server.openai_url, api_key=KEY) as stretto,
+    ):
+        answer = await stretto.ask("Yes or no?", strategy="direct")
+    assert (answer.usage.completion_tokens, answer.usage.discarded_tokens) == (12, 7)
 
 
 async def test_a_prediction_that_is_refused_is_left_out():

@@ -418,11 +418,13 @@ def _usage(counted: Any) -> Usage | None:
     prompt, completion = count_of(counted, "prompt_tokens"), count_of(counted, "completion_tokens")
     if prompt is None and completion is None:
         return None
+    written = value_of(counted, "completion_tokens_details")
     return Usage(
         prompt_tokens=prompt or 0,
         completion_tokens=completion or 0,
         cached_tokens=count_of(value_of(counted, "prompt_tokens_details"), "cached_tokens") or 0,
-        reasoning_tokens=count_of(value_of(counted, "completion_tokens_details"), "reasoning_tokens") or 0,
+        reasoning_tokens=count_of(written, "reasoning_tokens") or 0,
+        discarded_tokens=count_of(written, "rejected_prediction_tokens") or 0,
     )
 
 

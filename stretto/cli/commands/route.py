@@ -127,6 +127,11 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
                 f"{chosen.cached:,} of these tokens come from the provider's cache: the calls wait for the first one."
             )
             lines.append(Text(said, "dim"))
+        if chosen is not None and chosen.rejected:
+            said = (
+                f"{chosen.rejected:,} of these tokens are those of a prediction that change, billed like written ones."
+            )
+            lines.append(Text(said, "dim"))
     return lines
 
 

@@ -34,7 +34,6 @@ __all__ = ["evidence_run"]
 
 PASSAGE = 400  # tokens of a passage of documents that are not shown whole
 FITS = 0.6  # of the context window, that documents may fill beside prompt and answer
-QUOTED = 200  # tokens of quotations
 _WORD = re.compile(r"\w{3,}")
 _STEM = 5  # letters by which words are compared
 _DIGITS = re.compile(r"\d")
@@ -143,7 +142,7 @@ class EvidenceRun(RecordRun):
             "lookup",
             task,
             _lookup(part),
-            tokens=part.tokens + QUOTED,
+            tokens=part.tokens,
             wrong=wrong,
             needed=needed,
             title=name,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 
 from stretto.prompts import GENERAL
 from stretto.router import obstacles
@@ -10,13 +12,22 @@ from stretto.router.case import Case
 from stretto.router.field_lengths import learned_of
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s, seconds
 from stretto.router.offer import Offer
+from stretto.router.shared_beginning import least_shared
 from stretto.strategies.fields.record_plan import NotSplit, Record, record_of
 from stretto.values.route import Forecast
 
 __all__ = ["offer_fields"]
 
 PRIORITY = 30  # a schema says better than words what the answer consists of
+MOST_AGAIN = 3  # times the tokens of a straight answer, that calls may read again
+FROM_CACHE = 0.1  # of a prompt token's price
 _SHOWN = 4  # fields that a reason names
+# What orders to take out what documents say, in the languages of the router. Any other record is written from them.
+_EXTRACTS = re.compile(
+    r"\b(?:extract|extrahier|entnimm|entnehm|extrai|extrae[rn]?\b|extraiga|estrai|estrarre|extraheer|wyodrębn|wyciągn"
+    r"|extrahera|pull out|read off|fill in|fülle?\b.{1,60}\baus|çıkar)|извле[кч]|витягн|استخر|निकाल|提取|抽出|추출",
+    re.IGNORECASE,
+)
 
 
 def offer_fields(case: Case) -> Offer | None:
@@ -25,8 +36,8 @@ def offer_fields(case: Case) -> Offer | None:
     if not isinstance(schema, dict):
         return None
     named = case.request.strategy == "fields"
-    in_documents = bool(case.request.documents)
-    record = record_of(schema, learned_of(case.backend, schema), explicit=named, apart=named and in_documents)
+    looked_up = bool(case.request.documents) and (named or _EXTRACTS.search(case.request.question) is not None)
+    record = record_of(schema, learned_of(case.backend, schema), explicit=named, apart=looked_up)
     if isinstance(record, NotSplit):
         # An array, or any object at all, has no fields: then the other strategies say why it is written in one piece.
         return Offer(
@@ -40,32 +51,52 @@ def offer_fields(case: Case) -> Offer | None:
     forecast = fields_forecast(case, record)
     names = [part.path[0] for part in record.parts]
     shown = ", ".join(dict.fromkeys(names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
+    how = f"Short fields first, then {len(record.parts)} long ones side by side"
+    if looked_up:
+        how = f"Each of {len(record.parts)} fields is looked for in the documents by itself, and cited"
     return Offer(
         confidence=1.0,
-        reason=f"Short fields first, then {len(record.parts)} long ones side by side ({shown}).{case.gain(forecast)}",
+        reason=f"{how} ({shown}).{case.gain(forecast)}",
         forecast=forecast,
         priority=PRIORITY,
         when_blocked="the fields of the record could be written side by side",
-        obstacle=lambda: _obstacle(case, record, forecast),
+        obstacle=lambda: _obstacle(case, record, forecast, looked_up=looked_up),
     )
 
 
-def _obstacle(case: Case, record: Record, forecast: Forecast) -> str | None:
-    request = case.request
+def _obstacle(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> str | None:
+    return next(_against(case, record, forecast, looked_up=looked_up), None) or obstacles.to_parallel(
+        case.request, case.backend, case.load, case.direct_forecast, forecast, measured=case.measured_how
+    )
+
+
+def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> Iterator[str]:
+    """Reasons of the request and of the model against several calls."""
+    request, most = case.request, case.request.options.max_tokens
     if (whole := request.whole_reason) is not None:
-        return whole
-    if request.documents:
-        return "documents come with the request; strategy='fields' looks for each field in them, and cites it"
+        yield whole
+    if request.documents and not looked_up:
+        yield (
+            "documents come with the request, which does not say to extract fields from them; strategy='fields' looks "
+            "for each, and cites it"
+        )
     if case.family != GENERAL:
-        return "a model of this size writes a record better in one piece"
-    most = request.options.max_tokens
+        yield "a model of this size writes a record better in one piece"
     if most is not None and most < record.tokens:
-        return f"max_tokens={most} leaves no room for fields of about {record.tokens} tokens"
+        yield f"max_tokens={most} leaves no room for fields of about {record.tokens} tokens"
     if request.options.stop:
-        return "stop strings are set, which would cut the fields in the middle"
-    return obstacles.to_parallel(
-        request, case.backend, case.load, case.direct_forecast, forecast, measured=case.measured_how
-    )
+        yield "stop strings are set, which would cut the fields in the middle"
+    if looked_up and _reads_too_often(case, forecast):
+        yield f"it would read the documents {forecast.calls} times"
+
+
+def _reads_too_often(case: Case, forecast: Forecast) -> bool:
+    """Whether calls that read the documents anew cost more than they save; never where only time counts."""
+    able, preference = case.backend.capabilities, case.request.preference
+    again: float = (forecast.calls - 1) * case.prompt_tokens
+    if able.prefix_caching or case.prompt_tokens >= least_shared(preference, able):
+        again *= FROM_CACHE
+    return preference != "fastest" and again > MOST_AGAIN * case.direct_forecast.tokens
 
 
 def fields_forecast(case: Case, record: Record) -> Forecast:

@@ -23,6 +23,7 @@ SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
 LARGE_OBJECT = 160  # tokens of an object that is taken apart
 FEWEST = 2  # calls for long fields
+QUOTED = 200  # tokens of quotations, of a call that looks a field up
 _NAMED = 4  # letters of a name that counts where a description holds it
 _DEFINITIONS = ("$defs", "definitions")
 _TOGETHER = (
@@ -238,7 +239,7 @@ class _Planner:
                 path=path,
                 schema=_without_after(self._alone(described)),
                 held=self._alone(_wrapped(path[-1], given)),
-                tokens=tokens,
+                tokens=tokens + QUOTED * self.apart,
                 nullable=nullable or _takes_null(described),
                 required=required,
                 is_text=inner.get("type") == "string" and _ANY_TEXT.issuperset(inner),
