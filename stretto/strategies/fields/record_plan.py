@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -291,7 +291,7 @@ class _Planner:
             said = described.get("description") if isinstance(described, Mapping) else None
             wanted = [path for name, path in beside.items() if isinstance(said, str) and _names(said, name)]
             wanted = [each for each in wanted if not self._is_named_by(part.name, each)]
-        return Part(**{**part.__dict__, "after": tuple(wanted)})
+        return replace(part, after=tuple(wanted))
 
     def _is_named_by(self, name: str, other: tuple[str, ...]) -> bool:
         """Whether the other one's description names this one: of two that name each other, neither waits."""

@@ -93,20 +93,13 @@ def _pieces_forecast(case: Case, given: Given) -> Forecast:
     speed, answer = case.speed, case.answer_tokens
     calls = _pieces(case, given)
     call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
-    total_s, read, written = (
-        math.ceil(calls / speed.concurrent_calls) * call_s,
-        given.tokens + calls * INSTRUCTION_TOKENS,
-        answer,
-    )
+    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
+    read, written = given.tokens + calls * INSTRUCTION_TOKENS, answer
     if given.change in SHARED:
-        total_s, read, written = (
-            total_s + seconds(speed, TERMS_TOKENS / 4),
-            read + given.tokens,
-            written + TERMS_TOKENS // 4,
-        )
-    return Forecast(
-        seconds=round(total_s, 2), tokens=read + written, calls=calls + (given.change in SHARED), written=written
-    )
+        calls += 1
+        total_s += seconds(speed, TERMS_TOKENS / 4)
+        read, written = read + given.tokens, written + TERMS_TOKENS // 4
+    return Forecast(seconds=round(total_s, 2), tokens=read + written, calls=calls, written=written)
 
 
 def _pieces(case: Case, given: Given) -> int:
