@@ -26,8 +26,8 @@ from rich.table import Table
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.thread_team import end_threads, limit_threads
-from stretto.local_engine.model.adapters.attached_lora import keep_beside
-from stretto.local_engine.model.adapters.lora import Change, LowRank
+from stretto.local_engine.model.adapters.attached_lora import attach_lora
+from stretto.local_engine.model.adapters.lora import LoraAdapter, LoraDelta
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten
 from stretto.local_engine.model.forward.llama import LlamaForward
@@ -62,17 +62,17 @@ TASKS: dict[str, tuple[int, Adapters]] = {
 """Rows of each request, and their adapters."""
 
 
-def lora(rank: int) -> LowRank:
+def lora(rank: int) -> LoraAdapter:
     """Random changes of all products of SmolLM2."""
     draw = torch.Generator().manual_seed(rank)
     changes = {
-        f"model.layers.{layer}.{name}_proj": Change(
+        f"model.layers.{layer}.{name}_proj": LoraDelta(
             torch.randn(rank, inner, generator=draw) / 30, torch.randn(outer, rank, generator=draw) / 300
         )
         for layer in range(LAYERS)
         for name, (outer, inner) in SHAPES.items()
     }
-    return LowRank(Path(f"rank-{rank}"), changes)
+    return LoraAdapter(Path(f"rank-{rank}"), changes)
 
 
 def took(model: LoadedModel, clock: Callable[[], float], rows: int, adapters: Adapters) -> float:
@@ -105,7 +105,7 @@ def main() -> None:
     model, found = load_model(find_source("local:smollm2")), dict[str, list[tuple[float, float]]]()
     assert isinstance(model.forward, LlamaForward)
     for name, rank in RANKS.items():
-        keep_beside(model, name, lora(rank))
+        attach_lora(model, name, lora(rank))
     assert compile_now(model.forward.parts_beside)
     model.forward.look_for_code()
     run = partial(took, model, CLOCKS[options.clock])

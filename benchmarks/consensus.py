@@ -34,7 +34,7 @@ from stretto.calibrating import LabelledQuestion
 from stretto.calibrating.goodness import is_right
 from stretto.comparing import questions_in
 from stretto.display.palette import Palette
-from stretto.strategies.consensus.ballots import Reading
+from stretto.strategies.consensus.ballots import VoteReader
 from stretto.strategies.consensus.stopping import confident, decided, posterior
 
 QUESTIONS = Path(__file__).with_name("cascade_questions.jsonl")
@@ -102,7 +102,7 @@ def played(rule: Rule, votes: Sequence[Vote], *, surest: bool) -> tuple[int, Vot
 
 async def sampled(stretto: AsyncStretto, question: LabelledQuestion, samples: int) -> list[Vote]:
     """So many samples at once."""
-    reading = Reading(question.question, question.language_wanted)
+    reading = VoteReader(question.question, question.language_wanted)
     votes: list[Vote] = []
 
     async def one(seed: int) -> None:

@@ -265,7 +265,7 @@ def measure(dtype: str, options: argparse.Namespace) -> dict[str, Any]:
         torch.set_num_threads(options.threads)
     run_compiled(True)
     costs = cost_of_rows(model, options.row_repetitions, clock)
-    engine = Engine(model, prefix_cache_bytes=0, threads=options.threads, measure=True, remember_answers=20_000)
+    engine = Engine(model, prefix_cache_bytes=0, threads=options.threads, measure=True, draft_history_tokens=20_000)
     try:
         engine.wait_measured()
         rows = compare(engine, options, clock)

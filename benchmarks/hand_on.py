@@ -74,8 +74,8 @@ async def measured(given: argparse.Namespace) -> list[dict[str, Any]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("answering", total=2 * len(PAIRS) * given.questions)
         for name in PAIRS:
-            main = LocalBackend(MAIN, dtype="float32", remember_answers=0, prefix_cache_bytes=0)
-            small = LocalBackend(name.split()[0], remember_answers=0)
+            main = LocalBackend(MAIN, dtype="float32", draft_history_tokens=0, prefix_cache_bytes=0)
+            small = LocalBackend(name.split()[0], draft_history_tokens=0)
             pairs: list[tuple[Written, Written]] = []
             async with AsyncStretto(main, roles={"small": small}) as stretto:
                 await written(stretto, "Why?", hand_on=True)

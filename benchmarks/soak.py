@@ -220,7 +220,7 @@ def run(
 ) -> Report:
     """Send ``warm_up`` requests and then ``count``, up to 24 at once, and look at what is left of all of them."""
     threads = threading.active_count()
-    engine = Engine(model, batch_size=8, prefix_cache_bytes=2**24, remember_answers=5000)
+    engine = Engine(model, batch_size=8, prefix_cache_bytes=2**24, draft_history_tokens=5000)
     chance, began = random.Random(seed + 1), time.perf_counter()  # noqa: S311 - chance, not secrets
     ledger, watch = Ledger(warm_up + count, sample, seed + 2), Watch()
     with Progress(console=console, transient=True) as progress:

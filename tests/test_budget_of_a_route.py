@@ -150,7 +150,7 @@ async def test_once_the_money_is_spent_no_further_call_is_made(priced):
             budget=Budget(max_cost=0.05),
             strategy="skeleton",
             strategy_options={"form": "points"},
-            concurrent_points=1,
+            max_parallel_parts=1,
         )
     assert len(dear.calls) == 3
     assert answer.finish_reason == "budget"

@@ -52,7 +52,7 @@ OTHERWISE_OF_A_LOCAL_MODEL = {
     "adapters": "STRETTO_ADAPTERS",
     "progress": "the command line shows what it waits for",
 }
-NOT_MEASURED = {"tensor_parallel", "pipeline_parallel", "long_context", "drafts_from"}
+NOT_MEASURED = {"tensor_parallel", "pipeline_parallel", "long_context", "draft_corpus"}
 OUTLINE = "1. Tyres\n2. Chain\n3. Brakes\n4. Lights\n5. Saddle\n"
 
 
@@ -113,7 +113,7 @@ def test_langchain_has_every_option():
 
 
 def test_langchain_passes_every_option_on():
-    given = {"part_tokens": 3, "concurrent_points": 2, "budget": {"max_calls": 4}}
+    given = {"part_tokens": 3, "max_parallel_parts": 2, "budget": {"max_calls": 4}}
     chat = ChatStretto(model="local:pocket", timeout=5.0, **given)
     own = chat._own_options()
     assert OPTIONS - own.keys() == OTHERWISE_IN_LANGCHAIN.keys() - {"deadline_s"}
@@ -128,7 +128,7 @@ def test_the_reference_lists_every_option():
 
 
 def test_messages_for_a_terminal_name_its_own_options():
-    assert in_options("concurrent_points=0 cannot be used") == "--concurrent-points 0 cannot be used"
+    assert in_options("max_parallel_parts=0 cannot be used") == "--max-parallel-parts 0 cannot be used"
 
 
 class Counting(ScriptedBackend):
@@ -163,7 +163,7 @@ async def test_no_more_points_are_written_at_a_time_than_asked_for(given, most):
     )
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask(
-            "Give me five tips.", strategy="skeleton", strategy_options={"form": "points"}, concurrent_points=given
+            "Give me five tips.", strategy="skeleton", strategy_options={"form": "points"}, max_parallel_parts=given
         )
     assert (answer.strategy, backend.most) == ("skeleton", most)
 
@@ -171,5 +171,5 @@ async def test_no_more_points_are_written_at_a_time_than_asked_for(given, most):
 @pytest.mark.anyio
 async def test_points_at_a_time_are_a_number_from_one():
     async with AsyncStretto(ScriptedBackend({"": "x"})) as stretto:
-        with pytest.raises(InvalidRequestError, match="concurrent_points=0 cannot be used"):
-            await stretto.ask("Why?", concurrent_points=0)
+        with pytest.raises(InvalidRequestError, match="max_parallel_parts=0 cannot be used"):
+            await stretto.ask("Why?", max_parallel_parts=0)

@@ -126,7 +126,7 @@ ALIASES = {
         *(("collections.abc", each) for each in ("AsyncGenerator", "Awaitable", "Callable", "Generator", "Iterator")),
         ("stretto.abilities.checking", "Progress"),
         ("stretto.values.request", "PromptLike"),
-        ("stretto.documents.limits", "Allowance"),
+        ("stretto.documents.limits", "ReadingTime"),
     )
 }
 """What hints name and a module imports for type checkers only; an alias is judged by the types that it stands for."""

@@ -101,7 +101,7 @@ def with_calls_bounded(able: Capabilities, request: Request, load: Load | None =
     is that of the other answers: no place is taken from them.
     """
     room = able.concurrent_calls if load is None else load.room(able.concurrent_calls)
-    calls = max(1, min(room, request.concurrent_points or room))
+    calls = max(1, min(room, request.max_parallel_parts or room))
     return able if calls == able.concurrent_calls else replace(able, concurrent_calls=calls)
 
 

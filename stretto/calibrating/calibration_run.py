@@ -24,12 +24,12 @@ from stretto.client.async_client import FORKED, AsyncStretto
 from stretto.comparing.bookkeeping import Ledger, Progress, Spending, Steps
 from stretto.comparing.comparison_questions import named
 from stretto.comparing.keeping import Kept
-from stretto.comparing.pairwise_judging import OVERALL, Verdict
+from stretto.comparing.pairwise_judging import OVERALL, JudgeVerdict
 from stretto.comparing.pairwise_judging import judge as judged
 from stretto.foundation.background import BackgroundLoop
+from stretto.strategies.cascade.answer_verdict import By, can_tell, usual_way
 from stretto.strategies.cascade.cascade_options import CascadeOptions
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
-from stretto.strategies.cascade.standing import By, can_tell, usual_way
 from stretto.values.errors import InvalidRequestError
 
 GOAL = 0.95
@@ -99,7 +99,7 @@ async def calibrate_async(
         found = await run.answers(question, None if seed is None else seed + number, steps)
         *smaller, main = found
         good = () if main.failed else await run.goodness_of(question, smaller, main)
-        spent: list[Scored | Verdict] = [*found, *run.verdicts_on(question)]
+        spent: list[Scored | JudgeVerdict] = [*found, *run.verdicts_on(question)]
         ledger.add(sum(each.tokens for each in spent), _dollars(spent))
         if len(good) < len(roles):
             failed += 1
@@ -216,7 +216,7 @@ class _Run:
         ]
         return tuple(each for each in found if each is not None)
 
-    def verdicts_on(self, question: LabelledQuestion) -> list[Verdict]:
+    def verdicts_on(self, question: LabelledQuestion) -> list[JudgeVerdict]:
         """What the judge said of a question."""
         return [verdict for role in self._ways if (verdict := self._kept.verdicts.get(self._key(question, role)))]
 
@@ -236,7 +236,7 @@ class _Run:
         return self._kept.verdicts[key].preferences[OVERALL[0]] != "other"
 
 
-def _dollars(found: Iterable[Scored | Verdict]) -> float | None:
+def _dollars(found: Iterable[Scored | JudgeVerdict]) -> float | None:
     known = [each.cost_usd for each in found]
     return None if None in known else sum(each for each in known if each is not None)
 

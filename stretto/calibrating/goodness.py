@@ -13,7 +13,7 @@ from typing import Literal
 from stretto.calibrating.measuring import Scored
 from stretto.calibrating.questions import LabelledQuestion
 from stretto.comparing import Sample
-from stretto.strategies.consensus.ballots import Ballot, Reading, of_value
+from stretto.strategies.consensus.ballots import Ballot, VoteReader, of_value
 from stretto.strategies.consensus.wording import wording
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.structured.fitting import fit
@@ -70,7 +70,7 @@ async def goodness(question: LabelledQuestion, small: Scored, main: Sample, judg
 
 def is_right(text: str, question: LabelledQuestion) -> bool:
     """Whether a text says the right answer: the same in other words, or a phrase that it contains."""
-    reading = Reading(question.question, question.language_wanted)
+    reading = VoteReader(question.question, question.language_wanted)
     said, spoken = reading.ballot(text), words_of(text)
     for wanted in question.answer:
         right = reading.ballot(wanted)
@@ -107,7 +107,7 @@ def _by_format(question: LabelledQuestion, small: str, main: str) -> Goodness:
 
 def _by_equality(question: LabelledQuestion, small: str, main: str) -> Goodness | None:
     """By what both say in short; ``None`` for longer texts."""
-    reading = Reading(question.question, question.language_wanted)
+    reading = VoteReader(question.question, question.language_wanted)
     one, other = reading.ballot(small), reading.ballot(main)
     if one is None or other is None or (_is_definite(other) and not one.comparable):
         return Goodness(False, "equality")

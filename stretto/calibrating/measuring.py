@@ -12,7 +12,7 @@ from stretto.comparing.question_sampling import sample
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.cascade.standing import By, Small, Sureness
+from stretto.strategies.cascade.answer_verdict import By, Small, Sureness
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request

@@ -84,10 +84,10 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
             autocompletion=complete_long_context,
         ),
     ],
-    "drafts_from": Annotated[
+    "draft_corpus": Annotated[
         list[Path] | None,
         typer.Option(
-            "--drafts-from",
+            "--draft-corpus",
             metavar="PATH",
             help="A file or folder of text or code that a local model's answer may repeat. May be repeated.",
             parser=path_of,

@@ -41,7 +41,7 @@ class OnMissing(StrEnum):
 class OnLoop(StrEnum):
     """What becomes of a direct answer that repeats itself."""
 
-    tell = "tell"
+    warn = "warn"
     cut = "cut"
 
 
@@ -218,8 +218,8 @@ MaxTokens = Annotated[
 PartTokens = Annotated[
     int | None, typer.Option("--part-tokens", metavar="N", help="The most tokens of one part of an answer in parts.")
 ]
-ConcurrentPoints = Annotated[
-    int | None, typer.Option("--concurrent-points", metavar="N", help="The most parts that are written at a time.")
+MaxParallelParts = Annotated[
+    int | None, typer.Option("--max-parallel-parts", metavar="N", help="The most parts that are written at a time.")
 ]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", metavar="T", help="0: always the likeliest word; up to 2.")
@@ -297,7 +297,7 @@ OF_A_REQUEST: dict[str, Any] = {
     "documents": Documents,
     "max_tokens": MaxTokens,
     "part_tokens": PartTokens,
-    "concurrent_points": ConcurrentPoints,
+    "max_parallel_parts": MaxParallelParts,
     "temperature": Temperature,
     "top_p": TopP,
     "stop": Stop,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from stretto.abilities.checking import Progress
     from stretto.backends.resilience.shared import Store
     from stretto.client.client_options import ModelLike
-    from stretto.documents.limits import Allowance
+    from stretto.documents.limits import ReadingTime
     from stretto.strategies.base import Strategy
 
 _AFTER_DEADLINE_S = 5.0  # until a backend that cannot be cancelled is left; everything else has ended by then
@@ -281,7 +281,7 @@ class AsyncStretto:
         check_threads()
 
     def _request(
-        self, prompt: PromptLike | Request, options: RequestOptions, allowance: Allowance | None = None
+        self, prompt: PromptLike | Request, options: RequestOptions, allowance: ReadingTime | None = None
     ) -> Request:
         from stretto.strategies.runtime.assembly import check_strategy  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.strategies.strategy_options import check_strategy_options  # noqa: PLC0415 - likewise
@@ -319,12 +319,12 @@ class AsyncStretto:
             allowance.cancel()
         raise allowance.passed()
 
-    def _allowance(self, prompt: PromptLike | Request, options: RequestOptions) -> Allowance:
-        from stretto.documents.limits import Allowance, ReadingLimits  # noqa: PLC0415 - keeps `import stretto` light
+    def _allowance(self, prompt: PromptLike | Request, options: RequestOptions) -> ReadingTime:
+        from stretto.documents.limits import ReadingLimits, ReadingTime  # noqa: PLC0415 - keeps `import stretto` light
 
         settings = self.settings
         limits = ReadingLimits(settings.reading_s, settings.reading_memory_mb, settings.follow_links)
-        return Allowance(limits, self._deadline_of(prompt, options))
+        return ReadingTime(limits, self._deadline_of(prompt, options))
 
     def _strategies(self) -> Mapping[str, Strategy]:
         """All strategies by name: those of the library, then those of this client."""

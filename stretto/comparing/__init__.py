@@ -10,23 +10,23 @@ from stretto.comparing.comparison_report import Comparison, Pair, Preferences, R
 from stretto.comparing.comparison_run import compare, compare_async
 from stretto.comparing.figures import TextFigures, text_figures
 from stretto.comparing.intervals import Interval
-from stretto.comparing.pairwise_judging import CRITERIA, Reading, Verdict
+from stretto.comparing.pairwise_judging import CRITERIA, JudgeReading, JudgeVerdict
 from stretto.comparing.question_sampling import Sample, Side
 
 __all__ = [
     "CRITERIA",
     "Comparison",
     "Interval",
+    "JudgeReading",
+    "JudgeVerdict",
     "Pair",
     "Preferences",
     "Question",
-    "Reading",
     "Row",
     "Sample",
     "Side",
     "Spending",
     "TextFigures",
-    "Verdict",
     "compare",
     "compare_async",
     "questions_in",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from stretto.comparing.comparison_questions import Question
 from stretto.comparing.figures import TextFigures, text_figures
 from stretto.comparing.intervals import Interval, interval
-from stretto.comparing.pairwise_judging import CRITERIA, Preference, Verdict
+from stretto.comparing.pairwise_judging import CRITERIA, JudgeVerdict, Preference
 from stretto.comparing.question_sampling import Sample
 from stretto.values.errors import InvalidRequestError
 
@@ -31,7 +31,7 @@ class Pair:
     question: Question
     one: Sample
     other: Sample
-    verdict: Verdict | None = None
+    verdict: JudgeVerdict | None = None
 
     @property
     def differs(self) -> bool:

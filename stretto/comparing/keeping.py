@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from stretto.comparing.comparison_questions import Question
-from stretto.comparing.pairwise_judging import Verdict
+from stretto.comparing.pairwise_judging import JudgeVerdict
 from stretto.comparing.question_sampling import Sample
 from stretto.strategies.structured.bare_json import read_json
 from stretto.values.errors import InvalidRequestError
@@ -41,7 +41,7 @@ class Kept(Generic[AnySample]):
         self._file = None if file is None else Path(file).expanduser()
         self._kind, self._run = kind, run
         self.samples: dict[tuple[str, str], AnySample] = {}
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, JudgeVerdict] = {}
         self._head = {"form": FORM, **described}
         if self._file is None:
             return
@@ -55,7 +55,7 @@ class Kept(Generic[AnySample]):
         self.samples[question.id, side] = sample
         self._write({"question": question.id, "side": side, "sample": sample.model_dump(mode="json")})
 
-    def add_verdict(self, key: str, verdict: Verdict) -> None:
+    def add_verdict(self, key: str, verdict: JudgeVerdict) -> None:
         """Keep what the judge prefers; the key is the question's id, or begins with it."""
         self.verdicts[key] = verdict
         self._write({"question": key, "verdict": verdict.model_dump(mode="json")})
@@ -99,7 +99,7 @@ class Kept(Generic[AnySample]):
 
     def _take(self, row: dict[str, Any]) -> None:
         if "verdict" in row:
-            self.verdicts[row["question"]] = Verdict.model_validate(row["verdict"])
+            self.verdicts[row["question"]] = JudgeVerdict.model_validate(row["verdict"])
         else:
             self.samples[row["question"], row["side"]] = self._kind.model_validate(row["sample"])
 

@@ -60,7 +60,7 @@ _LINE = re.compile(r"[\W\d_]*(?P<name>[A-Za-z][A-Za-z _-]{1,24}[A-Za-z])[\"'*_` 
 _DECORATION = re.compile(r"[\"'*_`|\s]+")
 
 
-class Reading(BaseModel):
+class JudgeReading(BaseModel):
     """What a judge said when it read two answers in one order.
 
     Attributes:
@@ -80,7 +80,7 @@ class Reading(BaseModel):
     error: str = ""
 
 
-class Verdict(BaseModel):
+class JudgeVerdict(BaseModel):
     """What a judge prefers, having read two answers in both orders.
 
     Attributes:
@@ -91,7 +91,7 @@ class Verdict(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[JudgeReading, ...] = ()
     tokens: int = 0
     cost_usd: float | None = None
 
@@ -121,9 +121,9 @@ def _agreed(one: Choice, other: Choice) -> Preference:
 
 async def judge(
     client: AsyncStretto, question: Question, one: str, other: str, criteria: Sequence[str] = CRITERIA
-) -> Verdict:
+) -> JudgeVerdict:
     """Ask a judge about two answers, in both orders at the same time. Raises what would fail for every pair alike."""
-    readings: dict[str, Reading] = {}
+    readings: dict[str, JudgeReading] = {}
     spent: list[tuple[int, float | None]] = []
     hopeless: list[StrettoError] = []
 
@@ -141,7 +141,7 @@ async def judge(
         except HOPELESS as error:
             hopeless.append(error)
         except StrettoError as error:
-            readings[first] = Reading(first=first, error=str(error))
+            readings[first] = JudgeReading(first=first, error=str(error))
         else:
             said = "" if answer.finish_reason in REFUSALS else answer.text
             readings[first] = reading_of(said, first, criteria)
@@ -153,7 +153,7 @@ async def judge(
     if hopeless:
         raise hopeless[0]
     costs = [cost for _, cost in spent if cost is not None]
-    return Verdict(
+    return JudgeVerdict(
         readings=tuple(readings[first] for first in _ORDERS),
         tokens=sum(tokens for tokens, _ in spent),
         cost_usd=sum(costs) if len(costs) == len(spent) else None,
@@ -184,7 +184,7 @@ def _schema(criteria: Sequence[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
 
 
-def reading_of(text: str, first: Literal["one", "other"], criteria: Sequence[str] = CRITERIA) -> Reading:
+def reading_of(text: str, first: Literal["one", "other"], criteria: Sequence[str] = CRITERIA) -> JudgeReading:
     """Read a judge's reply: JSON, with words around it or cut off, or a line for each criterion.
 
     A criterion for which it says two different things is left out.
@@ -203,7 +203,7 @@ def reading_of(text: str, first: Literal["one", "other"], criteria: Sequence[str
     preferences = {name: told[name].pop() for name in criteria if len(told[name]) == 1}
     quoted = " ".join(text.split())[:LONGEST_QUOTE]
     error = "" if "overall" in preferences else f"The reply names no overall preference: {quoted!r}."
-    return Reading.model_validate(
+    return JudgeReading.model_validate(
         {"first": first, "preferences": preferences, "strength": strength, "why": why, "error": error}
     )
 

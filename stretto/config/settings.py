@@ -25,7 +25,7 @@ from stretto.values.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
 _LOCAL = (
-    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters", "drafts_from"),
+    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters", "draft_corpus"),
     *("tensor_parallel", "pipeline_parallel", "progress"),
 )
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY", "CPU_BFLOAT16")
@@ -69,7 +69,7 @@ class Settings(CheckedModel):
         tensor_parallel: processes that share every layer of a local model; see docs/several-devices.md.
         pipeline_parallel: processes that each hold some layers of a local model.
         adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
-        drafts_from: files and folders that local models draft from; in a variable, with commas between.
+        draft_corpus: files and folders that local models draft from; in a variable, with commas between.
         progress: say on a terminal that a local model is being loaded, if that takes more than five seconds.
         prompt_family: family of prompts that the models get, instead of the one that suits their size.
         templates: a folder whose templates replace those of the package.
@@ -108,7 +108,7 @@ class Settings(CheckedModel):
     tensor_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     pipeline_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     adapters: dict[str, Path] | None = None
-    drafts_from: tuple[Path, ...] | None = None
+    draft_corpus: tuple[Path, ...] | None = None
     progress: bool | None = None
     prompt_family: str | None = None
     templates: Path | None = None
@@ -122,7 +122,7 @@ class Settings(CheckedModel):
 
     _sources: dict[str, str | Path] = PrivateAttr(default_factory=dict)  # a variable or the file, for each name there
 
-    @field_validator("fallback", "drafts_from", mode="before")
+    @field_validator("fallback", "draft_corpus", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value

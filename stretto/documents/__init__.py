@@ -4,15 +4,15 @@ Private: not part of the public API, and may change at any time.
 """
 
 from stretto.documents.chunks import Chunk, cut
-from stretto.documents.limits import Allowance, ReadingLimits
-from stretto.documents.reading import LeftOut, Reading, read_bytes, read_document, read_documents
+from stretto.documents.limits import ReadingLimits, ReadingTime
+from stretto.documents.reading import LeftOut, ReadFiles, read_bytes, read_document, read_documents
 
 __all__ = [
-    "Allowance",
     "Chunk",
     "LeftOut",
-    "Reading",
+    "ReadFiles",
     "ReadingLimits",
+    "ReadingTime",
     "cut",
     "read_bytes",
     "read_document",

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from stretto.documents.finding import kind_of
-from stretto.documents.limits import Allowance
+from stretto.documents.limits import ReadingTime
 from stretto.values.errors import DocumentError, StrettoError
 
 __all__ = ["MOST_BYTES", "contents"]
@@ -19,8 +19,8 @@ _LOOK_S = 0.02  # seconds between two looks at a pipe that nobody has written to
 _WRITER_S = 1.0  # until a pipe must have a writer
 
 
-def contents(file: Path, allowance: Allowance) -> bytes:
-    """All bytes of a file or a pipe. Raises `DocumentError` for anything else, and what `Allowance.check` raises."""
+def contents(file: Path, allowance: ReadingTime) -> bytes:
+    """All bytes of a file or a pipe. Raises `DocumentError` for anything else, and what `ReadingTime.check` raises."""
     try:
         mode = file.stat().st_mode
         _check_kind(mode)
@@ -47,7 +47,7 @@ def _check_kind(mode: int) -> None:
         raise DocumentError(f"it is {kind}" + ("" if kind == "a folder" else ", not a file"))
 
 
-def _all(opened: int, allowance: Allowance, *, pipe: bool) -> bytes:
+def _all(opened: int, allowance: ReadingTime, *, pipe: bool) -> bytes:
     pieces: list[bytes] = []
     size = 0
     writer_by = time.monotonic() + _WRITER_S

@@ -16,7 +16,7 @@ from lxml import etree
 from stretto.documents.encoding import decoded
 from stretto.documents.equations import latex
 from stretto.documents.html import read_html
-from stretto.documents.layout import MOST_CHARACTERS, Cell, Layout, before_script, numeral, rows_of
+from stretto.documents.layout import MOST_CHARACTERS, Cell, TextLayout, before_script, numeral, rows_of
 from stretto.documents.list_numbers import ListNumbers
 from stretto.documents.word_package import WordPackage, attribute_of, integer, name_of, opened, value_of
 from stretto.values.document import Document
@@ -55,7 +55,7 @@ def read_docx(data: bytes, title: str) -> Document:
 
     Headers stand before the text and footers behind it, each once. Raises `DocumentError` for what is no Word file.
     """
-    layout = Layout()
+    layout = TextLayout()
     package = opened(data)
     _Reader(package, layout, depth=0).read()
     return Document(
@@ -95,7 +95,7 @@ class _Paragraph:
 class _Reader:
     """Reads the main part of a package into a layout."""
 
-    def __init__(self, package: WordPackage, layout: Layout, depth: int) -> None:
+    def __init__(self, package: WordPackage, layout: TextLayout, depth: int) -> None:
         self._package, self._depth = package, depth
         self._cells: list[list[str]] = []  # of the cells that are being read, one inside the other
         self._layout = layout

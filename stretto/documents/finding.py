@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stretto.documents.formats import is_document
-from stretto.documents.limits import Allowance
+from stretto.documents.limits import ReadingTime
 from stretto.values.errors import DocumentError
 
 __all__ = ["found", "kind_of", "located"]
@@ -48,7 +48,7 @@ def kind_of(mode: int) -> str:
     return next((kind for has, kind in kinds if has(mode)), "a device")
 
 
-def found(path: Path, allowance: Allowance, leave: Leave) -> Iterator[Path]:
+def found(path: Path, allowance: ReadingTime, leave: Leave) -> Iterator[Path]:
     """The documents of a folder, or the files that a pattern such as ``notes/**/*.md`` names, in order.
 
     ``leave`` takes each path that is left out, and why.
@@ -71,7 +71,7 @@ class _Finding:
         leave: takes what is left out.
     """
 
-    def __init__(self, base: Path, allowance: Allowance, leave: Leave) -> None:
+    def __init__(self, base: Path, allowance: ReadingTime, leave: Leave) -> None:
         self._base = base
         self._real = os.path.realpath(base)
         self._follow = allowance.limits.follow_links

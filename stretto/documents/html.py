@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from stretto.documents.encoding import decoded, with_replacements
-from stretto.documents.layout import Cell, Layout, before_script, numeral, rows_of
+from stretto.documents.layout import Cell, TextLayout, before_script, numeral, rows_of
 from stretto.values.document import Document
 
 __all__ = ["read_html"]
@@ -77,7 +77,7 @@ def read_html(data: bytes, title: str) -> Document:
     except SelectolaxError as error:  # any text is a page of HTML: only its nodes may not fit
         raise MemoryError from error
     named = page.css_first("head > title")
-    layout = Layout()
+    layout = TextLayout()
     if page.root is not None:
         _Flow(layout, _laying_out(page.root)).write(page.root)
     name = " ".join(named.text().split()) if named is not None else ""
@@ -209,7 +209,7 @@ class _List:
 class _Place:
     """Where text is put: the page, or a cell, which is one line."""
 
-    layout: Layout | None
+    layout: TextLayout | None
     blocks: list[str] = field(default_factory=list)
     lists: list[_List] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
@@ -234,7 +234,7 @@ class _Place:
 class _Flow:
     """Writes the nodes of a page in reading order."""
 
-    def __init__(self, layout: Layout, laying_out: set[int]) -> None:
+    def __init__(self, layout: TextLayout, laying_out: set[int]) -> None:
         self._laying_out = laying_out
         self._places = [_Place(layout)]
         self._tables: list[list[list[Cell]] | None] = []  # the rows of each open table; none of one that lays out

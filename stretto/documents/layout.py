@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stretto.values.document import Heading
 from stretto.values.errors import DocumentError
 
-__all__ = ["MOST_CHARACTERS", "Cell", "Layout", "before_script", "numeral", "rows_of"]
+__all__ = ["MOST_CHARACTERS", "Cell", "TextLayout", "before_script", "numeral", "rows_of"]
 
 MOST_CHARACTERS = 200_000_000
 _MOST_COLUMNS = 200
@@ -32,7 +32,7 @@ class Cell:
     rows: int = 1
 
 
-class Layout:
+class TextLayout:
     """Blocks of text, one below the other."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stretto.values.errors import DeadlineExceededError, DocumentError, StrettoError
 
-__all__ = ["Allowance", "ReadingLimits"]
+__all__ = ["ReadingLimits", "ReadingTime"]
 
 _START_S = 60.0  # for the start of a process, which is not counted among the time of its file
 
@@ -30,7 +30,7 @@ class ReadingLimits:
     follow_links: bool = False
 
 
-class Allowance:
+class ReadingTime:
     """What is left of the time for one reading. One thread reads; any thread may cancel.
 
     Attributes:

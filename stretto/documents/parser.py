@@ -16,7 +16,7 @@ from multiprocessing.spawn import get_executable
 from typing import IO, Any, Self, cast
 
 from stretto.documents.formats import Format
-from stretto.documents.limits import Allowance
+from stretto.documents.limits import ReadingTime
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError
 
@@ -35,7 +35,7 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from stretto.
 class Parser:
     """Makes documents of bytes. To be closed; a process that has ended is started anew."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: ReadingTime) -> None:
         self._allowance = allowance
         self._process: subprocess.Popen[bytes] | None = None
         self._ready: set[Format] = set()
@@ -47,7 +47,7 @@ class Parser:
         self.close()
 
     def start(self, form: Format) -> None:
-        """Be ready for files of a format. Raises `DocumentError`, `ImportError`, or what `Allowance.check` raises."""
+        """Be ready for files of a format. Raises `DocumentError`, `ImportError`, or what `ReadingTime.check` raises."""
         package = _PACKAGES.get(form)
         if package is not None and find_spec(package) is None:
             raise ImportError(name=package)
@@ -60,7 +60,7 @@ class Parser:
             self._ready.add(form)
 
     def parse(self, data: bytes, title: str, form: Format) -> Document:
-        """The document of a file. Raises `DocumentError`, or what `Allowance.check` raises."""
+        """The document of a file. Raises `DocumentError`, or what `ReadingTime.check` raises."""
         limits = self._allowance.limits
         bounds = {"cpu_s": limits.reading_s, "memory": limits.reading_memory_mb * 2**20}
         kind, said = self._asked({"form": form, "title": title, "bytes": len(data), **bounds}, data)

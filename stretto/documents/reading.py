@@ -11,14 +11,14 @@ from typing import Self
 from stretto.documents.contents import contents
 from stretto.documents.finding import found, located
 from stretto.documents.formats import Format, format_of, seen_in
-from stretto.documents.limits import Allowance
+from stretto.documents.limits import ReadingTime
 from stretto.documents.parser import Parser
 from stretto.documents.plain import read_markdown, read_text
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError, MissingDependencyError
 
-__all__ = ["MOST_CHARACTERS", "MOST_FILES", "LeftOut", "Reading", "read_bytes", "read_document", "read_documents"]
+__all__ = ["MOST_CHARACTERS", "MOST_FILES", "LeftOut", "ReadFiles", "read_bytes", "read_document", "read_documents"]
 
 MOST_FILES = 5_000
 MOST_CHARACTERS = 500_000_000
@@ -33,7 +33,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadFiles:
     """What was read of all that was named.
 
     Attributes:
@@ -45,19 +45,19 @@ class Reading:
     left_out: tuple[LeftOut, ...]
 
 
-def read_document(path: Path | str, *, allowance: Allowance | None = None) -> Document:
+def read_document(path: Path | str, *, allowance: ReadingTime | None = None) -> Document:
     """Read one file: text, Markdown, HTML, PDF, DOCX or source code.
 
     The title is the file's own where the format has one, else its name. Raises `DocumentError`, which names the file
     and what to do, and `MissingDependencyError` where a format needs ``pip install 'stretto[documents]'``.
     """
-    with _Reader(allowance or Allowance()) as reader:
+    with _Reader(allowance or ReadingTime()) as reader:
         return reader.named(located(path))
 
 
 def read_documents(
-    named: Iterable[Path | str], *, most_files: int = MOST_FILES, allowance: Allowance | None = None
-) -> Reading:
+    named: Iterable[Path | str], *, most_files: int = MOST_FILES, allowance: ReadingTime | None = None
+) -> ReadFiles:
     """Read files, folders and patterns such as ``notes/**/*.md``.
 
     A file that is named must be readable. Of a folder or pattern, what cannot be read is left out and reported.
@@ -65,7 +65,7 @@ def read_documents(
     and links that lead out of the folder are not followed unless the limits say so. Raises `DocumentError`, and
     `DeadlineExceededError` when the allowance is used up.
     """
-    allowance = allowance or Allowance()
+    allowance = allowance or ReadingTime()
     documents: list[Document] = []
     left_out: dict[Path, str] = {}
     with _Reader(allowance) as reader:
@@ -80,15 +80,15 @@ def read_documents(
                     f"The documents have {size:,} characters together, and {MOST_CHARACTERS:,} are the most. "
                     "Name fewer."
                 )
-    return Reading(tuple(documents), tuple(LeftOut(path, cause) for path, cause in left_out.items()))
+    return ReadFiles(tuple(documents), tuple(LeftOut(path, cause) for path, cause in left_out.items()))
 
 
-def read_bytes(data: bytes, name: str, *, allowance: Allowance | None = None) -> Document:
+def read_bytes(data: bytes, name: str, *, allowance: ReadingTime | None = None) -> Document:
     """The document of bytes that came with the name of a file, which tells the format and is never opened.
 
     Raises as `read_document` does.
     """
-    with _Reader(allowance or Allowance()) as reader:
+    with _Reader(allowance or ReadingTime()) as reader:
         return reader.given(data, name)
 
 
@@ -116,7 +116,7 @@ def _of_folder(path: Path, reader: _Reader, most_files: int, left_out: dict[Path
 class _Reader:
     """Reads files one after the other within an allowance."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: ReadingTime) -> None:
         self.allowance = allowance
         self._parser = Parser(allowance)
 

@@ -77,7 +77,7 @@ class Generation:
             One with an empty name stands for callers that cannot be told apart: drafts are not looked for in earlier
             answers to them.
         answer: a number that it shares with the other generations of one answer, which draft from each other.
-        adapter: name of the adapter beside the weights that it is for; see `Engine.keep_beside`.
+        adapter: name of the adapter beside the weights that it is for; see `Engine.attach_lora`.
         joined: paths that the prompt holds, one fork behind the other. Keys and values that are known of the last one's
             are placed behind each other instead of being read again.
         decoding: name of the decoding method; see `stretto.local_engine.drafting.catalogue`.

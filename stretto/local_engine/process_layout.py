@@ -10,13 +10,13 @@ from typing import Any
 from stretto.foundation.arguments import MOST_PROCESSES, safe_repr
 from stretto.values.errors import SettingsError
 
-__all__ = ["Layout"]
+__all__ = ["ProcessLayout"]
 
 _HEADS = ("num_attention_heads", "num_key_value_heads")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ProcessLayout:
     """How many processes hold a model, and what each of them holds. One of these numbers is above 1 at most.
 
     Attributes:

@@ -80,7 +80,7 @@ class BlockModels:
         rules_for: what makes the rule of one request of a model, by the name of the method.
         check: raises `InvalidRequestError` for what a request cannot ask of a model.
         checked_form: the form with its mask token. Raises `BackendError` for a model that cannot be run so.
-        canvas_forward: runs a model whose blocks transformers refines.
+        block_forward: runs a model whose blocks transformers refines.
         batch: the loop of a model, given whether the request of a row is wanted no more.
     """
 
@@ -90,7 +90,7 @@ class BlockModels:
     rules_for: Callable[[str, BlockForm], Mapping[str, Callable[[DraftEquipment], object]]]
     check: Callable[[Generation, str, BlockForm], None]
     checked_form: Callable[[str, BlockForm, Forward, int, Any], BlockForm]
-    canvas_forward: Callable[[Any], Forward]
+    block_forward: Callable[[Any], Forward]
     batch: Callable[[LoadedModel, Callable[[int], bool]], AnyBatch]
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from stretto.markup.call_forms import FORMS, CallText
 from stretto.markup.python_calls import python_calls
 
-__all__ = ["BEGINS", "Call", "JsonSpan", "Tools", "undoubled"]
+__all__ = ["BEGINS", "JsonSpan", "ParsedCall", "Tools", "undoubled"]
 
 _MOST = 128  # calls of one answer
 _NAMED = re.compile(r"[\w.-]{1,128}")
@@ -23,7 +23,7 @@ BEGINS = ("[TOOL_CALLS]", "<tool_call>", *_OBJECTS, *(mark for mark in FORMS if 
 _FUNCTION, _PARAMETER, _ENDS = "<function=", "<parameter=", ("</parameter>", "</function>")
 
 
-class Call(NamedTuple):
+class ParsedCall(NamedTuple):
     """A call: the name of the tool, and its arguments as JSON."""
 
     name: str
@@ -76,13 +76,13 @@ class Tools:
     def __bool__(self) -> bool:
         return bool(self._parameters)
 
-    def of_object(self, text: str) -> Call | None:
+    def of_object(self, text: str) -> ParsedCall | None:
         """Read ``{"name": ..., "arguments": {...}}``; Llama calls the arguments parameters."""
         return self._of_value(_value(text))
 
-    def of_objects(self, text: str) -> list[Call]:
+    def of_objects(self, text: str) -> list[ParsedCall]:
         """Read objects behind each other, or a list of them; none if anything else is among them."""
-        text, calls, at = text.strip(), list[Call](), 0
+        text, calls, at = text.strip(), list[ParsedCall](), 0
         while at < len(text):
             end = JsonSpan(at).end(text) if text[at] in "{[" else None
             if end is None or len(calls) >= _MOST:
@@ -95,7 +95,7 @@ class Tools:
             at = _end_of(_BETWEEN, text, end)
         return calls if len(calls) <= _MOST else []
 
-    def of_marked(self, text: str) -> list[Call]:
+    def of_marked(self, text: str) -> list[ParsedCall]:
         """Read what one of `BEGINS` begins, up to the end of the answer; none if anything else is among the calls."""
         text = text.strip()
         begin = next((mark for mark in BEGINS if text.startswith(mark)), "")
@@ -108,15 +108,15 @@ class Tools:
             return calls
         return self._of_texts(FORMS["<arg_key>" if begin == "<tool_call>" else begin].read, text) if begin else []
 
-    def of_python(self, text: str) -> list[Call]:
+    def of_python(self, text: str) -> list[ParsedCall]:
         """Read a list of calls as Python writes them."""
         if not text.lstrip().startswith("["):
             return []
         return self._of_texts(lambda text: (CallText(*call) for call in python_calls(text)), text)
 
-    def _of_hermes(self, text: str) -> list[Call]:
+    def _of_hermes(self, text: str) -> list[ParsedCall]:
         """Read bodies between ``<tool_call>`` and its end: JSON, or elements."""
-        calls: list[Call] = []
+        calls: list[ParsedCall] = []
         before, *parts = text.split("<tool_call>", _MOST)
         for part in parts:
             body, ended, beyond = part.rpartition("</tool_call>")
@@ -128,8 +128,8 @@ class Tools:
             calls += found
         return [] if before.strip() else calls
 
-    def _of_texts(self, read: Callable[[str], Iterator[CallText]], text: str) -> list[Call]:
-        calls: list[Call] = []
+    def _of_texts(self, read: Callable[[str], Iterator[CallText]], text: str) -> list[ParsedCall]:
+        calls: list[ParsedCall] = []
         try:
             for each in read(text):
                 call = self._of_value({"name": each.name, "arguments": self._arguments_of(each)})
@@ -152,9 +152,9 @@ class Tools:
             for key, value in call.arguments.items()
         }
 
-    def of_mistral(self, text: str) -> list[Call]:
+    def of_mistral(self, text: str) -> list[ParsedCall]:
         """Read what stands behind Mistral's mark: a list of objects, or names with their arguments behind them."""
-        calls: list[Call] = []
+        calls: list[ParsedCall] = []
         for part in map(str.strip, text.split("[TOOL_CALLS]", _MOST)):
             name = _NAMED.match(part)
             if name is None:
@@ -168,12 +168,12 @@ class Tools:
             calls.append(call)
         return calls
 
-    def of_arguments(self, name: str, text: str) -> Call | None:
+    def of_arguments(self, name: str, text: str) -> ParsedCall | None:
         """Read arguments that stand behind the name of their tool."""
         value = _value(text)
         return self._of_value({"name": name, "arguments": value}) if isinstance(value, dict) else None
 
-    def of_elements(self, text: str) -> Call | None:
+    def of_elements(self, text: str) -> ParsedCall | None:
         """Read ``<function=name>``, ``<parameter=name>`` and their ends. Values are JSON unless a text is asked for."""
         body = text.strip()
         if not (body.startswith(_FUNCTION) and body.endswith(_ENDS[1])):
@@ -193,7 +193,7 @@ class Tools:
             arguments[key.strip()] = _typed(value.removeprefix("\n").removesuffix("\n"), kind)
         return None if before.strip() else self._of_value({"name": name, "arguments": arguments})
 
-    def _of_value(self, value: Any) -> Call | None:
+    def _of_value(self, value: Any) -> ParsedCall | None:
         if not isinstance(value, dict) or not isinstance(name := value.get("name"), str):
             return None
         given = value.get("arguments", value.get("parameters")) or {}
@@ -205,7 +205,7 @@ class Tools:
             written = json.dumps(given, ensure_ascii=False, allow_nan=False)
         except (ValueError, RecursionError):  # a number without an end, or nesting without one
             return None
-        return Call(name, written)
+        return ParsedCall(name, written)
 
 
 def _typed(text: str, kind: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from stretto.markup.calls import Call, Tools
+from stretto.markup.calls import ParsedCall, Tools
 from stretto.markup.forms import CHANNEL_MARKS
 from stretto.markup.parts import Parts, held_back
 
@@ -47,7 +47,7 @@ class Channels:
     def _read(self, text: str, *, final: bool) -> Parts:
         self._held += text
         thinking = self.is_thinking
-        said, thoughts, calls = list[str](), list[str](), list[Call]()
+        said, thoughts, calls = list[str](), list[str](), list[ParsedCall]()
         at = 0
         for mark in _MARK.finditer(self._held):
             before = self._held[at : mark.start()]
@@ -81,7 +81,7 @@ class Channels:
         else:
             said.append(text)
 
-    def _at_mark(self, mark: str, said: list[str], thoughts: list[str], calls: list[Call]) -> None:
+    def _at_mark(self, mark: str, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
         if mark == "<|message|>":
             head = "".join(self._head or ())
             tool = _TOOL.search(head)
@@ -99,7 +99,7 @@ class Channels:
         elif self._head is not None:
             self._head.append(" ")
 
-    def _end(self, said: list[str], thoughts: list[str], calls: list[Call]) -> None:
+    def _end(self, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
         """The message ends: what it was is certain now."""
         body, self._body = "".join(self._body), []
         if self._tool:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from stretto.markup.call_forms import FORMS
 
-__all__ = ["ANSWERS", "CHANNEL_MARKS", "PLAIN", "THOUGHTS", "CallForm", "Form", "form_of"]
+__all__ = ["ANSWERS", "CHANNEL_MARKS", "PLAIN", "THOUGHTS", "CallForm", "MarkupForm", "form_of"]
 
 THOUGHTS = (
     ("<think>", "</think>"),
@@ -52,7 +52,7 @@ class CallForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class MarkupForm:
     """The marks of one model.
 
     Attributes:
@@ -94,7 +94,7 @@ class Form:
         return f"\n{self.thought[1]}\n\n" if self.thought is not None and self.opened_by(prompt) else ""
 
 
-PLAIN = Form()
+PLAIN = MarkupForm()
 """A text without marks."""
 
 CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
@@ -114,17 +114,17 @@ _JOINED = re.compile(r"arguments['\"]\]\s*+[+~]")
 _SWITCHED = re.compile(r"\b(?:enable_thinking|thinking)\b")
 
 
-def form_of(template: object) -> Form:
+def form_of(template: object) -> MarkupForm:
     """Tell a model's marks by its chat template; some models have several, by name."""
     text = str(template or "")
     if "<|channel|>" in text:
-        return Form(calls=CallForm("<|channel|>"), channels=True, always=True)
+        return MarkupForm(calls=CallForm("<|channel|>"), channels=True, always=True)
     thought = next((marks for marks in THOUGHTS if any(mark in text for mark in marks)), None)
     if thought is None and all(phrase in text for phrase in _PHRASES):
         thought = _PHRASES
     begun = text.rpartition("add_generation_prompt")[2]
     always = thought is not None and thought[0] in begun and not _SWITCHED.search(text)
-    return Form(thought, _calls_of(text), always=always)
+    return MarkupForm(thought, _calls_of(text), always=always)
 
 
 def _beside(mark: str) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from stretto.markup.calls import Tools
 from stretto.markup.channels import Channels
-from stretto.markup.forms import ANSWERS, THOUGHTS, Form
+from stretto.markup.forms import ANSWERS, THOUGHTS, MarkupForm
 from stretto.markup.parts import Parts
-from stretto.markup.reading import Reader, Reading
+from stretto.markup.reading import MarkReader, Reader
 
 __all__ = ["BEGINS", "Leaked"]
 
@@ -98,4 +98,4 @@ class Leaked:
         thought = next((pair for pair in (*THOUGHTS, *_IN_WORDS) if begun.startswith(pair[0])), None)
         if thought is None or (thought in _IN_WORDS and self._asks_for(thought[0])):
             return None
-        return Reading(Form(thought, answers=ANSWERS if self._asks_for(_ANSWER[0]) else (*ANSWERS, _ANSWER)))
+        return MarkReader(MarkupForm(thought, answers=ANSWERS if self._asks_for(_ANSWER[0]) else (*ANSWERS, _ANSWER)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stretto.markup.calls import Call
+from stretto.markup.calls import ParsedCall
 
 __all__ = ["Parts", "held_back"]
 
@@ -24,7 +24,7 @@ class Parts:
     text: str = ""
     thought: str = ""
     thinking: bool = False
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ParsedCall, ...] = ()
 
 
 def held_back(text: str, marks: Sequence[str]) -> int:

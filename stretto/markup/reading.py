@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stretto.markup.calls import Call, JsonSpan, Tools
+from stretto.markup.calls import JsonSpan, ParsedCall, Tools
 from stretto.markup.channels import Channels
-from stretto.markup.forms import PLAIN, CallForm, Form
+from stretto.markup.forms import PLAIN, CallForm, MarkupForm
 from stretto.markup.parts import Parts, held_back
 
-__all__ = ["Reader", "Reading", "reader_of"]
+__all__ = ["MarkReader", "Reader", "reader_of"]
 
 
 class Reader(Protocol):
@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 
 def reader_of(
-    form: Form,
+    form: MarkupForm,
     tools: Sequence[Mapping[str, Any]] = (),
     *,
     opened: bool = False,
@@ -53,27 +53,27 @@ def reader_of(
         whole: the answer is one call, and held to its schema.
     """
     if held or whole:
-        return Reading(PLAIN, tools, whole=True) if whole else None
+        return MarkReader(PLAIN, tools, whole=True) if whole else None
     if form.channels:
         return Channels(Tools(tools))
-    return Reading(form, tools, opened=opened) if tools or form.thought else None
+    return MarkReader(form, tools, opened=opened) if tools or form.thought else None
 
 
 @dataclass(slots=True)
 class _Found:
     text: str = ""
     thought: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ParsedCall] = field(default_factory=list)
 
 
-class Reading:
+class MarkReader:
     """Reads thoughts between two marks at the beginning of an answer, and calls behind a mark.
 
     With ``whole``, the answer is one JSON object. See `reader_of` for the other arguments.
     """
 
     def __init__(
-        self, form: Form, tools: Sequence[Mapping[str, Any]] = (), *, opened: bool = False, whole: bool = False
+        self, form: MarkupForm, tools: Sequence[Mapping[str, Any]] = (), *, opened: bool = False, whole: bool = False
     ) -> None:
         self._thought, self._answers = form.thought, form.answers
         self._form = (form.calls or CallForm()) if tools else None
@@ -257,7 +257,7 @@ class Reading:
             return False
         return self._are_all(self._tools.of_objects(self._held.strip().removeprefix("<|python_tag|>")))
 
-    def _are_all(self, calls: Sequence[Call]) -> bool:
+    def _are_all(self, calls: Sequence[ParsedCall]) -> bool:
         if not calls:
             return self._is_text(len(self._held))
         self._held, self._space = "", ""
@@ -270,7 +270,7 @@ class Reading:
         self._space, self._held, self._state = "", self._held[length:], self._say
         return bool(self._held)
 
-    def _is_call(self, call: Call, length: int) -> bool:
+    def _is_call(self, call: ParsedCall, length: int) -> bool:
         self._found.calls.append(call)
         self._space, self._held, self._state = "", self._held[length:], self._behind_call
         return True

@@ -18,7 +18,7 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.tool_calls import ANTHROPIC_THOUGHTS, is_listed, reasoning_of
 
 if TYPE_CHECKING:
-    from stretto.documents.limits import Allowance
+    from stretto.documents.limits import ReadingTime
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -147,7 +147,7 @@ def messages_of(
 
 def documents_of(
     documents: Document | Path | str | Sequence[Document | Path | str],
-    allowance: Allowance | None = None,
+    allowance: ReadingTime | None = None,
     deadline_s: Any = None,
 ) -> tuple[tuple[Document, ...], tuple[str, ...]]:
     """Read documents: a string is the text of one, a path a file or a folder of files, within ``allowance``.
@@ -167,11 +167,11 @@ def documents_of(
     notes: list[str] = []
     for document in documents:
         if isinstance(document, Path):
-            from stretto.documents import Allowance, read_documents  # noqa: PLC0415 - strings need no readers
+            from stretto.documents import ReadingTime, read_documents  # noqa: PLC0415 - strings need no readers
 
             if allowance is None:
                 known = isinstance(deadline_s, int | float) and deadline_s > 0  # else it is refused later
-                allowance = Allowance(deadline_s=deadline_s if known else None)
+                allowance = ReadingTime(deadline_s=deadline_s if known else None)
             found = read_documents([document], allowance=allowance)
             read += found.documents
             notes += (f"{str(left.path)!r} was left out: {left.reason}." for left in found.left_out)

@@ -21,7 +21,7 @@ from stretto.values.messages import Message, Role, documents_of, messages_of
 from stretto.values.tools import Tool, tool_of
 
 if TYPE_CHECKING:
-    from stretto.documents.limits import Allowance
+    from stretto.documents.limits import ReadingTime
     from stretto.strategies.base import Strategy
 
 Preference = Literal["fastest", "balanced", "careful"]
@@ -29,7 +29,7 @@ PromptLike = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str,
 """What a request is made from: a question, one turn, or the turns of a conversation."""
 
 OnMissing = Literal["note", "omit", "raise"]
-OnLoop = Literal["tell", "cut"]
+OnLoop = Literal["warn", "cut"]
 
 ACCOMPANYING = frozenset(
     {
@@ -87,14 +87,14 @@ class RequestOptions(TypedDict, total=False):
         strategy_options: options of the strategy that is named, such as ``{"samples": 9}`` of "consensus".
         on_missing: what becomes of a part that could not be written: "note" puts a short note in its place, "omit"
             leaves it out, "raise" raises `IncompleteAnswerError` once the other parts are there.
-        on_loop: what becomes of a direct answer that repeats itself: "tell" says so in its warnings, "cut" ends it
+        on_loop: what becomes of a direct answer that repeats itself: "warn" says so in its warnings, "cut" ends it
             there. Parts of an answer are cut in any case.
         budget: the most the answer may cost. A way that is forecast to be over its ``max_cost`` or ``deadline_s`` is
             not taken, and no call is made where all are.
         max_tokens: the most tokens of the whole answer, however many parts it has. What is written beside its text,
             such as an outline, counts in ``budget`` only.
         part_tokens: the most tokens of one part of an answer in parts.
-        concurrent_points: the most parts of an answer, points or items, that are written at the same time.
+        max_parallel_parts: the most parts of an answer, points or items, that are written at the same time.
         temperature: from 0, always the likeliest token, to 2.
         top_p: sample from the likeliest tokens that have this probability together.
         stop: one or more texts that end the answer.
@@ -127,7 +127,7 @@ class RequestOptions(TypedDict, total=False):
     budget: Budget | None
     max_tokens: int | None
     part_tokens: int | None
-    concurrent_points: int | None
+    max_parallel_parts: int | None
     temperature: float | None
     top_p: float | None
     stop: str | Sequence[str] | None
@@ -170,11 +170,11 @@ class Request(CheckedModel):
     budget: Budget = Budget()
     deadline_s: float | None = Field(default=None, gt=0)
     part_tokens: int | None = Field(default=None, ge=1)
-    concurrent_points: int | None = Field(default=None, ge=1)
+    max_parallel_parts: int | None = Field(default=None, ge=1)
     strategy: str = "auto"
     strategy_options: Mapping[str, Any] = Field(default_factory=dict)
     on_missing: OnMissing = "note"
-    on_loop: OnLoop = "tell"
+    on_loop: OnLoop = "warn"
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
     n: int = Field(default=1, ge=1, le=128)
@@ -182,7 +182,7 @@ class Request(CheckedModel):
     functions: tuple[Any, ...] = Field(default=(), exclude=True, repr=False)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
-    @field_validator("deadline_s", "part_tokens", "concurrent_points", "n", mode="before")
+    @field_validator("deadline_s", "part_tokens", "max_parallel_parts", "n", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
@@ -198,7 +198,9 @@ class Request(CheckedModel):
         return cls._of(prompt, options)
 
     @classmethod
-    def _of(cls, prompt: PromptLike | Request, options: RequestOptions, allowance: Allowance | None = None) -> Request:
+    def _of(
+        cls, prompt: PromptLike | Request, options: RequestOptions, allowance: ReadingTime | None = None
+    ) -> Request:
         """The same, with documents read within an allowance."""
         if wrong := unknown_names(options, RequestOptions.__annotations__, "A request", _INSTEAD):
             raise InvalidRequestError(wrong)

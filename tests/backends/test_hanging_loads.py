@@ -37,7 +37,7 @@ def pipe(tmp_path):
 
 async def test_a_pipe_to_draft_from_holds_up_no_other_model_and_no_end(folder, pipe, monkeypatch):
     monkeypatch.setattr("stretto.backends.local.engine_loader._PATIENCE_S", 0.05)
-    hanging = LocalBackend(f"local:{folder}", drafts_from=[pipe])
+    hanging = LocalBackend(f"local:{folder}", draft_corpus=[pipe])
     failures = []
 
     async def ask():
@@ -164,7 +164,7 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 started = threading.Event()
-model, settings = "local:" + sys.argv[1], Settings(drafts_from=[sys.argv[2]])
+model, settings = "local:" + sys.argv[1], Settings(draft_corpus=[sys.argv[2]])
 import_all()
 if sys.argv[3] == "quickly":
     ending_thread._PATIENCE_S = engine_loader._PATIENCE_S = 0.2
@@ -192,7 +192,7 @@ def the_end_of(program, *arguments):
 
 @pytest.mark.thorough
 def test_a_program_ends_though_its_model_is_still_being_loaded(folder, pipe):
-    program = f"with Stretto(LocalBackend(model, drafts_from=[sys.argv[2]])) as stretto:{ASKS}"
+    program = f"with Stretto(LocalBackend(model, draft_corpus=[sys.argv[2]])) as stretto:{ASKS}"
     assert the_end_of(program, folder, pipe, "patiently") == (0, "too late\n", "")
 
 
@@ -224,7 +224,7 @@ def test_a_program_ends_in_any_way_while_its_model_is_being_loaded(folder, pipe,
 @pytest.mark.thorough
 def test_a_server_ends_at_a_signal_while_its_model_is_being_loaded(folder, pipe):
     command = [sys.executable, "-m", "stretto.cli", "serve", "--port", "0", "-m", f"local:{folder}"]
-    with subprocess.Popen([*command, "--drafts-from", str(pipe)], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([*command, "--draft-corpus", str(pipe)], stderr=subprocess.PIPE) as process:
         with open(pipe, "wb"):  # noqa: PTH123 - opens once it is read
             process.send_signal(signal.SIGTERM)
             assert process.wait(patience(40)) == 0

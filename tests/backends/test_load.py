@@ -117,7 +117,7 @@ def test_a_capacity_that_shrinks_is_found_out_and_one_that_grows_is_after_a_minu
 def test_an_answer_takes_the_room_that_others_leave(load, room):
     able, request = Capabilities(concurrent_calls=8), Request.of("Why?")
     assert with_calls_bounded(able, request, load).concurrent_calls == room
-    one = request.model_copy(update={"concurrent_points": 1})
+    one = request.model_copy(update={"max_parallel_parts": 1})
     assert with_calls_bounded(able, one, load).concurrent_calls == 1
 
 

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM
 
 from stretto import AsyncStretto, InvalidRequestError, SettingsError
 from stretto.backends.local.backend import LocalBackend
-from stretto.local_engine.model.adapters.attached_lora import keep_beside
-from stretto.local_engine.model.adapters.lora import read_low_rank
+from stretto.local_engine.model.adapters.attached_lora import attach_lora
+from stretto.local_engine.model.adapters.lora import read_lora
 from stretto.testing import ScriptedBackend
 from stretto.values.request import GenerationOptions
 
@@ -94,7 +94,7 @@ def test_a_merged_weight_is_what_the_papers_say(folders, tmp_path, lengths):
     saved = load_file(folder / "adapter_model.safetensors")
     weights = dict(AutoModelForCausalLM.from_pretrained(folders[0]).named_parameters())
     before = {name: weight.clone() for name, weight in weights.items()}
-    read_low_rank(folder).merge(weights)
+    read_lora(folder).merge(weights)
     for module, alpha in (("self_attn.q_proj", 3), ("mlp.down_proj", ALPHA)):
         name = f"model.layers.1.{module}"
         down, up = (saved[f"base_model.model.{name}.lora_{part}.weight"] for part in "AB")
@@ -131,12 +131,12 @@ async def test_a_model_without_adapters_leaves_their_name_out_and_says_so():
     ],
 )
 async def test_an_adapter_that_does_not_fit_is_refused_in_a_sentence(folders, beside, tmp_path, modules, said):
-    adapter = read_low_rank(write(tmp_path, modules=modules))
+    adapter = read_lora(write(tmp_path, modules=modules))
     with pytest.raises(SettingsError, match=said):
         adapter.merge(load_file(folders[0] / "model.safetensors"))
     await answer(beside)
     with pytest.raises(SettingsError, match=said):
-        keep_beside(beside._loader.engine.model, "own", adapter)
+        attach_lora(beside._loader.engine.model, "own", adapter)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_an_adapter_that_does_not_fit_is_refused_in_a_sentence(folders, be
 def test_an_alpha_is_given_to_modules_by_the_end_of_their_names(tmp_path, pattern, alphas):
     folder = write(tmp_path, alpha_pattern=pattern)
     saved = load_file(folder / "adapter_model.safetensors")
-    changes = read_low_rank(folder).changes
+    changes = read_lora(folder).changes
     names = ("model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj", "model.layers.1.mlp.down_proj")
     for name, alpha in zip(names, alphas, strict=True):
         expected = saved[f"base_model.model.{name}.lora_B.weight"] * alpha / RANK
@@ -212,7 +212,7 @@ UNREAD = {
 @pytest.mark.parametrize("what", UNREAD)
 def test_an_adapter_that_cannot_be_what_was_trained_is_refused_in_a_sentence(tmp_path, what):
     with pytest.raises(SettingsError, match=UNREAD[what]):
-        read_low_rank(spoiled(write(tmp_path, lengths=False), what))
+        read_lora(spoiled(write(tmp_path, lengths=False), what))
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -241,7 +241,7 @@ async def test_an_adapter_of_the_output_layer_is_merged_and_beside_the_weights_i
     weights = dict(AutoModelForCausalLM.from_pretrained(folders[0]).named_parameters())
     down, up = (saved[f"base_model.model.lm_head.lora_{part}.weight"] for part in "AB")
     expected = weights["lm_head.weight"] + ALPHA / RANK * up @ down
-    read_low_rank(adapter).merge(weights)
+    read_lora(adapter).merge(weights)
     torch.testing.assert_close(weights["lm_head.weight"], expected)
     async with opened(folders[0], adapter=adapter) as backend:
         assert await answer(backend)
@@ -273,7 +273,7 @@ async def test_an_output_layer_that_is_the_input_vectors_as_well_is_left_alone_w
 )
 def test_an_adapter_of_another_kind_is_refused_in_a_sentence(tmp_path, wrong, said):
     with pytest.raises(SettingsError, match=said):
-        read_low_rank(write(tmp_path, **wrong))
+        read_lora(write(tmp_path, **wrong))
 
 
 def test_a_folder_without_an_adapter_is_refused_at_once(folders, tmp_path):

@@ -56,7 +56,7 @@ async def test_no_two_models_are_loaded_at_the_same_time(folder, monkeypatch):
         return real(self, *given)
 
     monkeypatch.setattr(LoadingOptions, "_load", load)
-    backends = [LocalBackend(f"local:{folder}", remember_answers=number) for number in range(3)]
+    backends = [LocalBackend(f"local:{folder}", draft_history_tokens=number) for number in range(3)]
     async with anyio.create_task_group() as group:
         for backend in backends:
             group.start_soon(backend.count_tokens, prompt("one"))
@@ -117,7 +117,7 @@ async def test_a_backend_that_waits_for_another_model_to_load_can_be_closed(fold
         return real(self, *given)
 
     monkeypatch.setattr(LoadingOptions, "_load", slow)
-    first, second = LocalBackend(f"local:{folder}"), LocalBackend(f"local:{folder}", remember_answers=9)
+    first, second = LocalBackend(f"local:{folder}"), LocalBackend(f"local:{folder}", draft_history_tokens=9)
     counting = asyncio.create_task(first.count_tokens(prompt("one")))
     assert await anyio.to_thread.run_sync(loading.wait, 60)
     waiting = asyncio.create_task(second.count_tokens(prompt("one")))
@@ -213,7 +213,7 @@ def slow(self, *given):
     return load(self, *given)
 LoadingOptions._load = slow
 prompt = ModelRequest((Message(role="user", content="Why?"),))
-backends = [LocalBackend("local:" + sys.argv[1], remember_answers=number) for number in range(3)]
+backends = [LocalBackend("local:" + sys.argv[1], draft_history_tokens=number) for number in range(3)]
 atexit.register(exits.set)
 
 async def main():

@@ -269,8 +269,10 @@ def test_a_decoding_method_that_does_not_exist_is_refused_with_the_names_of_all(
 
 
 def test_more_answers_than_memory_is_meant_for_are_refused(folder):
-    with pytest.raises(SettingsError, match=r"remember_answers=2000000 cannot be used: 1,000,000 tokens are the most."):
-        LocalBackend(f"local:{folder}", remember_answers=2_000_000)
+    with pytest.raises(
+        SettingsError, match=r"draft_history_tokens=2000000 cannot be used: 1,000,000 tokens are the most."
+    ):
+        LocalBackend(f"local:{folder}", draft_history_tokens=2_000_000)
 
 
 def test_lexical_units_need_an_adapter_and_the_lossy_form_is_never_offered(folder):

@@ -94,8 +94,8 @@ def test_arguments_that_cannot_be_used_are_refused_before_anything_is_loaded(fol
     for name, value in wrong.items():
         with pytest.raises(SettingsError, match=f"{name}={value!r} cannot be used"):
             LocalBackend(f"local:{folder}", **{name: value})
-    with pytest.raises(SettingsError, match="drafts_from names '/nowhere', which is not there"):
-        LocalBackend(f"local:{folder}", drafts_from=["/nowhere"])
+    with pytest.raises(SettingsError, match="draft_corpus names '/nowhere', which is not there"):
+        LocalBackend(f"local:{folder}", draft_corpus=["/nowhere"])
     with pytest.raises(UnknownModelError, match="named by a string, not by a value of type int"):
         LocalBackend(5)
     monkeypatch.setenv("STRETTO_COMPILED", "perhaps")

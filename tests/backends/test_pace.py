@@ -10,7 +10,7 @@ from stretto.backends.base import Chunk
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.providers.transport.headers import LONGEST_S, seconds_until
 from stretto.backends.resilience.rate_limiter import RateLimiter, RateLimits
-from stretto.backends.resilience.rate_limits import BELIEVED_S, Call
+from stretto.backends.resilience.rate_limits import BELIEVED_S, PendingCall
 from stretto.testing.server import Fault, ScriptedServer
 from stretto.values.errors import ConnectionFailedError, RateLimitedError
 
@@ -213,7 +213,7 @@ def test_after_a_pause_calls_go_out_at_the_pace_of_the_server_and_not_all_at_onc
     limits = RateLimits(clock)
     one = {"requests": 1}
     for number in range(90):
-        call = Call(limits, one)
+        call = PendingCall(limits, one)
         if number < 60:
             call.read(Chunk(headers={}))
         else:
@@ -223,7 +223,7 @@ def test_after_a_pause_calls_go_out_at_the_pace_of_the_server_and_not_all_at_onc
     for _ in range(3000):  # milliseconds
         while len(sent) < 90 and limits.wait_s(one) <= 0:
             sent.append(clock.now)
-            Call(limits, one).read(Chunk(headers={}))
+            PendingCall(limits, one).read(Chunk(headers={}))
         clock.now += 0.001
     assert len(sent) == 90
     assert sent[0] >= 1
@@ -254,7 +254,7 @@ def test_a_long_queue_does_not_outrun_the_server_while_it_speeds_up():
             passes, waiting = level >= 1, waiting - 1
             level -= passes
             refused += not passes and clock.now > 0.5
-            sent.append((clock.now + 0.05, Call(limits, one), passes))
+            sent.append((clock.now + 0.05, PendingCall(limits, one), passes))
         clock.now += 0.001
     assert refused <= 20
     assert clock.now < 15  # nine seconds is what the server needs
@@ -264,14 +264,14 @@ async def test_a_busy_program_that_wakes_late_does_not_send_its_queue_at_once():
     clock, one = Clock(), {"requests": 1}
     limits = RateLimits(clock)
     for _ in range(20):
-        Call(limits, one).read(Chunk(headers={}))
-    Call(limits, one).fail(RateLimitedError("Slowly.", retry_after_s=1.0))
+        PendingCall(limits, one).read(Chunk(headers={}))
+    PendingCall(limits, one).fail(RateLimitedError("Slowly.", retry_after_s=1.0))
     clock.now = 2.5  # the pause and the time after it are over, and the last call was long ago
     async with anyio.create_task_group() as waiting:
         for _ in range(3):
             waiting.start_soon(limits.wait, 60.0)
         await anyio.wait_all_tasks_blocked()
-        Call(limits, one)
+        PendingCall(limits, one)
         assert limits.wait_s(one) > 0
         waiting.cancel_scope.cancel()
 
@@ -280,5 +280,5 @@ def test_a_call_that_never_reached_the_server_takes_nothing_from_the_limit():
     limits = RateLimits(Clock())
     limits.read({"x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests": "60s"})
     for _ in range(5):
-        Call(limits, {"requests": 1}).fail(ConnectionFailedError("Not there."))
+        PendingCall(limits, {"requests": 1}).fail(ConnectionFailedError("Not there."))
     assert limits.wait_s({"requests": 1}) == 0

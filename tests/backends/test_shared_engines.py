@@ -67,7 +67,7 @@ async def test_other_options_and_other_files_are_other_models(folder, tmp_path):
     async with (
         opened(copy) as first,
         opened(copy) as same,
-        opened(copy, remember_answers=9) as other,
+        opened(copy, draft_history_tokens=9) as other,
         opened(copy) as waiting,
     ):
         for backend in (first, same, other):

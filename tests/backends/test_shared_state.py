@@ -17,7 +17,7 @@ from talking import KEY, asking, hear
 from stretto import AsyncStretto, Settings
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.registry import open_backend
-from stretto.backends.resilience.rate_limits import BELIEVED_S, Call, RateLimits, Report, reports
+from stretto.backends.resilience.rate_limits import BELIEVED_S, PendingCall, RateLimits, Report, reports
 from stretto.backends.resilience.redis_store import RedisStore
 from stretto.backends.resilience.resilient import Endpoints, Resilience
 from stretto.backends.resilience.shared import News
@@ -207,7 +207,7 @@ async def test_a_replica_alone_waits_as_long_as_it_would_without_a_store(redis, 
                 believed, _ = own._waits_s(cost, clock.now)
                 assert room.wait_s == pytest.approx(believed, abs=0.01)
                 if believed <= 0:
-                    calls.append(Call(own, cost))
+                    calls.append(PendingCall(own, cost))
             elif what == "report":
                 own._buckets.pop("tokens", None)
                 report = Report(**value)

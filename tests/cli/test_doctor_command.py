@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from stretto.cli.commands.doctor import report
-from stretto.cli.commands.examination import Findings, Package, Verdict, look_at_backends, look_at_packages
+from stretto.cli.commands.examination import BackendCheck, Findings, Package, look_at_backends, look_at_packages
 
 
 def findings(**changes):
@@ -19,7 +19,7 @@ def findings(**changes):
         "settings_file_exists": False,
         "settings_error": None,
         "environment": {"OPENAI_API_KEY": True, "HF_TOKEN": False},
-        "backends": [Verdict("openai", True, "fine"), Verdict("local", False, "torch is not installed")],
+        "backends": [BackendCheck("openai", True, "fine"), BackendCheck("local", False, "torch is not installed")],
         "default_model": "openai:gpt-5-mini",
         "default_because": "OPENAI_API_KEY is set.",
         "machine": {"cpus": 4},
@@ -60,14 +60,16 @@ def test_the_report_says_what_works_and_what_is_missing():
 
 
 def test_a_default_model_that_cannot_run_is_not_said_to_answer():
-    broken = findings(default_model="local:pocket", backends=[Verdict("local:pocket", False, "torch is not installed")])
+    broken = findings(
+        default_model="local:pocket", backends=[BackendCheck("local:pocket", False, "torch is not installed")]
+    )
     last = report(broken)[-1].plain
     assert last == "Without --model, local:pocket is asked, which cannot answer here: torch is not installed"
 
 
 def test_it_is_healthy_with_one_backend_that_works():
     assert findings().healthy
-    assert not findings(backends=[Verdict("openai", False, "no key")]).healthy
+    assert not findings(backends=[BackendCheck("openai", False, "no key")]).healthy
     assert not findings(settings_error="retries cannot be 'many'").healthy
 
 

@@ -19,7 +19,7 @@ from patience import patience
 from stretto import AsyncStretto, Document, Stretto
 from stretto.client.first_imports import import_all
 from stretto.config.settings import Settings
-from stretto.documents import Allowance, ReadingLimits, read_document, read_documents
+from stretto.documents import ReadingLimits, ReadingTime, read_document, read_documents
 from stretto.testing import ScriptedBackend
 from stretto.values.errors import DeadlineExceededError, DocumentError
 
@@ -124,7 +124,7 @@ def test_a_file_that_takes_too_long_is_an_error_by_itself_and_a_warning_in_a_fol
 def test_a_file_whose_parsing_needs_too_much_memory_is_left_out(tmp_path):
     (tmp_path / "a.html").write_bytes(b"<p>x" * 3_000_000)
     (tmp_path / "b.html").write_bytes(b"<p>The rent is 900 euros.</p>")
-    found = read_documents([tmp_path], allowance=Allowance(ReadingLimits(reading_memory_mb=300)))
+    found = read_documents([tmp_path], allowance=ReadingTime(ReadingLimits(reading_memory_mb=300)))
     assert [document.title for document in found.documents] == ["b.html"]
     assert "more than 300 MB of memory" in found.left_out[0].reason
 
@@ -142,7 +142,7 @@ def changed(data, old, new):
 def test_a_cell_that_claims_to_span_all_columns_of_the_world_is_one_cell(tmp_path):
     data = changed(word(), b"<w:tcPr>", b'<w:tcPr><w:gridSpan w:val="99999999"/>')
     (tmp_path / "a.docx").write_bytes(data)
-    found = read_document(tmp_path / "a.docx", allowance=Allowance(ReadingLimits(reading_memory_mb=400)))
+    found = read_document(tmp_path / "a.docx", allowance=ReadingTime(ReadingLimits(reading_memory_mb=400)))
     assert "begins | 1 May" in found.text
 
 
@@ -234,7 +234,7 @@ def test_links_out_of_a_folder_are_followed_only_where_that_is_asked_for(tmp_pat
     assert [document.title for document in found.documents] == ["lease.txt", "same.txt"]
     assert [each.path.name for each in found.left_out] == ["out.txt", "back", "folder"]
     assert all("follow_links" in each.reason for each in found.left_out)
-    followed = read_documents([inside], allowance=Allowance(ReadingLimits(follow_links=True)))
+    followed = read_documents([inside], allowance=ReadingTime(ReadingLimits(follow_links=True)))
     assert [document.title for document in followed.documents] == ["lease.txt", "out.txt", "same.txt", "secret.txt"]
     with Stretto(backend(), settings=Settings(follow_links=True)) as stretto:
         assert not stretto.ask("What?", documents=[inside], strategy="direct").warnings
@@ -307,4 +307,4 @@ def test_headings_with_many_blanks_are_read_in_no_time(tmp_path):
 def test_a_pdf_of_nearly_as_many_pages_as_there_may_be_ends_with_the_deadline(tmp_path):
     (tmp_path / "a.pdf").write_bytes(empty_pages(19_999))
     with pytest.raises(DeadlineExceededError):
-        read_document(tmp_path / "a.pdf", allowance=Allowance(deadline_s=0.1))
+        read_document(tmp_path / "a.pdf", allowance=ReadingTime(deadline_s=0.1))

@@ -14,8 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.thread_team import share
-from stretto.local_engine.model.adapters.attached_lora import keep_beside
-from stretto.local_engine.model.adapters.lora import Change, LowRank
+from stretto.local_engine.model.adapters.attached_lora import attach_lora
+from stretto.local_engine.model.adapters.lora import LoraAdapter, LoraDelta
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward import compiled
 from stretto.local_engine.model.forward.flatten import flatten
@@ -34,7 +34,7 @@ DRAFTED = ("lookahead", "suffix", "lookahead", "suffix", "autoregressive")
 
 def change(outer, inner, *, lengths):
     magnitude = 0.5 + torch.rand(outer) if lengths else None
-    return Change(torch.randn(3, inner) / 2, torch.randn(outer, 3), magnitude)
+    return LoraDelta(torch.randn(3, inner) / 2, torch.randn(outer, 3), magnitude)
 
 
 def adapter(model, folder, *, lengths):
@@ -42,7 +42,7 @@ def adapter(model, folder, *, lengths):
     torch.manual_seed(len(folder) + lengths)
     names = {name: each for name, each in model.named_parameters() if "proj.weight" in name and "k_proj" not in name}
     changes = {name.removesuffix(".weight"): change(*each.shape, lengths=lengths) for name, each in names.items()}
-    return LowRank(folder, changes)
+    return LoraAdapter(folder, changes)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def engine_with(start, ready, way, **options):
     model, adapters = ready(way)
     engine = start(model, **options)
     for name, each in adapters.items():
-        engine.keep_beside(name, each)
+        engine.attach_lora(name, each)
     return engine
 
 
@@ -104,7 +104,7 @@ def test_compiled_code_runs_adapters_and_a_row_has_the_same_bits_beside_any_othe
     forward = model.forward
     with torch.inference_mode():
         for name, each in adapters.items():
-            assert keep_beside(model, name, each) is forward
+            assert attach_lora(model, name, each) is forward
         assert compile_now(forward.parts_beside)
         forward.look_for_code()
         assert forward._changes_compiled
@@ -127,13 +127,13 @@ def test_a_step_keeps_what_it_reads_while_another_adapter_is_kept_beside(ready, 
 
     def in_the_middle(*work):
         for number in range(2):  # as another thread may, in the middle of a step
-            keep_beside(model, f"other {number}", adapters["dora"])
+            attach_lora(model, f"other {number}", adapters["dora"])
         fills = [np.full(1 + size, np.nan, np.float32) for size in range(256) for _ in range(8)]  # memory that is free
         share(*work)
         assert fills
 
     with torch.inference_mode():
-        keep_beside(model, "lora", adapters["lora"])
+        attach_lora(model, "lora", adapters["lora"])
         assert compile_now(forward.parts_beside)
         forward.look_for_code()
         expected = logits_of(forward, TEXTS, TREES, ("lora",) * 3)
@@ -162,7 +162,7 @@ def test_the_lean_forward_adds_to_other_layers_what_is_added_in_transformers_cod
     own, count, found = adapter(model, "dora", lengths=True), ids.shape[1], []
     with torch.inference_mode():
         for forward in (LlamaForward(model), TransformersForward(model)):
-            keep_beside(SimpleNamespace(forward=forward, name=name), "dora", own)
+            attach_lora(SimpleNamespace(forward=forward, name=name), "dora", own)
             rows = Rows(ids, torch.arange(count)[None], count, adapters=("dora",))
             found.append(forward(rows, KeyValueCache(1), torch.arange(count)))
         plain = model(ids).logits
@@ -177,12 +177,12 @@ def test_an_output_layer_is_changed_beside_in_transformers_code_where_its_own_we
     forward, count = TransformersForward(model), ids.shape[1]
     rows = Rows(ids, torch.arange(count)[None], count, adapters=("last",))
     with torch.inference_mode():
-        brought = LowRank("last", {"lm_head": own}, {"lm_head.weight": weight.clone()})
-        keep_beside(SimpleNamespace(forward=forward, name="qwen3"), "last", brought)
+        brought = LoraAdapter("last", {"lm_head": own}, {"lm_head.weight": weight.clone()})
+        attach_lora(SimpleNamespace(forward=forward, name="qwen3"), "last", brought)
         beside = forward(rows, KeyValueCache(1), torch.arange(count))
-        other = LowRank("other", {"lm_head": own}, {"lm_head.weight": weight + 1})
+        other = LoraAdapter("other", {"lm_head": own}, {"lm_head.weight": weight + 1})
         with pytest.raises(SettingsError, match=r"changes lm_head\.weight, which cannot be kept beside qwen3"):
-            keep_beside(SimpleNamespace(forward=forward, name="qwen3"), "other", other)
+            attach_lora(SimpleNamespace(forward=forward, name="qwen3"), "other", other)
         brought.merge(dict(model.named_parameters()))
         expected = model(ids).logits
     torch.testing.assert_close(beside, expected, rtol=1e-4, atol=1e-4)

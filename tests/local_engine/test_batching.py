@@ -84,7 +84,7 @@ def test_when_a_request_is_told_of_its_end_nothing_of_it_is_held(loaded, start):
 @pytest.mark.parametrize("decoding", sorted(DRAFTERS.keys() - EQUIPPED))
 def test_what_a_request_held_is_free_without_a_garbage_collection(decoding, loaded, start):
     """In a large program, one that looks at everything is minutes away; a circle would stay until then."""
-    engine = start(loaded("llama"), remember_answers=20)
+    engine = start(loaded("llama"), draft_history_tokens=20)
     tokens(engine.submit(Generation(PROMPTS[0], 4, decoding=decoding)))
     gc.collect()
     gc.disable()
@@ -112,7 +112,7 @@ def steps(engine, seed, decoding):
 def test_earlier_answers_help_only_if_asked_to(decoding, loaded, start, monkeypatch):
     """The same seed says the same again, which no source but the memory can foresee."""
     monkeypatch.setattr(StepCost, "observe", lambda *_: None)  # where other work runs, `auto` may find drafts too dear
-    forgetful, engine = start(loaded("llama")), start(loaded("llama"), remember_answers=1000)
+    forgetful, engine = start(loaded("llama")), start(loaded("llama"), draft_history_tokens=1000)
     for each in (forgetful, engine):
         each._cost.fit({1: 10.0, 64: 10.1})
         first, again = steps(each, 1, decoding), steps(each, 1, decoding)

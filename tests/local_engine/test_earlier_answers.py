@@ -27,7 +27,7 @@ def test_answers_stay_the_same_greedy_sampled_in_a_batch_and_with_a_schema(decod
     ]
     plain = start(model)
     expected = [tokens(plain.submit(Generation(prompt, **given))) for prompt, given in zip(PROMPTS, asked, strict=True)]
-    engine = start(model, remember_answers=500, files=FileTexts([expected[0], expected[1][::-1], list(PROMPTS[1])]))
+    engine = start(model, draft_history_tokens=500, files=FileTexts([expected[0], expected[1][::-1], list(PROMPTS[1])]))
     for answer in range(3):  # what was said before is known from the second time on
         requests = [
             Generation(prompt, decoding=decoding, answer=answer, **given)
@@ -38,7 +38,7 @@ def test_answers_stay_the_same_greedy_sampled_in_a_batch_and_with_a_schema(decod
 
 
 def test_earlier_answers_help_their_own_tenant_and_no_other(loaded, start):
-    engine = start(loaded("llama"), remember_answers=1000)
+    engine = start(loaded("llama"), draft_history_tokens=1000)
     first = steps(engine, tenant="mine")
     assert steps(engine, tenant="mine") < first / 2
     assert steps(engine, tenant="another") == first

@@ -13,8 +13,8 @@ from stretto.local_engine.measuring.bench import bench
 from stretto.local_engine.model.cache.prefixes import PrefixCache
 from stretto.local_engine.model.forward.block_form import BlockForm
 from stretto.local_engine.model.loading.load import prepare
-from stretto.local_engine.research.block_diffusion.refinement import Refinement
-from stretto.local_engine.research.block_diffusion.rules import MaskPredict, rules_for
+from stretto.local_engine.research.block_diffusion.denoising import Denoising
+from stretto.local_engine.research.block_diffusion.unmasking import MaskPredict, rules_for
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.scheduler import Scheduler
 from stretto.local_engine.serving.sequence import Sequence
@@ -40,7 +40,7 @@ def asked(prompt=PROMPT, length=22, decoding="threshold", **options) -> Generati
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    return prepare("local:blocks", build("qwen3"), tokenizer, refined=BLOCKS)
+    return prepare("local:blocks", build("qwen3"), tokenizer, diffusion=BLOCKS)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_each_rule_writes_the_tokens_of_a_plain_loop(engine, rule):
 @pytest.mark.parametrize(("architecture", "compiled"), [("llama", True), ("qwen2", False), ("gpt2", False)])
 def test_compiled_code_torch_and_transformers_write_the_same(tokenizer, start, architecture, compiled):
     expected = PlainLoop(build(architecture), MASK, THRESHOLD).in_blocks(PROMPT, 14, BLOCK)
-    model = prepare("local:blocks", build(architecture), tokenizer, refined=BLOCKS, compiled=compiled)
+    model = prepare("local:blocks", build(architecture), tokenizer, diffusion=BLOCKS, compiled=compiled)
 
     engine = start(model, method_options=OPTIONS)
 
@@ -190,7 +190,7 @@ def test_blocks_of_another_length_are_refused_where_a_model_was_trained_for_one(
 @pytest.fixture
 def everything(tokenizer):
     return prepare(
-        "local:everything", build("llama"), tokenizer, refined=BlockForm("everything", 8, MASK, "everything")
+        "local:everything", build("llama"), tokenizer, diffusion=BlockForm("everything", 8, MASK, "everything")
     )
 
 
@@ -221,12 +221,12 @@ def test_the_first_pass_of_mask_predict_says_how_long_the_answer_is(everything, 
 
 def test_a_length_that_the_first_pass_said_stays_however_unsure_the_model_was():
     form = BlockForm("everything", 8, MASK, "everything")
-    refinement = Refinement([1, 2], 6, form, MaskPredict(passes=2), frozenset({9}))
+    denoising = Denoising([1, 2], 6, form, MaskPredict(passes=2), frozenset({9}))
 
-    refinement.take(refinement.plan(), [10, 11, 12, 9, 9, 9], [0.9, 0.9, 0.5, 0.1, 0.1, 0.1], [])
-    second = refinement.plan()
+    denoising.take(denoising.plan(), [10, 11, 12, 9, 9, 9], [0.9, 0.9, 0.5, 0.1, 0.1, 0.1], [])
+    second = denoising.plan()
 
-    assert refinement.take(second, [20] * len(second.targets), [0.5] * len(second.targets), [])[-1] == 9
+    assert denoising.take(second, [20] * len(second.targets), [0.5] * len(second.targets), [])[-1] == 9
 
 
 def test_mask_predict_writes_every_block_in_as_many_passes(everything, start):
@@ -241,7 +241,7 @@ def test_mask_predict_writes_every_block_in_as_many_passes(everything, start):
 @pytest.mark.parametrize("rule", ["threshold", "low_confidence"])
 def test_a_model_that_sees_everything_writes_the_tokens_of_a_plain_loop(tokenizer, start, architecture, shifted, rule):
     form = BlockForm("everything", 8, MASK, "everything", shifted=shifted)
-    model = prepare("local:everything", build(architecture), tokenizer, refined=form)
+    model = prepare("local:everything", build(architecture), tokenizer, diffusion=form)
     loop = PlainLoop(build(architecture), MASK, RULES[rule][1], shifted)
     expected = loop.seeing_everything(PROMPT, 20, 8)
 
@@ -254,7 +254,7 @@ def test_a_model_that_sees_everything_writes_the_tokens_of_a_plain_loop(tokenize
 @pytest.mark.parametrize("cache", ["prefix", "dual"])
 def test_a_block_cache_evaluates_fewer_rows(tokenizer, start, cache):
     form = BlockForm("everything", 8, MASK, "everything", shifted=True)
-    model = prepare("local:everything", build("qwen2"), tokenizer, refined=form)
+    model = prepare("local:everything", build("qwen2"), tokenizer, diffusion=form)
     found = {}
     for kind in ("none", cache):
         engine = start(model, method_options={"low_confidence": {"cache": kind, "steps": 4}})
@@ -266,7 +266,7 @@ def test_a_block_cache_evaluates_fewer_rows(tokenizer, start, cache):
 
 def test_shifted_logits_begin_each_block_with_what_the_last_row_predicts(tokenizer, start):
     form = BlockForm("shifted", 8, MASK, shifted=True, part=4)
-    model = prepare("local:shifted", build("qwen2"), tokenizer, refined=form)
+    model = prepare("local:shifted", build("qwen2"), tokenizer, diffusion=form)
     for prompt in (PROMPT, PROMPT[:16], PROMPT[:5]):
         loop = PlainLoop(build("qwen2"), MASK, THRESHOLD, shifted=True)
         expected = loop.in_blocks(prompt, 20, 8, part=4)

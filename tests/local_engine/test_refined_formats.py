@@ -186,7 +186,7 @@ def test_an_idlm_writes_from_left_to_right_and_drafts_by_its_own_masks(folder, s
     handle = start(model).submit(Generation(PROMPT, 14, decoding="strided"))
     figures = outcome(handle)[1].figures
 
-    assert model.refined is None
+    assert model.diffusion is None
     assert handle.sequence.generated == plain.tolist()
     assert figures.drafted["mask"] > 0
     assert LocalBackend(f"local:{path}", decoding="strided").capabilities.decoding == "strided"

@@ -15,8 +15,8 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.loading.source import find_source
-from stretto.local_engine.process_layout import Layout
-from stretto.local_engine.research.several_devices.part import Part
+from stretto.local_engine.process_layout import ProcessLayout
+from stretto.local_engine.research.several_devices.part import ModelPart
 from stretto.local_engine.research.several_devices.part_process import check_divisible
 from stretto.local_engine.research.several_devices.pipeline import microbatches
 from stretto.local_engine.research.several_devices.processes import Processes
@@ -31,7 +31,7 @@ class Beside:
     """In place of the processes: a whole model in this one, which hears what they would hear."""
 
     def __init__(self, model):
-        self.part = Part(TransformersForward(model), torch.device("cpu"))
+        self.part = ModelPart(TransformersForward(model), torch.device("cpu"))
 
     def ask(self, said, tensors):
         return [({"busy_s": None}, {"logits": self.part.run(said, tensors)})]
@@ -50,7 +50,7 @@ def whole(loaded):
 
 @pytest.fixture
 def divided(whole):
-    forward = SharedForward(Beside(whole.forward.model), Layout(), alone=False, switch=None, token_size=64)
+    forward = SharedForward(Beside(whole.forward.model), ProcessLayout(), alone=False, switch=None, token_size=64)
     return replace(whole, forward=forward)
 
 
@@ -90,7 +90,7 @@ def test_caches_that_the_engine_lets_go_of_are_dropped_everywhere(divided, start
 
 @pytest.mark.skipif(sys.platform == "win32", reason="is refused there")
 def test_what_is_remarked_on_one_error_is_not_on_the_next_one():
-    processes = Processes("local:any", Layout(pipeline=2), on_cuda=False)
+    processes = Processes("local:any", ProcessLayout(pipeline=2), on_cuda=False)
     for process in processes._processes:
         process.popen.kill()
     errors = []
@@ -140,7 +140,7 @@ def test_the_nodes_of_a_tree_and_a_few_rows_stay_together():
     assert len(microbatches(Rows(tokens, tokens, 6), least=4, most=8)[0]) == 1
 
 
-@pytest.mark.parametrize("layout", [Layout(tensor=2), Layout(pipeline=2)])
+@pytest.mark.parametrize("layout", [ProcessLayout(tensor=2), ProcessLayout(pipeline=2)])
 def test_architectures_that_transformers_does_not_divide_are_refused(layout, tmp_path):
     GPT2Config(n_head=4).save_pretrained(tmp_path)
     source = find_source(str(tmp_path))
@@ -151,7 +151,7 @@ def test_architectures_that_transformers_does_not_divide_are_refused(layout, tmp
 def test_quantised_weights_are_refused(tmp_path):
     LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4}).save_pretrained(tmp_path)
     with pytest.raises(SettingsError, match="whose weights are quantised"):
-        check_divisible(find_source(str(tmp_path)), Layout(tensor=2))
+        check_divisible(find_source(str(tmp_path)), ProcessLayout(tensor=2))
 
 
 HEADS = {"num_attention_heads": 12, "num_key_value_heads": 6, "num_hidden_layers": 2}
@@ -168,6 +168,6 @@ HEADS = {"num_attention_heads": 12, "num_key_value_heads": 6, "num_hidden_layers
 )
 def test_a_model_that_cannot_be_divided_so_is_refused(given, says):
     with pytest.raises(SettingsError, match=says):
-        Layout(**given).check("local:any", HEADS)
-    Layout(tensor=3).check("local:any", HEADS)
-    Layout(pipeline=2).check("local:any", HEADS)
+        ProcessLayout(**given).check("local:any", HEADS)
+    ProcessLayout(tensor=3).check("local:any", HEADS)
+    ProcessLayout(pipeline=2).check("local:any", HEADS)

@@ -70,7 +70,7 @@ def anyio_backend():
 def place(request, large_file):
     """Where the model runs: one at a time, since each takes 1.3 GB."""
     if request.param == "engine":
-        backend = LocalBackend(f"local:{large_file}", remember_answers=0)
+        backend = LocalBackend(f"local:{large_file}", draft_history_tokens=0)
         yield lambda: AsyncStretto(backend)
         anyio.run(backend.aclose)
         return

@@ -40,7 +40,7 @@ async def test_votes_are_events_of_the_stream(live):
 async def test_a_real_stream_that_breaks_off_has_no_vote():
     broken = HttpReply("Hello there", fault=Fault("reset", after=1))
     async with in_front_of(by_turns(broken, "Yes.", "Yes.")) as live, live.http() as http:
-        asked = {"strategy_options": {"samples": 3, "certainty": 1}, "concurrent_points": 1}
+        asked = {"strategy_options": {"samples": 3, "certainty": 1}, "max_parallel_parts": 1}
         body = {"model": "stretto-consensus", "messages": QUESTION, "stretto": asked}
         got = (await http.post("/v1/chat/completions", json=body)).json()
     assert got["choices"][0]["message"]["content"] == "Yes."

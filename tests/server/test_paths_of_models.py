@@ -69,7 +69,7 @@ async def test_failures_and_warnings_of_a_model_do_not_tell_where_it_is(places):
 
 @pytest.mark.parametrize(
     "kind",
-    ["drafts_from", "adapter", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("adapters", "head"))],
+    ["draft_corpus", "adapter", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("adapters", "head"))],
 )
 async def test_failures_of_what_a_model_is_loaded_with_do_not_tell_where_that_is(tmp_path, kind):
     place = tmp_path / "sécret" / "notes"
@@ -78,7 +78,7 @@ async def test_failures_of_what_a_model_is_loaded_with_do_not_tell_where_that_is
     (place / "config.json").write_text("{}")
     for name in ("model.safetensors", "adapter_model.safetensors"):
         (place / name).write_bytes(b"\xff")
-    given = {"drafts_from": [place / "model.safetensors"], "adapters": {"a": place}}.get(kind, place)
+    given = {"draft_corpus": [place / "model.safetensors"], "adapters": {"a": place}}.get(kind, place)
     backend = LocalBackend("local:pocket", **{kind: given})
     async with AsyncStretto(backend) as client, serving(client) as live, live.http() as http:
         more = {"strategy": "direct"} | ({"adapter": "a"} if kind == "adapters" else {})

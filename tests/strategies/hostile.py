@@ -13,7 +13,7 @@ from stretto.router.obstacles import to_skeleton
 from stretto.router.parse import Parse
 from stretto.strategies.items.counting import counted
 from stretto.strategies.items.entries import Entries, EntryText
-from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.layout import EntryLayout, layout_for
 from stretto.strategies.items.plan import checked, read_plan
 from stretto.strategies.items.samples import is_repeated
 from stretto.strategies.items.splitting import Split, split
@@ -121,7 +121,7 @@ def read_entries(text):
 def lay_out(text):
     layout_for(Split(text, "", ("a", "b", "c")))
     for name in ("json_array", "table", "commas", "lines"):
-        Layout(name, ("a",), ("a",), ("x", "y")).entry(text, 0)
+        EntryLayout(name, ("a",), ("a",), ("x", "y")).entry(text, 0)
 
 
 def read_plans(text):

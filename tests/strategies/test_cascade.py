@@ -14,8 +14,8 @@ from scored_backend import ScoredBackend
 from stretto import AsyncStretto, Budget, InvalidRequestError
 from stretto.backends.base import Capabilities
 from stretto.local_engine.pocket import UNKNOWN
+from stretto.strategies.cascade.answer_verdict import agreement
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
-from stretto.strategies.cascade.standing import agreement
 from stretto.testing import Reply, ScriptedBackend
 from stretto.values.errors import ServerFailedError, StreamBrokenError
 

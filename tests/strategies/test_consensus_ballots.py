@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from stretto.strategies.consensus.ballots import Reading, of_value
+from stretto.strategies.consensus.ballots import VoteReader, of_value
 from stretto.strategies.consensus.numbers import decimal_of, numbers_in
 from stretto.strategies.quality.likeness import medoid
 
@@ -54,7 +54,7 @@ def test_a_number_of_a_million_digits_and_one_divided_by_nothing_are_read():
     ],
 )
 def test_answers_that_say_the_same_vote_for_the_same(question, alike):
-    ballots = {Reading(question).ballot(text) for text in alike}
+    ballots = {VoteReader(question).ballot(text) for text in alike}
     assert len(ballots) == 1
     assert ballots.pop().comparable
 
@@ -72,12 +72,12 @@ def test_answers_that_say_the_same_vote_for_the_same(question, alike):
     ],
 )
 def test_answers_that_say_something_else_do_not(question, one, other):
-    assert Reading(question).ballot(one) != Reading(question).ballot(other)
+    assert VoteReader(question).ballot(one) != VoteReader(question).ballot(other)
 
 
 def test_a_long_text_is_compared_with_no_other():
-    assert not Reading(CAPITAL).ballot(LONG).comparable
-    assert Reading(CAPITAL, compare="text").ballot("Paris").comparable is False
+    assert not VoteReader(CAPITAL).ballot(LONG).comparable
+    assert VoteReader(CAPITAL, compare="text").ballot("Paris").comparable is False
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_a_long_text_is_compared_with_no_other():
     ],
 )
 def test_only_the_choices_that_were_given_have_votes(text, vote):
-    ballot = Reading("Which colour?", choices=("red", "dark red")).ballot(text)
+    ballot = VoteReader("Which colour?", choices=("red", "dark red")).ballot(text)
     assert (ballot and ballot.key) == vote
 
 
 def test_a_vote_on_numbers_has_none_for_an_answer_without_one():
-    assert Reading("x", compare="number").ballot("I cannot say.") is None
+    assert VoteReader("x", compare="number").ballot("I cannot say.") is None
 
 
 def test_json_is_the_same_whatever_its_order_case_and_blanks():

@@ -131,7 +131,7 @@ def told_by(votes, enough):
 def test_by_confidence_exactly_the_calls_are_made_that_the_posterior_predicts(votes, enough):
     model = Telling(*((answer, [math.log(sure)]) for answer, sure in votes))
     given = {"samples": len(votes), "certainty": enough, "rule": "confidence"}
-    answer = anyio.run(partial(ask, model, LEGS, given, concurrent_points=1))
+    answer = anyio.run(partial(ask, model, LEGS, given, max_parallel_parts=1))
     number = told_by(votes, enough)
     assert len(model.asked) == answer.usage.calls == number
     assert answer.agreement.decided_by == ("certain" if number < len(votes) else "all_votes")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.strategies.items.entries import Entries, EntryText
-from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.layout import EntryLayout, layout_for
 from stretto.strategies.items.plan import read_plan
 from stretto.strategies.items.samples import is_repeated
 from stretto.strategies.items.splitting import Split
@@ -146,7 +146,7 @@ def test_numbers_out_of_turn_are_noticed():
 )
 def test_json_is_valid_whatever_was_written(texts, name):
     items = tuple(f"item {number}" for number in range(len(texts)))
-    layout = Layout(name, items, items)
+    layout = EntryLayout(name, items, items)
     pieces = [layout.before(index + 1, index) + layout.entry(text, index) for index, text in enumerate(texts)]
     value = json.loads("".join(pieces) + layout.closing)
     assert len(value) == len(texts)
@@ -168,21 +168,21 @@ def test_json_is_valid_whatever_was_written(texts, name):
 )
 def test_what_a_model_says_of_its_json_is_left_out(said, value):
     """As SmolLM2 does behind every second record."""
-    assert json.loads(Layout("json_array").entry(said)) == value
+    assert json.loads(EntryLayout("json_array").entry(said)) == value
 
 
 def test_json_takes_over_no_constants_that_are_not_json():
-    assert Layout("json_array").entry("NaN") == '"NaN"'
+    assert EntryLayout("json_array").entry("NaN") == '"NaN"'
 
 
 @given(text=st.text(max_size=60))
 def test_a_row_of_a_table_is_one_line(text):
-    layout = Layout("table", ("cat",), ("cat",), ("word", "plural"))
+    layout = EntryLayout("table", ("cat",), ("cat",), ("word", "plural"))
     assert len(layout.entry(text, 0).splitlines()) == 1
 
 
 def test_a_failed_row_names_its_item():
-    layout = Layout("table", ("cat",), ("cat",))
+    layout = EntryLayout("table", ("cat",), ("cat",))
     branch = Branch(id="item-1", kind="item", title="cat", status="failed", error="no words")
     assert layout.ending(branch, 0) == "| cat | [cat: could not be written] |"
 

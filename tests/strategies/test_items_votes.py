@@ -42,7 +42,7 @@ async def test_each_item_has_a_vote_of_its_own():
 
 async def test_what_is_certain_is_not_asked_for_again():
     told = saying(*[["positive"] * 5] * 3)
-    answer = await ask(told, samples=5, concurrent_points=2)
+    answer = await ask(told, samples=5, max_parallel_parts=2)
     assert len(told.calls) <= 12  # three that agree decide; a fourth may have begun beside the third
     dropped = [branch for branch in answer.branches if branch.kind == "vote" and branch.status == "failed"]
     assert len(dropped) >= 3

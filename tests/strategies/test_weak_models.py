@@ -6,7 +6,7 @@ from patience import patience
 
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
-from stretto.router.standing import FADES_S, Kind, Standing
+from stretto.router.track_record import FADES_S, Kind, TrackRecord
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -147,7 +147,7 @@ async def test_a_small_model_answers_straight_at_once(question):
 
 def test_answers_that_went_wrong_count_for_a_while_and_then_another_one_is_tried():
     now = [0.0]
-    standing = Standing(Kind.PLANS, clock=lambda: now[0])
+    standing = TrackRecord(Kind.PLANS, clock=lambda: now[0])
     standing.note(held=False)
     now[0] += 60
     standing.note(held=False)

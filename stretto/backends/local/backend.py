@@ -95,10 +95,10 @@ class LocalBackend:
         method_options: options of decoding methods, by the method's name: ``{"method": {"option": 0.5}}``.
         prefix_cache_bytes: memory for what earlier requests have computed, from which the next turn of a chat starts;
             0 for none.
-        remember_answers: tokens of earlier answers, the latest, that ``suffix`` and ``auto`` look into. A server keeps
-            those to each key apart, and none without keys. The speed of a request reveals something of what is looked
-            into: give 0 where the callers of one process must not learn of each other.
-        drafts_from: files and folders of text or code that ``suffix`` and ``auto`` look into as well. They are read
+        draft_history_tokens: tokens of earlier answers, the latest, that ``suffix`` and ``auto`` look into. A server
+            keeps those to each key apart, and none without keys. The speed of a request reveals something of what is
+            looked into: give 0 where the callers of one process must not learn of each other.
+        draft_corpus: files and folders of text or code that ``suffix`` and ``auto`` look into as well. They are read
             while the model is loaded: 16 MiB at most, and 24 bytes are kept of each token.
         long_context: how a prompt longer than the window is answered: ``focus``, by an adapter beside the weights;
             ``auto``, the default, by focus where there is an adapter; ``refuse`` or ``None`` not at all. `FocusOptions`
@@ -136,8 +136,8 @@ class LocalBackend:
         head: str | Path | None = None,
         method_options: Mapping[str, Mapping[str, Any]] | None = None,
         prefix_cache_bytes: int = 2**28,
-        remember_answers: int = REMEMBERED,
-        drafts_from: Sequence[str | Path] = (),
+        draft_history_tokens: int = REMEMBERED,
+        draft_corpus: Sequence[str | Path] = (),
         long_context: str | FocusOptions | None = "auto",
         tensor_parallel: int = 1,
         pipeline_parallel: int = 1,
@@ -160,8 +160,8 @@ class LocalBackend:
             head=None if head is None else Path(head).expanduser(),
             method_options=method_options or {},
             prefix_cache_bytes=prefix_cache_bytes,
-            remember_answers=remember_answers,
-            drafts_from=check_paths(drafts_from),
+            draft_history_tokens=draft_history_tokens,
+            draft_corpus=check_paths(draft_corpus),
             tensor_parallel=tensor_parallel,
             pipeline_parallel=pipeline_parallel,
             adapter=None if adapter is None else Path(adapter).expanduser(),
@@ -179,7 +179,7 @@ class LocalBackend:
             else None
         )
         self._running: set[Handle] = set()
-        self._adapters, self._keep_beside = options.adapters, options.keep_beside
+        self._adapters, self._attach_lora = options.adapters, options.attach_lora
         window = self._capabilities.context_window
         if options.is_divided and long_context == "auto":
             long_context = None
@@ -207,7 +207,7 @@ class LocalBackend:
         engine = self._loader.engine
         if engine is None:
             return self._capabilities
-        known, form = replace(self._capabilities, context_window=engine.model.context_window), engine.model.refined
+        known, form = replace(self._capabilities, context_window=engine.model.context_window), engine.model.diffusion
         return known if form is None else of_blocks(known, form)
 
     def measured(self) -> Measured | None:
@@ -298,7 +298,7 @@ class LocalBackend:
         model = engine.model
         is_short = _is_short(prompt)
         with engine.announced() if is_short else nullcontext():
-            beyond = self._long_context is not None and options.adapter is None and model.refined is None
+            beyond = self._long_context is not None and options.adapter is None and model.diffusion is None
             window = None if beyond else model.context_window
             encode = partial(tokens_with_paths, prompt, lambda shown: self._tokens(model, shown, window))
             ids, joined = await self._loader.in_worker(encode)
@@ -365,7 +365,7 @@ class LocalBackend:
         def prepare() -> Constraint | None:
             engine.equip(decoding)
             if adapter is not None:
-                self._keep_beside(engine, adapter)
+                self._attach_lora(engine, adapter)
             return engine.constraint(wanted, engine.model.ends, tenant)
 
         return await self._loader.in_preparer(prepare)

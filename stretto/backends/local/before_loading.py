@@ -14,7 +14,7 @@ from stretto.backends.local.loading import MOST_REMEMBERED, SLOTS
 from stretto.backends.local.tools import form_in
 from stretto.foundation.arguments import MOST_THREADS, safe_repr
 from stretto.local_engine.drafting.catalogue import LOSSY, METHODS, all_drafters, check_options
-from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG
 from stretto.local_engine.model.loading.source import QUANTIZE
 from stretto.local_engine.pocket import MODELS
 from stretto.local_engine.research_registry import block_models, block_rules
@@ -24,7 +24,7 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.backends.local.loading import LoadingOptions
     from stretto.local_engine.model.forward.block_form import BlockForm
-    from stretto.local_engine.process_layout import Layout
+    from stretto.local_engine.process_layout import ProcessLayout
 
 __all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
 
@@ -90,10 +90,11 @@ def capabilities_of(options: LoadingOptions) -> Capabilities:
 def _check(options: LoadingOptions) -> None:
     """Raise `SettingsError` for what cannot be right whatever the machine is; torch is not imported yet."""
     numbers = {"threads": (options.threads, 1), "prefix_cache_bytes": (options.prefix_cache_bytes, 0)}
-    numbers["remember_answers"] = (options.remember_answers, 0)
-    if isinstance(options.remember_answers, int) and options.remember_answers > MOST_REMEMBERED:
+    numbers["draft_history_tokens"] = (options.draft_history_tokens, 0)
+    if isinstance(options.draft_history_tokens, int) and options.draft_history_tokens > MOST_REMEMBERED:
         raise SettingsError(
-            f"remember_answers={options.remember_answers} cannot be used: {MOST_REMEMBERED:,} tokens are the most."
+            f"draft_history_tokens={options.draft_history_tokens} cannot be used: "
+            f"{MOST_REMEMBERED:,} tokens are the most."
         )
     if isinstance(options.threads, int) and options.threads > MOST_THREADS:
         raise SettingsError(f"threads={options.threads} cannot be used: {MOST_THREADS:,} are the most.")
@@ -107,9 +108,9 @@ def _check(options: LoadingOptions) -> None:
             raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is True or False.")
     check_options(options.method_options, block_rules())
     for folder in (options.adapter, *options.adapters.values()):
-        if folder is not None and not (folder / LOW_RANK_CONFIG).is_file():
+        if folder is not None and not (folder / LORA_CONFIG).is_file():
             raise SettingsError(
-                f"There is no adapter in {str(folder)!r}: it has no {LOW_RANK_CONFIG}. Give a folder that "
+                f"There is no adapter in {str(folder)!r}: it has no {LORA_CONFIG}. Give a folder that "
                 "save_pretrained of peft wrote."
             )
     layout = options.layout
@@ -125,7 +126,7 @@ def _check(options: LoadingOptions) -> None:
         raise SettingsError(f"device={safe_repr(options.device)} cannot be used. Use cpu, cuda or cuda:0.")
 
 
-def _check_divided(options: LoadingOptions, layout: Layout) -> None:
+def _check_divided(options: LoadingOptions, layout: ProcessLayout) -> None:
     """Raise `SettingsError` for what a model over several processes cannot have."""
     if options.source.file is not None:
         raise SettingsError(

@@ -39,7 +39,7 @@ def generation(
     own = model.sampling | {
         name: extra[name] for name in ("top_k", "min_p") if extra.get(name) is not None
     }  # what the model recommends; the caller's values take precedence
-    usual, caller = None if model.refined is None else model.refined.answer, calling()
+    usual, caller = None if model.diffusion is None else model.diffusion.answer, calling()
     wanted = options.max_tokens or usual or _DEFAULT_NEW_TOKENS
     return Generation(
         prompt=ids,

@@ -27,7 +27,7 @@ from stretto.local_engine.model.loading.loading_progress import timed_loading
 from stretto.local_engine.model.loading.loading_turn import refuse_after_fork, turn_to_load
 from stretto.local_engine.model.loading.reading_ahead import read_ahead
 from stretto.local_engine.model.loading.source import Source
-from stretto.local_engine.process_layout import Layout
+from stretto.local_engine.process_layout import ProcessLayout
 from stretto.values.errors import BackendError, MissingDependencyError, SettingsError
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class LoadingOptions:
     head: Path | None
     method_options: Mapping[str, Mapping[str, Any]]
     prefix_cache_bytes: int
-    remember_answers: int
-    drafts_from: tuple[Path, ...] = ()
+    draft_history_tokens: int
+    draft_corpus: tuple[Path, ...] = ()
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     adapter: Path | None = None
@@ -93,9 +93,9 @@ class LoadingOptions:
         return self.layout.processes > 1
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ProcessLayout:
         """How the model is divided over processes."""
-        return Layout(self.tensor_parallel, self.pipeline_parallel)
+        return ProcessLayout(self.tensor_parallel, self.pipeline_parallel)
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
         """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
@@ -107,7 +107,7 @@ class LoadingOptions:
         """
         asked = time.perf_counter()
         refuse_after_fork(self.source.name)
-        texts = read_texts(self.drafts_from) if self.drafts_from and not self.reading else []
+        texts = read_texts(self.draft_corpus) if self.draft_corpus and not self.reading else []
         if self._is_in_few_bits:
             from stretto.local_engine.kernels.compiling.compiler import compile_ahead  # noqa: PLC0415 - NumPy is imported late
 
@@ -160,7 +160,9 @@ class LoadingOptions:
     @property
     def places(self) -> tuple[Path, ...]:
         """Files and folders that are read at any time."""
-        return tuple(path for path in (*self._places(), *self.adapters.values(), *self.drafts_from) if path is not None)
+        return tuple(
+            path for path in (*self._places(), *self.adapters.values(), *self.draft_corpus) if path is not None
+        )
 
     @contextmanager
     def _turn(self, given_up: Callable[[], bool]) -> Iterator[None]:
@@ -182,7 +184,7 @@ class LoadingOptions:
                 backend=self.source.name,
             )
         try:
-            from stretto.local_engine.model.adapters.lora import read_low_rank  # noqa: PLC0415
+            from stretto.local_engine.model.adapters.lora import read_lora  # noqa: PLC0415
             from stretto.local_engine.model.formats.differences import reading_change  # noqa: PLC0415
             from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415
         except ImportError as error:
@@ -205,7 +207,7 @@ class LoadingOptions:
             return self._load_divided(draft, texts, given_up)
         change = reading_change(self.source.folder, self.source.name) if self.reading else None
         if self.adapter is not None:
-            change = read_low_rank(self.adapter).merge
+            change = read_lora(self.adapter).merge
         model = load(self.source, change=change)
         draft = None if self.draft is None else load(self.draft)
         if draft is not None:
@@ -236,16 +238,16 @@ class LoadingOptions:
             model.free()
             raise
 
-    def keep_beside(self, engine: Engine, name: str) -> None:
+    def attach_lora(self, engine: Engine, name: str) -> None:
         """Let an engine read one of the adapters, if it has not yet.
 
         Raises `SettingsError` for an adapter that cannot be read or does not fit, and `ModelNotFoundError` for a pipe.
         """
-        from stretto.local_engine.model.adapters.lora import read_low_rank  # noqa: PLC0415 - it imports torch
+        from stretto.local_engine.model.adapters.lora import read_lora  # noqa: PLC0415 - it imports torch
 
         if not engine.has_beside(name):
             read_ahead(self.source.name, [self.adapters[name]], lambda: False)
-            engine.keep_beside(name, read_low_rank(self.adapters[name]))
+            engine.attach_lora(name, read_lora(self.adapters[name]))
 
     def _files(self, model: LoadedModel, texts: Sequence[str]) -> FileTexts | None:
         """The texts of files to draft from, if any were named."""
@@ -284,7 +286,7 @@ class LoadingOptions:
             head=head,
             method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
-            remember_answers=self.remember_answers,
+            draft_history_tokens=self.draft_history_tokens,
             files=files,
             measure=measure,
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from stretto.backends.base import ModelRequest
 from stretto.local_engine.model.loading.source import Source
-from stretto.markup.forms import PLAIN, Form, form_of
+from stretto.markup.forms import PLAIN, MarkupForm, form_of
 from stretto.values.errors import RequestRejectedError
 from stretto.values.request import ACCOMPANYING
 
@@ -38,7 +38,7 @@ _FILES = ("chat_template.jinja", "chat_template.json", "tokenizer_config.json")
 _SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
-def form_in(source: Source) -> Form | None:
+def form_in(source: Source) -> MarkupForm | None:
     """The marks of a model before it is loaded; ``None`` for one that is not on this machine yet."""
     if source.file is not None:
         return form_of(source.chat_template())
@@ -56,7 +56,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def turns_of(prompt: ModelRequest, form: Form) -> list[dict[str, Any]]:
+def turns_of(prompt: ModelRequest, form: MarkupForm) -> list[dict[str, Any]]:
     """The messages as chat templates take them: the arguments of tool calls, most as objects, and thoughts."""
     short = form.calls is not None and form.calls.short_ids
     turns: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ def _shortened(call_id: Any) -> str:
     return name if _SHORT_ID.fullmatch(name) else hashlib.sha256(name.encode(errors="replace")).hexdigest()[:9]
 
 
-def new_call_id(form: Form) -> str:
+def new_call_id(form: MarkupForm) -> str:
     """A name for a call that its chat template takes when the call is shown again."""
     short = form.calls is not None and form.calls.short_ids
     return secrets.token_hex(5)[:9] if short else f"call_{secrets.token_hex(8)}"
@@ -139,7 +139,7 @@ def tools_shown(prompt: ModelRequest) -> list[dict[str, Any]]:
     return [] if prompt.tool_choice == "none" else [dict(tool) for tool in prompt.tools]
 
 
-def check_template(form: Form, prompt: ModelRequest, backend: str) -> None:
+def check_template(form: MarkupForm, prompt: ModelRequest, backend: str) -> None:
     """Raise `RequestRejectedError` for tools, or calls of them, that the template has no place for."""
     needed = tools_shown(prompt) or any(each.tool_calls or each.role == "tool" for each in prompt.messages)
     if needed and form.calls is None:

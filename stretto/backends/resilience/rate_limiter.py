@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from stretto.backends.base import Backend, Capabilities, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.load import Load
-from stretto.backends.resilience.rate_limits import Call, RateLimits, asked_to_wait_s, reports
+from stretto.backends.resilience.rate_limits import PendingCall, RateLimits, asked_to_wait_s, reports
 from stretto.backends.resilience.shared import News, Room, SharedLimits
 from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
 from stretto.backends.resilience.wrapper import Wrapper, observed
@@ -97,7 +97,9 @@ class RateLimiter(Wrapper):
             wait_s = self.limits.wait_s(cost)
             if wait_s <= 0:
                 # Counted here before the store is asked: meanwhile, other tasks look at the same limits.
-                sent = _Sent(Call(self.limits, cost), self.limits, self._shared, lambda: int(limiter.borrowed_tokens))
+                sent = _Sent(
+                    PendingCall(self.limits, cost), self.limits, self._shared, lambda: int(limiter.borrowed_tokens)
+                )
                 wait_s = await sent.wait_s(cost)
                 if wait_s <= 0:
                     return sent
@@ -116,7 +118,7 @@ class _Sent:
     """A call that was counted here, and what the replicas are told of it."""
 
     def __init__(
-        self, call: Call, limits: RateLimits, shared: SharedLimits | None, under_way: Callable[[], int]
+        self, call: PendingCall, limits: RateLimits, shared: SharedLimits | None, under_way: Callable[[], int]
     ) -> None:
         self._call = call
         self._under_way = under_way

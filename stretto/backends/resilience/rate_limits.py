@@ -252,7 +252,7 @@ class RateLimits:
         self._spaced_until_s = now_s + pause_s + min(pause_s, _LONGEST_SPACING_S)
 
 
-class Call:
+class PendingCall:
     """One call's share of the limits, from its sending until a report includes it.
 
     Attributes:

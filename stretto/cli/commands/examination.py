@@ -23,7 +23,7 @@ ADVICE = "Run: pip install 'stretto[local]'"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BackendCheck:
     """Whether a backend would work, and if not, what to do."""
 
     backend: str
@@ -52,7 +52,7 @@ class Findings:
     settings_file_exists: bool
     settings_error: str | None
     environment: Mapping[str, bool]
-    backends: Sequence[Verdict]
+    backends: Sequence[BackendCheck]
     default_model: str | None
     default_because: str
     machine: Mapping[str, Any] = field(default_factory=dict)
@@ -108,24 +108,24 @@ def look_at_packages() -> list[Package]:
 
 def look_at_backends(
     environ: Mapping[str, str], torch_error: str | None, engine_error: str | None = None
-) -> list[Verdict]:
+) -> list[BackendCheck]:
     """Which backends would work, as far as that can be known without calling one."""
     verdicts = [_remote(name, PROVIDERS[name].load(), environ) for name in _with_keys()]
     verdicts += [_of_package(name, environ) for name in plugins.names("backends")]
     missing = [name for name in LOCAL if find_spec(name) is None]
     if missing:
-        local = Verdict("local", False, f"{', '.join(missing)} not installed. {ADVICE}")
+        local = BackendCheck("local", False, f"{', '.join(missing)} not installed. {ADVICE}")
     elif torch_error:
-        local = Verdict("local", False, f"torch cannot be imported: {torch_error}")
+        local = BackendCheck("local", False, f"torch cannot be imported: {torch_error}")
     elif engine_error:
-        local = Verdict("local", False, f"the local engine cannot be imported: {engine_error}. {ADVICE}")
+        local = BackendCheck("local", False, f"the local engine cannot be imported: {engine_error}. {ADVICE}")
     else:
-        local = Verdict("local", True, "any causal language model of a folder or of the Hugging Face hub")
+        local = BackendCheck("local", True, "any causal language model of a folder or of the Hugging Face hub")
     pocket = _packaged("local:pocket", "the demonstration model", local)
     return [*verdicts, local, pocket, _packaged("local:smollm2", "SmolLM2-135M-Instruct", local)]
 
 
-def _packaged(name: str, what: str, local: Verdict) -> Verdict:
+def _packaged(name: str, what: str, local: BackendCheck) -> BackendCheck:
     """The verdict on a model whose weights are a package of their own."""
     from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - as above
     from stretto.values.errors import MissingDependencyError  # noqa: PLC0415 - keeps `stretto --help` light
@@ -133,8 +133,8 @@ def _packaged(name: str, what: str, local: Verdict) -> Verdict:
     try:
         find_source(name)
     except MissingDependencyError as error:
-        return Verdict(name, False, str(error).removeprefix(f"{name} ").removeprefix("is "))
-    return Verdict(name, local.works, what if local.works else local.why)
+        return BackendCheck(name, False, str(error).removeprefix(f"{name} ").removeprefix("is "))
+    return BackendCheck(name, local.works, what if local.works else local.why)
 
 
 def look_at_engine() -> str | None:
@@ -175,27 +175,27 @@ def _variables() -> list[str]:
     return [*map(key_variable_of, named), *map(url_variable_of, named), "HF_TOKEN"]
 
 
-def _of_package(name: str, environ: Mapping[str, str]) -> Verdict:
+def _of_package(name: str, environ: Mapping[str, str]) -> BackendCheck:
     """The verdict on the backend of another package."""
     try:
         backend = plugins.load("backends", name)
     except StrettoError as error:
-        return Verdict(name, False, str(error))
+        return BackendCheck(name, False, str(error))
     if hasattr(backend, "key_variable"):
         return _remote(name, backend, environ)
-    return Verdict(name, True, "of another package; whether it answers shows at the first call")
+    return BackendCheck(name, True, "of another package; whether it answers shows at the first call")
 
 
-def _remote(provider: str, backend: Any, environ: Mapping[str, str]) -> Verdict:
+def _remote(provider: str, backend: Any, environ: Mapping[str, str]) -> BackendCheck:
     package, variable = backend.sdk.partition(".")[0], backend.key_variable
     if package and find_spec(package) is None:
-        return Verdict(
+        return BackendCheck(
             provider, False, f"the package {package} is not installed. Run: pip install 'stretto[{package}]'"
         )
     if not environ.get(variable, "").strip():
         beside = ", or give --base-url of a compatible server" if provider == "openai" else ""
-        return Verdict(provider, False, f"{variable} is not set. Set it{beside}")
-    return Verdict(provider, True, f"{variable} is set; whether it is valid shows at the first call")
+        return BackendCheck(provider, False, f"{variable} is not set. Set it{beside}")
+    return BackendCheck(provider, True, f"{variable} is set; whether it is valid shows at the first call")
 
 
 def _default(open_client: Opener) -> tuple[str | None, str]:

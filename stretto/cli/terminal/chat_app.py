@@ -54,7 +54,7 @@ class ChatApp(App[None]):
 
     CSS = """
     Screen { layout: vertical; }
-    .-narrow Beside { layout: vertical; }
+    .-narrow SideBySide { layout: vertical; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "interrupt", priority=True, show=False),

@@ -69,7 +69,7 @@ class Answering:
 
         question = rest or self._state.last().question
         self._state.ask(question, instead=not rest)
-        beside = Beside()
+        beside = SideBySide()
         await self._talk.begin(question, beside, instead=not rest)
         self._view, self._keeps, self._began_s = beside.chosen, True, time.monotonic()
         try:
@@ -143,12 +143,12 @@ class Answering:
             self._talk.note(f"warning: {one_line(problem)}", TERMINAL.wait)
 
 
-class Beside(Widget):
+class SideBySide(Widget):
     """An answer in parts, and one that is written in one piece."""
 
     DEFAULT_CSS = """
-    Beside { layout: horizontal; height: auto; width: 1fr; }
-    Beside AnswerView { margin: 0 2 1 0; }
+    SideBySide { layout: horizontal; height: auto; width: 1fr; }
+    SideBySide AnswerView { margin: 0 2 1 0; }
     """
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ class ChatStretto(Connection, BaseChatModel):
     temperature: float | None = None
     max_tokens: int | None = Field(default=None, validation_alias=AliasChoices("max_tokens", "max_completion_tokens"))
     part_tokens: int | None = None
-    concurrent_points: int | None = None
+    max_parallel_parts: int | None = None
     timeout: float | None = Field(
         default=None, validation_alias=AliasChoices("timeout", "request_timeout", "deadline_s")
     )

@@ -30,11 +30,11 @@ from stretto.local_engine.choosing.device_sampling import choose_at_once, highes
 from stretto.local_engine.choosing.sampling import Sampler, choose, first_rows, most_probable
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verified", "verify"]
 
 
 @dataclass(slots=True)
-class Verdict:
+class Verified:
     """What a step commits to one sequence.
 
     Attributes:
@@ -50,7 +50,7 @@ class Verdict:
 
 def verify(
     logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
-) -> list[Verdict]:
+) -> list[Verified]:
     """Walk down each sequence's tree.
 
     Args:
@@ -82,7 +82,7 @@ def verify(
     return verdicts
 
 
-def _look_at(logits: Tensor, verdicts: Sequence[Verdict], samplers: Sequence[Sampler]) -> None:
+def _look_at(logits: Tensor, verdicts: Sequence[Verified], samplers: Sequence[Sampler]) -> None:
     """Tell the samplers whose tokens were chosen by what is no number: the highest of such a row is NaN or infinite."""
     held: Any = logits if logits.dtype == torch.bfloat16 else logits.numpy()  # many times as fast for single numbers
     for number, (verdict, sampler) in enumerate(zip(verdicts, samplers, strict=True)):
@@ -91,8 +91,8 @@ def _look_at(logits: Tensor, verdicts: Sequence[Verdict], samplers: Sequence[Sam
             sampler.found_no_number()
 
 
-def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdict:
-    verdict, node = Verdict(), ROOT
+def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verified:
+    verdict, node = Verified(), ROOT
     while not _step(verdict, tree, node, chosen[node + 1], ends):
         node = verdict.nodes[-1]
     return verdict
@@ -100,7 +100,7 @@ def _walk(chosen: Sequence[int], tree: DraftTree, ends: frozenset[int]) -> Verdi
 
 def _choose_then_walk(
     logits: Tensor, trees: Sequence[DraftTree], samplers: Sequence[Sampler], ends: Sequence[frozenset[int]]
-) -> list[Verdict]:
+) -> list[Verified]:
     """Choose after every row, with one copy to the host, and then walk.
 
     The parser of a constraint takes time on the host for each row. So requests with a constraint choose only after the
@@ -133,12 +133,12 @@ def _walk_together(
     samplers: Sequence[Sampler],
     ends: Sequence[frozenset[int]],
     numbers: Sequence[int],
-) -> list[Verdict]:
+) -> list[Verified]:
     """Choose only after rows that the walks reach, for all these sequences together.
 
     On a CPU choosing a token costs more than walking.
     """
-    verdicts = [Verdict() for _ in trees]
+    verdicts = [Verified() for _ in trees]
     walking, after = list(numbers), choose if logits.device.type == "cpu" else choose_at_once
     while walking:
         nodes = [verdicts[number].nodes[-1] if verdicts[number].nodes else ROOT for number in walking]
@@ -157,7 +157,7 @@ def _walk_together(
     return verdicts
 
 
-def _step(verdict: Verdict, tree: DraftTree, node: int, token: int, ends: frozenset[int]) -> bool:
+def _step(verdict: Verified, tree: DraftTree, node: int, token: int, ends: frozenset[int]) -> bool:
     """Commit the token chosen after ``node``; whether the walk ends with it."""
     if tree.trusted and (trusted := tree.trusted.get(node)) is not None:
         verdict.changed += token != tree.tokens[trusted]

@@ -142,9 +142,9 @@ def bench(
     Raises `SettingsError` for a model that drafts nothing and for a draft model with another tokenizer,
     `ContextOverflowError` for a prompt that does not fit into the model, and whatever a generation fails with.
     """
-    if model.refined is not None:
+    if model.diffusion is not None:
         raise SettingsError(
-            f"{model.name} writes blocks of tokens at once ({model.refined.family}) and drafts nothing, so there are "
+            f"{model.name} writes blocks of tokens at once ({model.diffusion.family}) and drafts nothing, so there are "
             "no methods to compare. docs/parallel-models.md says what its rules are."
         )
     if draft is not None:

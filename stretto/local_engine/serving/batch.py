@@ -14,7 +14,7 @@ from torch import Tensor
 from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.choosing.logprobs import score
 from stretto.local_engine.choosing.sampling import Sampler, best_tokens
-from stretto.local_engine.choosing.verify import Verdict, verify
+from stretto.local_engine.choosing.verify import Verified, verify
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
@@ -249,7 +249,7 @@ def _divided(states: LayerStates | None, members: Sequence[_Member]) -> list[Ten
 
 def _committed(
     member: _Member,
-    verdict: Verdict,
+    verdict: Verified,
     logits: Tensor,
     tokens: _Ids,
     probabilities: _Probabilities,
@@ -295,7 +295,7 @@ def _committed(
     )
 
 
-def _outcome(member: _Member, verdict: Verdict, tokens: _Ids, probabilities: _Probabilities) -> DraftOutcome:
+def _outcome(member: _Member, verdict: Verified, tokens: _Ids, probabilities: _Probabilities) -> DraftOutcome:
     """Describe what became of the draft by the nodes that the drafter proposed, not by those left after pruning."""
     nodes = member.nodes
     if not nodes:

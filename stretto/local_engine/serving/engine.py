@@ -18,8 +18,8 @@ from stretto.local_engine.drafting.sources.files import FileTexts
 from stretto.local_engine.drafting.sources.texts import EarlierAnswers
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.adapters.attached_lora import keep_beside
-from stretto.local_engine.model.adapters.lora import LowRank
+from stretto.local_engine.model.adapters.attached_lora import attach_lora
+from stretto.local_engine.model.adapters.lora import LoraAdapter
 from stretto.local_engine.model.cache.prefixes import PrefixCache
 from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.research_registry import block_models, joining
@@ -51,8 +51,8 @@ class Engine:
             tokens, such as the next turn of a chat; at most a quarter of `LoadedModel.cache_tokens`. Only prompts of
             one tenant (`Generation.tenant`) are compared, since `cached_tokens` reveals how much they share. The tenant
             that holds most makes room first.
-        remember_answers: tokens of earlier answers, for each tenant, in which `suffix` and `auto` look for what comes
-            next. With 0, the default here, the speed of a request tells nothing of other answers.
+        draft_history_tokens: tokens of earlier answers, for each tenant, in which `suffix` and `auto` look for what
+            comes next. With 0, the default here, the speed of a request tells nothing of other answers.
         files: texts in which they look as well.
         threads: for one step at most; by default chosen by the size of the model and the number of rows.
         draft: a smaller model with the same tokenizer, for the decoding method that takes one.
@@ -71,7 +71,7 @@ class Engine:
         prefill_tokens: int = 512,
         draft_nodes: int = 64,
         prefix_cache_bytes: int = 2**28,
-        remember_answers: int = 0,
+        draft_history_tokens: int = 0,
         files: FileTexts | None = None,
         threads: int | None = None,
         draft: LoadedModel | None = None,
@@ -85,9 +85,9 @@ class Engine:
         self.files = files
         """Texts in which drafts are looked for as well."""
         self._drafters: Mapping[str, Callable[[DraftEquipment], object]]
-        self._blocks = None if model.refined is None else block_models()
-        if model.refined is not None and self._blocks is not None:
-            self._drafters, measure = self._blocks.rules_for(model.name, model.refined), False
+        self._blocks = None if model.diffusion is None else block_models()
+        if model.diffusion is not None and self._blocks is not None:
+            self._drafters, measure = self._blocks.rules_for(model.name, model.diffusion), False
         else:
             self._drafters = all_drafters() if drafters is None else drafters
         self._cost = StepCost()
@@ -108,7 +108,7 @@ class Engine:
             prefill_tokens=prefill_tokens,
             draft_nodes=draft_nodes,
             prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4, switch=model.forward.switch),
-            answers=EarlierAnswers(remember_answers),
+            answers=EarlierAnswers(draft_history_tokens),
             cost=self._cost,
         )
         self._serving = EngineThread(
@@ -181,7 +181,7 @@ class Engine:
 
     def _can_join(self) -> bool:
         paths = joining()
-        return paths is not None and self.model.refined is None and paths.can_join(self.model.forward)
+        return paths is not None and self.model.diffusion is None and paths.can_join(self.model.forward)
 
     def run_alongside(self, work: Generator[None, None, None]) -> None:
         """Run a generator in the engine's thread: up to its next ``yield`` between two steps of the requests.
@@ -205,7 +205,7 @@ class Engine:
 
         That happens where a method is chosen before the model is loaded.
         """
-        form, blocks = self.model.refined, self._blocks
+        form, blocks = self.model.diffusion, self._blocks
         names = (decoding,) if form is None or blocks is None else blocks.rule_names(form)
         return decoding if decoding in names else names[0]
 
@@ -228,10 +228,10 @@ class Engine:
             self._equipped.add(decoding)
 
     def has_beside(self, adapter: str) -> bool:
-        """Whether `keep_beside` has been called for an adapter."""
+        """Whether `attach_lora` has been called for an adapter."""
         return adapter in self._adapters
 
-    def keep_beside(self, name: str, adapter: LowRank) -> None:
+    def attach_lora(self, name: str, adapter: LoraAdapter) -> None:
         """Keep an adapter beside the weights, for requests that name it. They share the batch with all others.
 
         Safe from any thread, while requests run. Raises `SettingsError` where it does not fit the model, or cannot be
@@ -239,7 +239,7 @@ class Engine:
         """
         if name in self._adapters:
             raise SettingsError(f"{self.model.name} has an adapter {name!r} already. Give another name.")
-        forward = keep_beside(self.model, name, adapter)
+        forward = attach_lora(self.model, name, adapter)
         if forward is not None and forward.parts_beside:
             self._serving.compile_too(forward.parts_beside, forward.look_for_code)
         self._adapters.add(name)
@@ -300,8 +300,8 @@ class Engine:
                 raise InvalidRequestError(f"{what} has all tokens of {name}: none is left to choose. Leave some out.")
 
     def _check(self, request: Generation) -> None:
-        if self.model.refined is not None and self._blocks is not None:
-            self._blocks.check(request, self.model.name, self.model.refined)
+        if self.model.diffusion is not None and self._blocks is not None:
+            self._blocks.check(request, self.model.name, self.model.diffusion)
         if request.adapter is not None and request.adapter not in self._adapters:
             raise InvalidRequestError(f"{self.model.name} has no adapter {request.adapter!r}. Load it first.")
         self.check_tokens(request)

@@ -165,7 +165,7 @@ class Scheduler:
             self._model.device,
             tokens=self._prefill_tokens,
             known=known,
-            block=1 if self._model.refined is None else self._model.refined.reads,
+            block=1 if self._model.diffusion is None else self._model.diffusion.reads,
             layers=[layers_read_by(drafter) for drafter in self._drafters],
         )
 
@@ -263,13 +263,13 @@ class Scheduler:
 
     def _drafter_of(self, handle: Handle) -> Any:
         """Make a request's drafter, or its rule. Without a drafter the answer goes on; without a rule it ends."""
-        request, refined = handle.sequence.request, self._model.refined is not None
+        request, diffusion = handle.sequence.request, self._model.diffusion is not None
         try:
-            texts = None if refined else self._answers.of(request)
+            texts = None if diffusion else self._answers.of(request)
             writing = None if texts is None else texts.begin(request.prompt)
             drafter = self._drafter(request, writing)
         except Exception as error:  # noqa: BLE001 - as above
-            if refined:
+            if diffusion:
                 self._fail([handle], error)
                 return None
             if out_of_memory(error):
@@ -288,7 +288,7 @@ class Scheduler:
         best = max((source for source in sources if source), key=lambda source: source.length, default=None)
         if request.joined and best is not None and best.length < request.joined[-1].end:
             return None  # up to there, keys are turned to positions at which only a joined text has them
-        return best if self._model.refined is None else _whole_blocks(best, self._model.refined.reads)
+        return best if self._model.diffusion is None else _whole_blocks(best, self._model.diffusion.reads)
 
     def _remember(self, row: int) -> None:
         """Keep what later requests can use of one that leaves."""
@@ -298,7 +298,7 @@ class Scheduler:
             self._prefixes.clear()
 
     def _new_batch(self) -> AnyBatch:
-        if self._model.refined is not None and (blocks := block_models()) is not None:
+        if self._model.diffusion is not None and (blocks := block_models()) is not None:
             return blocks.batch(self._model, lambda row: self._running[row].cancelled)
         return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)
 

@@ -10,7 +10,7 @@ from stretto.backends.base import ModelRequest
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.anthropic_writer import MessagesWriter
-from stretto.server.apis.api_answer import Reading
+from stretto.server.apis.api_answer import ParsedBody
 from stretto.server.apis.bodies import read_object, read_turns
 from stretto.server.apis.extension import Extension
 from stretto.server.apis.fields import MOST_STOPS, Count, Number, check_number, check_tools
@@ -106,7 +106,7 @@ class MessagesBody(BaseModel):
 class Messages:
     """The adapter of Anthropic's Messages."""
 
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         asked = _read(body)
@@ -122,7 +122,7 @@ class Messages:
         )
         if asked.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
             writer.untold = AnswerWarning(_UNTOLD.format(served.backend.name), "option")
-        return Reading([ask], bool(asked.stream), writer)
+        return ParsedBody([ask], bool(asked.stream), writer)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:
         """An error as JSON."""

@@ -51,7 +51,7 @@ class ResponseWriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedBody:
     """What an adapter has read in a body.
 
     Attributes:
@@ -68,7 +68,7 @@ class Reading:
 class ApiAdapter(Protocol):
     """An API: how its bodies are read, and how its errors look."""
 
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
         """Read a body. Raises `Problem`."""
         ...
 
@@ -156,7 +156,7 @@ class Endpoint:
             await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
 
 
-async def read_by(adapter: ApiAdapter, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:
+async def read_by(adapter: ApiAdapter, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
     """Read a body; a long one in a thread, as all other requests wait meanwhile. Raises `Problem`."""
     if is_long(*body.values()):
         return await anyio.to_thread.run_sync(adapter.read, body, service, exchange)
@@ -230,7 +230,7 @@ def refused(status: int, message: str, code: str) -> Handler:
     return handle
 
 
-async def _respond(exchange: Exchange, reading: Reading, admission: AdmissionControl) -> Sequence[Answer]:
+async def _respond(exchange: Exchange, reading: ParsedBody, admission: AdmissionControl) -> Sequence[Answer]:
     try:
         if reading.stream:
             return await _stream(exchange, reading, admission)
@@ -243,7 +243,7 @@ async def _respond(exchange: Exchange, reading: Reading, admission: AdmissionCon
         raise of_error(error) from error
 
 
-async def _whole(exchange: Exchange, reading: Reading, admission: AdmissionControl) -> Sequence[Answer]:
+async def _whole(exchange: Exchange, reading: ParsedBody, admission: AdmissionControl) -> Sequence[Answer]:
     answers: dict[int, Answer] = {}
     async with answer_events(reading.asks, exchange.holder, admission) as events:
         async for index, event in events:
@@ -255,7 +255,7 @@ async def _whole(exchange: Exchange, reading: Reading, admission: AdmissionContr
     return found
 
 
-async def _stream(exchange: Exchange, reading: Reading, admission: AdmissionControl) -> Sequence[Answer]:
+async def _stream(exchange: Exchange, reading: ParsedBody, admission: AdmissionControl) -> Sequence[Answer]:
     """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
     writer = reading.writer
     answers: dict[int, Answer] = {}

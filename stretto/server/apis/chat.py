@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
-from stretto.server.apis.api_answer import Outgoing, Reading, sse
+from stretto.server.apis.api_answer import Outgoing, ParsedBody, sse
 from stretto.server.apis.bodies import read_turns
 from stretto.server.apis.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
@@ -140,7 +140,7 @@ class Chat:
     def __init__(self, *, only_routed: bool = False) -> None:
         self._only_routed = only_routed
 
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         try:
@@ -160,7 +160,7 @@ class Chat:
             events=extension.events,
             own=served.own,
         )
-        return Reading([ask], bool(asked.stream), writer)
+        return ParsedBody([ask], bool(asked.stream), writer)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
         """An error as JSON."""

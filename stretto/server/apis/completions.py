@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictBool, ValidationError
 
 from stretto.server.apis.answer_events import Ask
-from stretto.server.apis.api_answer import Reading, sse
+from stretto.server.apis.api_answer import ParsedBody, sse
 from stretto.server.apis.chat import DONE, Sampling
 from stretto.server.apis.choices import finish_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
@@ -41,7 +41,7 @@ class CompletionsBody(Sampling):
 class Completions:
     """The adapter of the older Completions."""
 
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         try:
@@ -64,7 +64,7 @@ class Completions:
             message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
             raise Problem(400, message, param="prompt", code="invalid_value")
         echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
-        return Reading(
+        return ParsedBody(
             asks, bool(asked.stream), CompletionsWriter(served.name, echoes, include_usage=asked.include_usage)
         )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from stretto.server.apis.answer_events import Ask
-from stretto.server.apis.api_answer import Reading
+from stretto.server.apis.api_answer import ParsedBody
 from stretto.server.apis.chat import ResponseFormat, format_of
 from stretto.server.apis.extension import Extension
 from stretto.server.apis.fields import MOST_MESSAGES, Count, Number, Small, check_number, check_tools
@@ -57,7 +57,7 @@ class ResponsesBody(BaseModel):
 class Responses:
     """The adapter of Responses."""
 
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> Reading:  # noqa: ARG002 - as others
+    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         try:
@@ -78,7 +78,7 @@ class Responses:
         if asked.instructions:
             messages = (Message(role="system", content=asked.instructions), *messages)
         ask = Ask(served, messages, _options(asked, served, extension))
-        return Reading([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
+        return ParsedBody([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
         """An error as JSON."""

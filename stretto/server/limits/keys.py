@@ -49,7 +49,7 @@ class _Entry(BaseModel):
     metrics: bool = False
 
 
-class Allowance:
+class MinuteQuota:
     """So much a minute, refilled all the time; a minute's worth can be taken at once.
 
     What is known only afterwards (tokens) is taken afterwards, and may leave less than nothing.
@@ -149,8 +149,8 @@ class Holder:
 
     name: str
     concurrent_answers: int | None = None
-    requests: Allowance | None = None
-    tokens: Allowance | None = None
+    requests: MinuteQuota | None = None
+    tokens: MinuteQuota | None = None
     running: int = 0
     places: Places | None = None
     metrics: bool = False
@@ -233,8 +233,8 @@ def _holder(name: str, entry: _Entry, store: Store | None) -> Holder:
     return Holder(
         name,
         entry.concurrent_answers,
-        None if requests is None else Allowance(requests, f"requests of {name}", store),
-        None if tokens is None else Allowance(tokens, f"tokens of {name}", store),
+        None if requests is None else MinuteQuota(requests, f"requests of {name}", store),
+        None if tokens is None else MinuteQuota(tokens, f"tokens of {name}", store),
         metrics=entry.metrics,
         places=None
         if store is None or entry.concurrent_answers is None

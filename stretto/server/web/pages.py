@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stretto.display.notebook import answer_page
-from stretto.documents import Allowance, ReadingLimits, read_bytes
+from stretto.documents import ReadingLimits, ReadingTime, read_bytes
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.bodies import read_body, read_object
 from stretto.server.exchange import Exchange
@@ -117,7 +117,7 @@ async def read_document(service: Service, exchange: Exchange) -> None:
         )
     body = await read_body(exchange.receive, exchange.headers, service.options)
     settings = service.client.settings
-    allowance = Allowance(ReadingLimits(settings.reading_s, settings.reading_memory_mb), settings.deadline_s)
+    allowance = ReadingTime(ReadingLimits(settings.reading_s, settings.reading_memory_mb), settings.deadline_s)
     async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
         try:
             found = await anyio.to_thread.run_sync(
@@ -128,7 +128,7 @@ async def read_document(service: Service, exchange: Exchange) -> None:
     await exchange.send_json(found)
 
 
-def _read(name: str, body: bytes, allowance: Allowance) -> dict[str, Any]:
+def _read(name: str, body: bytes, allowance: ReadingTime) -> dict[str, Any]:
     try:
         document = read_bytes(body, name, allowance=allowance)
     except DocumentError as error:

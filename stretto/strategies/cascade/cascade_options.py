@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from stretto.strategies.cascade.standing import By
+from stretto.strategies.cascade.answer_verdict import By
 
 LogProbability = Annotated[float, Field(le=0)]
 

@@ -12,7 +12,7 @@ from stretto.abilities.kept import key_of, prompts_version
 from stretto.backends.base import Backend
 from stretto.config.kept_values import file_for, read_kept, write_kept
 from stretto.config.settings import settings_file
-from stretto.strategies.cascade.standing import Bound, By
+from stretto.strategies.cascade.answer_verdict import Bound, By
 
 __all__ = ["Estimate", "Learned", "Step", "all_learned", "keep_learned", "learned_for"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stretto.backends.base import Backend
-from stretto.strategies.cascade.standing import Bound
+from stretto.strategies.cascade.answer_verdict import Bound
 from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.runner import Runner

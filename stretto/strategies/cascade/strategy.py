@@ -16,10 +16,10 @@ from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
+from stretto.strategies.cascade.answer_verdict import USUAL, Bound, By, Small, can_tell, usual_way
 from stretto.strategies.cascade.cascade_options import CascadeOptions
 from stretto.strategies.cascade.learned import Learned, learned_for
 from stretto.strategies.cascade.parts import PartsFirst
-from stretto.strategies.cascade.standing import USUAL, Bound, By, Small, can_tell, usual_way
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.items import Items
 from stretto.strategies.items.items_offer import items_forecast

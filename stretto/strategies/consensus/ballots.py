@@ -22,7 +22,7 @@ from stretto.strategies.consensus.numbers import decimal_of, numbers_in
 from stretto.strategies.consensus.wording import wording
 from stretto.strategies.quality.words import words_of
 
-__all__ = ["LONGEST", "Ballot", "Reading", "of_value"]
+__all__ = ["LONGEST", "Ballot", "VoteReader", "of_value"]
 
 PHRASE_WORDS = 12  # a longer text is no phrase
 LONGEST = 80  # characters of a vote, as it is shown
@@ -58,7 +58,7 @@ def of_value(value: Any) -> Ballot:
 
 
 @dataclass(frozen=True)
-class Reading:
+class VoteReader:
     """Reads votes from the answers to one question.
 
     Attributes:

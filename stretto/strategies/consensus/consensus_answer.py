@@ -10,7 +10,7 @@ from typing import Any
 
 from stretto.foundation.queue import Queue
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.consensus.ballots import Ballot, Reading, of_value
+from stretto.strategies.consensus.ballots import Ballot, VoteReader, of_value
 from stretto.strategies.consensus.consensus_options import ConsensusOptions
 from stretto.strategies.consensus.judging import judged
 from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
@@ -59,7 +59,7 @@ class _Vote:
     def __init__(self, request: Request, runner: Runner, options: ConsensusOptions, number: int) -> None:
         self.request, self.runner, self.options = request, runner, options
         self._judge = None if options.judge is None else backend_for(runner, options.judge, "judge")
-        self._reading = Reading(request.question, runner.language, options.compare, options.choices)
+        self._reading = VoteReader(request.question, runner.language, options.compare, options.choices)
         self.voters: list[Sample] = []
         self.votes: Counter[str] = Counter()
         self.rule: Decided | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stretto.backends.base import ModelRequest
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.reading.records import COLLAPSE_SCHEMA, json_object, numbers
 from stretto.strategies.runtime.branch import RunningBranch
@@ -18,7 +18,7 @@ _WORDS_PER_TOKEN = 0.6
 _FEWEST_WORDS = 20
 
 
-async def collapsed(reading: Reading, findings: Findings) -> list[Finding]:
+async def collapsed(reading: DocumentRun, findings: Findings) -> list[Finding]:
     """Put neighbouring findings together until all fit. Quotations are chosen by number: none is ever reworded.
 
     A group whose call fails, or that comes back no shorter, is trimmed by confidence instead, and so is what still
@@ -51,7 +51,7 @@ async def collapsed(reading: Reading, findings: Findings) -> list[Finding]:
     return kept
 
 
-def _start(reading: Reading, findings: Findings, group: Sequence[Finding], name: str) -> RunningBranch:
+def _start(reading: DocumentRun, findings: Findings, group: Sequence[Finding], name: str) -> RunningBranch:
     said = findings.all_shown(group)
     words = max(_FEWEST_WORDS, int(reading.count(said) * _SHRINK * _WORDS_PER_TOKEN / 2))
 

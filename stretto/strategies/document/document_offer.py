@@ -11,7 +11,7 @@ from stretto.router.case import PHRASES, Case
 from stretto.router.demands import wants_format
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
 from stretto.router.offer import Offer
-from stretto.router.standing import Kind, standing_for
+from stretto.router.track_record import Kind, track_record_for
 from stretto.strategies.document.reading.chain import MOST_IN_ORDER
 from stretto.strategies.document.report_offer import Ending, ending_of
 from stretto.strategies.document.sizes import (
@@ -126,7 +126,7 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
 
 def _seen_against(case: Case) -> str | None:
     """What the last documents that the model read in passages say against another answer that rests on quotations."""
-    return standing_for(case, Kind.RECORDS).against
+    return track_record_for(case, Kind.RECORDS).against
 
 
 def _obstacle(case: Case, task: Task) -> str | None:

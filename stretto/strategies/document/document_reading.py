@@ -34,7 +34,7 @@ from stretto.values.errors import StrettoError
 from stretto.values.events import PassageRead
 from stretto.values.request import Message, Request
 
-__all__ = ["Counter", "Reading", "estimate", "reading_of", "share_of", "total_tokens"]
+__all__ = ["Counter", "DocumentRun", "estimate", "reading_of", "share_of", "total_tokens"]
 
 
 Counter = Callable[[str], int]
@@ -69,7 +69,7 @@ _CONVERSATION = 2_000  # characters of the conversation before the question that
 
 
 @dataclass(frozen=True)
-class Reading:
+class DocumentRun:
     """One run over documents.
 
     Attributes:
@@ -100,14 +100,14 @@ class Reading:
     mark: str = ""
     failures: list[StrettoError | None] = field(default_factory=list)
 
-    async def in_thread(self, work: Callable[[Reading], T]) -> T:
+    async def in_thread(self, work: Callable[[DocumentRun], T]) -> T:
         """Do work that counts and cuts beside the event loop, until the deadline or until the request is cancelled.
 
         Raises `DeadlineExceededError`.
         """
         return await _in_thread(self.runner, lambda: work(replace(self, count=_stopping(self.count))))
 
-    def cut(self, size: int, share: Callable[[str], float] | None = None) -> Reading:
+    def cut(self, size: int, share: Callable[[str], float] | None = None) -> DocumentRun:
         """The same run with passages of at most ``size`` tokens."""
         chunks = (
             self.cache.keep(
@@ -247,7 +247,7 @@ class Reading:
         return math.inf if deadline is None else deadline * _READING_SHARE
 
 
-async def reading_of(request: Request, runner: Runner, cache: DocumentCache) -> Reading:
+async def reading_of(request: Request, runner: Runner, cache: DocumentCache) -> DocumentRun:
     """Cut the documents of a request for the backend of this answer, beside the event loop.
 
     Raises `ContextOverflowError`, and `DeadlineExceededError` where the deadline passes while they are cut.
@@ -273,7 +273,7 @@ def _stopping(count: Counter) -> Counter:
     return counted
 
 
-def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: Counter) -> Reading:
+def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: Counter) -> DocumentRun:
     library = Library.of(request.documents)
     bare = request.model_copy(update={"documents": ()})
     task = task_of(request.question, len(request.documents))
@@ -302,7 +302,7 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
     mark = "" if _trained(runner) else mark_for(texts)
     reads = Ledger(options.reading, runner.ledger, ("reading_calls", "reading_tokens"))
     puts_together = Ledger(options.answer, runner.ledger, ("answer_calls", "answer_tokens"))
-    reading = Reading(bare, runner, library, task, sizes, count, cache, options, reads, puts_together, mark)
+    reading = DocumentRun(bare, runner, library, task, sizes, count, cache, options, reads, puts_together, mark)
     return reading.cut(sizes.chunk, share_of)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from stretto.backends.base import ModelRequest
 from stretto.strategies.document.citations.citing import CitationFilter, labelled
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.structured.in_form import held_to_format, write_in_form
@@ -32,7 +32,7 @@ _IN_FORM = "Write the answer in the form that is asked for and nothing else; put
 NO_FINDINGS = "Nothing in the passages bears on the question."
 
 
-def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding], begun: str = "") -> CitationFilter:
+def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding], begun: str = "") -> CitationFilter:
     """Stream the answer from these findings. If the call fails, the findings themselves are the answer.
 
     The citations are complete when the merge is. ``begun`` is what the reader has of it already.
@@ -54,7 +54,7 @@ def answer_from(reading: Reading, findings: Findings, kept: Sequence[Finding], b
     return citing
 
 
-async def answer_in_form(reading: Reading, template: str, said: str) -> Any:
+async def answer_in_form(reading: DocumentRun, template: str, said: str) -> Any:
     """Write the answer in the request's ``response_format``; return its value.
 
     A number in square brackets is part of it, no citation.
@@ -74,7 +74,7 @@ async def answer_in_form(reading: Reading, template: str, said: str) -> Any:
     return parsed
 
 
-def whole(reading: Reading) -> tuple[Reading, str] | None:
+def whole(reading: DocumentRun) -> tuple[DocumentRun, str] | None:
     """The documents as one prompt shows them, in short numbered passages; ``None`` where they do not fit."""
     if sum(place.chunk.tokens for place in reading.library.places) > reading.sizes.whole:
         return None
@@ -90,7 +90,7 @@ def whole(reading: Reading) -> tuple[Reading, str] | None:
     return (reading, said) if reading.count(said) <= reading.sizes.whole else None
 
 
-def answer_whole(reading: Reading, said: str, begun: str = "") -> CitationFilter:
+def answer_whole(reading: DocumentRun, said: str, begun: str = "") -> CitationFilter:
     """Stream the answer to documents that are sent as they are, or the rest of one that has begun."""
     library = reading.library
 
@@ -104,7 +104,7 @@ def answer_whole(reading: Reading, said: str, begun: str = "") -> CitationFilter
 
 
 def _start(
-    reading: Reading,
+    reading: DocumentRun,
     template: str,
     said: str,
     resolve: Callable[[int], Citation | None],
@@ -129,7 +129,9 @@ def _start(
     return citing
 
 
-def _spec(reading: Reading, prompt: ModelRequest, fallback_prompt: Callable[[str], ModelRequest | None]) -> BranchSpec:
+def _spec(
+    reading: DocumentRun, prompt: ModelRequest, fallback_prompt: Callable[[str], ModelRequest | None]
+) -> BranchSpec:
     return BranchSpec(
         id="answer",
         kind="direct",

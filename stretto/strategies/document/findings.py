@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stretto.strategies.document.citations.citing import labelled
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.runtime.fencing import unfenced
 from stretto.values.citation import Citation, Evidence, PassageRecord
 
@@ -33,7 +33,7 @@ class Findings:
         records: of its passages.
     """
 
-    def __init__(self, reading: Reading, records: Sequence[PassageRecord]) -> None:
+    def __init__(self, reading: DocumentRun, records: Sequence[PassageRecord]) -> None:
         self._library = reading.library
         self._place = reading.library.called if reading.trained else reading.library.briefly
         self._count = reading.count

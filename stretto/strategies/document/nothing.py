@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from stretto.language.telling import language_of, languages
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.values.answer import FinishReason
 from stretto.values.citation import PassageRecord
 from stretto.values.errors import BackendError, BudgetExceededError, DeadlineExceededError, StrettoError
@@ -28,7 +28,7 @@ def in_words(request: Request, *kinds: Kind) -> str:
     return " ".join(languages().documents[language][kind] for kind in kinds)
 
 
-def kinds_of(reading: Reading, records: Sequence[PassageRecord], skipped: int) -> tuple[Kind, ...]:
+def kinds_of(reading: DocumentRun, records: Sequence[PassageRecord], skipped: int) -> tuple[Kind, ...]:
     """What is to be said. The documents tell nothing only if a model read all of them."""
     if unable(reading, records):
         return ("unable",)
@@ -37,7 +37,7 @@ def kinds_of(reading: Reading, records: Sequence[PassageRecord], skipped: int) -
     return (said, "unread") if failed else (said,)
 
 
-def warning_of(reading: Reading, records: Sequence[PassageRecord]) -> str:
+def warning_of(reading: DocumentRun, records: Sequence[PassageRecord]) -> str:
     """Why there are no findings, as a sentence for ``Answer.warnings``."""
     read = sum(record.status == "read" for record in records)
     if unable(reading, records):
@@ -53,14 +53,14 @@ def warning_of(reading: Reading, records: Sequence[PassageRecord]) -> str:
     return f"Nothing was found: none of the {read} passages that were read holds anything on the question."
 
 
-def unable(reading: Reading, records: Sequence[PassageRecord]) -> bool:
+def unable(reading: DocumentRun, records: Sequence[PassageRecord]) -> bool:
     """Whether the model does not hold the form: fewer than a tenth of its records could be read."""
     read = sum(record.status == "read" for record in records)
     formless = reading.failures.count(None)
     return read < _HELD * (read + formless)
 
 
-def ends_as(reading: Reading, records: Sequence[PassageRecord]) -> FinishReason | None:
+def ends_as(reading: DocumentRun, records: Sequence[PassageRecord]) -> FinishReason | None:
     """How an answer ends that rests on these records: not with ``stop`` where most of the documents was not read."""
     failed = sum(record.end - record.start for record in records if record.status == "failed")
     if not failed or failed < _MOSTLY * sum(record.end - record.start for record in records):
@@ -70,7 +70,7 @@ def ends_as(reading: Reading, records: Sequence[PassageRecord]) -> FinishReason 
     return next(found, "incomplete")
 
 
-def all_failed(reading: Reading, records: Sequence[PassageRecord]) -> StrettoError:
+def all_failed(reading: DocumentRun, records: Sequence[PassageRecord]) -> StrettoError:
     """The error for documents of which no passage could be read."""
     if any(isinstance(each, DeadlineExceededError) for each in reading.failures):
         return DeadlineExceededError(

@@ -11,7 +11,7 @@ from stretto.backends.base import ModelRequest
 from stretto.router.parse import Parse
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.document.citations.citing import CitationFilter, labelled, numbers_named
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.final import CITING, answer_from, answer_whole, listed
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.task import REPORT_WORDS
@@ -99,7 +99,7 @@ class _Found:
         return listed(self.findings, kept, self.mark)
 
 
-def of_findings(reading: Reading, findings: Findings, kept: Sequence[Finding]) -> Material:
+def of_findings(reading: DocumentRun, findings: Findings, kept: Sequence[Finding]) -> Material:
     """What was found in passages: a section rests on findings, and each finding is told by one."""
     found = _Found(findings, kept, reading.mark)
     return Material(
@@ -113,7 +113,7 @@ def of_findings(reading: Reading, findings: Findings, kept: Sequence[Finding]) -
     )
 
 
-def of_documents(reading: Reading, said: str) -> Material:
+def of_documents(reading: DocumentRun, said: str) -> Material:
     """Documents that fit into the window, in short passages: a section rests on some of them."""
     library = reading.library
 
@@ -162,7 +162,7 @@ class Report(SectionsAnswer):
 
     shares_calls = says_once = False  # each of its sections reads what it rests on, and only that
 
-    def __init__(self, reading: Reading, route: Route, material: Material, parse: Parse) -> None:
+    def __init__(self, reading: DocumentRun, route: Route, material: Material, parse: Parse) -> None:
         # Sections that rest on different findings tell little twice, so they need not wait for each other.
         quick = {} if reading.request.preference == "careful" else {"preference": "fastest"}
         super().__init__(reading.request.model_copy(update=quick), route, reading.runner, parse)

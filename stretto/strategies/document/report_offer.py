@@ -9,7 +9,7 @@ from stretto.prompts import GENERAL
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, answer_tokens, seconds
 from stretto.router.obstacles import seconds_of, to_parallel
-from stretto.router.standing import Kind, standing_for
+from stretto.router.track_record import Kind, track_record_for
 from stretto.strategies.document.task import REPORT_WORDS, Task
 from stretto.strategies.skeleton.skeleton_offer import LEAST_S, LEAST_SHARE
 from stretto.values.route import Forecast
@@ -84,7 +84,7 @@ def _against(case: Case, straight: Forecast, planned: Forecast) -> Iterator[str]
         yield "the model is too small for a plan"
     if case.parse.points.asked:
         yield "a list of so many points is no report in sections"
-    if found := case.obstacle() or case.missing_ability(NEEDS) or standing_for(case, Kind.PLANS).against:
+    if found := case.obstacle() or case.missing_ability(NEEDS) or track_record_for(case, Kind.PLANS).against:
         yield found
     if saved < LEAST_S or saved < LEAST_SHARE * straight.seconds:
         yield f"sections in parallel would take {seconds_of(straight, planned, case.measured_how)}, too little gained"

@@ -13,7 +13,7 @@ from stretto.router.case import Case
 from stretto.router.given import Given
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
-from stretto.router.standing import Kind
+from stretto.router.track_record import Kind
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct
 from stretto.strategies.document.citations.citing import CitationFilter
@@ -21,7 +21,7 @@ from stretto.strategies.document.collapse import collapsed
 from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.document_offer import offer_document
 from stretto.strategies.document.document_options import DocumentOptions
-from stretto.strategies.document.document_reading import Reading, reading_of
+from stretto.strategies.document.document_reading import DocumentRun, reading_of
 from stretto.strategies.document.final import NO_FINDINGS, answer_in_form, as_found, whole
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.library import Place
@@ -94,7 +94,7 @@ async def _rewrite(request: Request, route: Route, runner: Runner) -> StrategyRe
 
 
 class _Run:
-    def __init__(self, reading: Reading, route: Route) -> None:
+    def __init__(self, reading: DocumentRun, route: Route) -> None:
         self.reading, self.route = reading, route
         self.runner = reading.runner
         self.result = StrategyResult()
@@ -143,7 +143,7 @@ class _Run:
             raise all_failed(reading, records)
         self.result = replace(self.result, passages=passages, ends_as=ends_as(reading, records))
         if any(record.status == "read" for record in records) or None in reading.failures:
-            self.runner.known.note_standing(Kind.RECORDS, reading.request, held=not unable(reading, records))
+            self.runner.known.note_track_record(Kind.RECORDS, reading.request, held=not unable(reading, records))
         if not any(record.informative for record in records):
             await self._say_nothing(records, len(skipped))
             return
@@ -248,7 +248,7 @@ class _Run:
         )
         return False
 
-    def _places(self, reading: Reading) -> tuple[Sequence[Place], list[PassageRecord]]:
+    def _places(self, reading: DocumentRun) -> tuple[Sequence[Place], list[PassageRecord]]:
         """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
         places = reading.library.places
         if reading.task.kind == "summarise" or reading.task.report:
@@ -307,7 +307,7 @@ class Extract:
     citations: tuple[Citation, ...]
 
 
-def extracted(reading: Reading, records: Sequence[PassageRecord]) -> Extract | None:
+def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> Extract | None:
     """Everything that was found; ``None`` if that is nothing, so that a sentence has to say so."""
     found: dict[str, Evidence] = {}
     for record in records:
@@ -338,7 +338,7 @@ _SHARE = 4  # at least one passage in this many is read
 _FEWEST = 8
 
 
-def relevant(reading: Reading, places: Sequence[Place]) -> list[Place]:
+def relevant(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
     """The passages worth reading, in their order; all of them where bm25s is not installed, which a warning says.
 
     Those with the best scores are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.

@@ -21,7 +21,7 @@ from stretto.foundation.token_estimates import typical_tokens
 from stretto.router.schema_tokens import resolved
 from stretto.strategies.document.library import Library, Place
 from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW, read_well
-from stretto.strategies.fields.record_plan import Part, Record
+from stretto.strategies.fields.record_plan import FieldPart, Record
 from stretto.strategies.fields.record_run import TRIES, RecordRun, Written, complaint
 from stretto.strategies.fields.value_text import MISSING, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
@@ -214,13 +214,13 @@ class EvidenceRun(RecordRun):
                 return self.windows.library.citation(0, place.document, *span)
         return None
 
-    def _description(self, part: Part) -> str:
+    def _description(self, part: FieldPart) -> str:
         schema = resolved(part.held["properties"][part.name], part.held)
         said = schema.get("description") if isinstance(schema, Mapping) else None
         return " ".join(said.split()) if isinstance(said, str) else ""
 
 
-def _lookup(part: Part) -> dict[str, Any]:
+def _lookup(part: FieldPart) -> dict[str, Any]:
     """The schema of what a call gives that looks for a field."""
     value = {"anyOf": [part.held["properties"][part.name], {"type": "null"}]}
     fields = {"quotes": _QUOTES, "value": value}

@@ -17,7 +17,7 @@ from stretto.foundation.schema_graph import parts
 from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, without_null
 from stretto.values.partial_values import path_name
 
-__all__ = ["NotSplit", "Part", "Record", "record_of"]
+__all__ = ["FieldPart", "NotSplit", "Record", "record_of"]
 
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
@@ -44,7 +44,7 @@ class NotSplit:
 
 
 @dataclass(frozen=True)
-class Part:
+class FieldPart:
     """One field that a call of its own writes, or an array whose elements have a call each.
 
     Attributes:
@@ -92,26 +92,26 @@ class Record:
     schema: Mapping[str, Any]
     first: Mapping[str, Any] | None
     first_tokens: int
-    parts: tuple[Part, ...]
+    parts: tuple[FieldPart, ...]
     tokens: int
 
     @cached_property
-    def by_path(self) -> Mapping[tuple[str, ...], Part]:
+    def by_path(self) -> Mapping[tuple[str, ...], FieldPart]:
         """The parts by their path."""
         return {part.path: part for part in self.parts}
 
     @cached_property
-    def waves(self) -> Sequence[Sequence[Part]]:
+    def waves(self) -> Sequence[Sequence[FieldPart]]:
         """The parts by how many others each has to wait for, one after the other."""
         depth: dict[tuple[str, ...], int] = {}
 
-        def deep(part: Part) -> int:
+        def deep(part: FieldPart) -> int:
             if part.path not in depth:
                 depth[part.path] = 0
                 depth[part.path] = max((1 + deep(self.by_path[each]) for each in part.after), default=0)
             return depth[part.path]
 
-        found: dict[int, list[Part]] = {}
+        found: dict[int, list[FieldPart]] = {}
         for part in self.parts:
             found.setdefault(deep(part), []).append(part)
         return [found[level] for level in sorted(found)]
@@ -150,7 +150,7 @@ class _Planner:
     learned: Mapping[str, int]
     least: int
     apart: bool = False
-    found: list[Part] = field(default_factory=list)
+    found: list[FieldPart] = field(default_factory=list)
 
     def record(self) -> Record | NotSplit:
         top = resolved(self.root, self.root)
@@ -235,7 +235,7 @@ class _Planner:
             self.found.append(part)
             return short
         self.found.append(
-            Part(
+            FieldPart(
                 path=path,
                 schema=_without_after(self._alone(described)),
                 held=self._alone(_wrapped(path[-1], given)),
@@ -247,7 +247,7 @@ class _Planner:
         )
         return None
 
-    def _elements(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[dict[str, Any], Part] | None:
+    def _elements(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[dict[str, Any], FieldPart] | None:
         """An array of objects in two: the short fields of its elements, and the part that fills in the long ones."""
         items = resolved(schema.get("items"), self.root)
         if schema.get("type") != "array" or not isinstance(items, Mapping) or not _is_object(items):
@@ -269,7 +269,7 @@ class _Planner:
             return _closed(items, {name: named[name] for name in names})
 
         self._first_tokens += 4 + count * sum(size[name] + 4 for name in keys)
-        part = Part(
+        part = FieldPart(
             path=path,
             schema=self._alone({**items}),
             held=self._alone(only(long)),
@@ -279,7 +279,7 @@ class _Planner:
         )
         return {**schema, "items": only(keys)}, part
 
-    def _ordered(self, part: Part) -> Part:
+    def _ordered(self, part: FieldPart) -> FieldPart:
         """The part with those that it needs: named by ``after``, or in its description."""
         described = resolved(self._at(part.path), self.root)
         beside = {each.path[-1]: each.path for each in self.found if each.path[:-1] == part.path[:-1]}
@@ -370,7 +370,7 @@ def _without_after(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key != "after"}
 
 
-def _unknown(part: Part, planner: _Planner) -> Iterator[str]:
+def _unknown(part: FieldPart, planner: _Planner) -> Iterator[str]:
     """What ``after`` of a part names that is no field of its object."""
     described = resolved(planner._at(part.path), planner.root)
     parent = without_null(resolved(planner._at(part.path[:-1]), planner.root), planner.root)

@@ -18,7 +18,7 @@ from stretto.router.field_lengths import WHOLE, learned_of, note_field
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
-from stretto.strategies.fields.record_plan import NotSplit, Part, Record, record_of
+from stretto.strategies.fields.record_plan import FieldPart, NotSplit, Record, record_of
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
@@ -92,7 +92,7 @@ class Written:
             done: it is over, with or without a value.
     """
 
-    part: Part
+    part: FieldPart
     index: int | None = None
     key: Any = None
     value: Any = MISSING
@@ -371,7 +371,7 @@ class RecordRun:
                 merge.add(partial(_labelled, partial(before, name), value))
         merge.add("}")
 
-    def _lay_out_part(self, part: Part, before: Callable[[], str]) -> None:
+    def _lay_out_part(self, part: FieldPart, before: Callable[[], str]) -> None:
         merge = self.runner.merge
         if not part.keys:
             merge.add_branch(_Source(self, self.written[part.path], before), as_it_is=True)

@@ -9,12 +9,12 @@ from itertools import accumulate, pairwise
 from stretto.prompts import POCKET, SMALL
 from stretto.router.parse import parse_of
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.consensus.ballots import Reading
+from stretto.strategies.consensus.ballots import VoteReader
 from stretto.strategies.direct import Direct
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.entries import Entries
 from stretto.strategies.items.items_offer import ItemsOptions, kind_of
-from stretto.strategies.items.layout import Layout, layout_for
+from stretto.strategies.items.layout import EntryLayout, layout_for
 from stretto.strategies.items.plan import planned
 from stretto.strategies.items.results import Check, ResultWatch
 from stretto.strategies.items.samples import FINAL, Samples
@@ -51,7 +51,7 @@ async def write_items(request: Request, route: Route, runner: Runner) -> Strateg
         if split.items:
             items = _Items(calls, split, layout)
             reason = await items.run()
-            runner.known.note_standing(kind_of(parse), request, held=items.held)
+            runner.known.note_track_record(kind_of(parse), request, held=items.held)
         else:
             reason = await Samples(calls, split, layout).run()
         if reason is None:
@@ -84,7 +84,7 @@ def _obstacle(split: Split, calls: Calls) -> str | None:
 class _Items:
     """One run over the items of a request."""
 
-    def __init__(self, calls: Calls, split: Split, layout: Layout) -> None:
+    def __init__(self, calls: Calls, split: Split, layout: EntryLayout) -> None:
         self.calls = calls
         self.split = split
         self.layout = layout
@@ -96,7 +96,7 @@ class _Items:
         if self.votes < options.samples:
             calls.runner.warn(f"The budget leaves {self.votes} of {options.samples} samples of each item.", "budget")
         self.certainty = options.certainty
-        self.reading = Reading(split.instruction, calls.runner.language, options.compare, self.check.labels)
+        self.reading = VoteReader(split.instruction, calls.runner.language, options.compare, self.check.labels)
         self.placed = 0  # entries that are placed in the answer
         self.begun = False  # there is a result: until then nothing is shown, not even a number
         self.kept = ""  # what stands before the first result

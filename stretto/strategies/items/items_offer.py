@@ -12,7 +12,7 @@ from stretto.router.excerpt import excerpt
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
-from stretto.router.standing import Kind, standing_for
+from stretto.router.track_record import Kind, track_record_for
 from stretto.strategies.consensus.consensus_options import Compare
 from stretto.strategies.items.labels import labels_of
 from stretto.strategies.items.splitting import Split
@@ -55,7 +55,7 @@ def offer_items(case: Case) -> Offer:
         forecast=forecast,
         priority=PRIORITY,
         when_blocked=suits,
-        obstacle=lambda: case.obstacle(forecast, special=standing_for(case, kind).against),
+        obstacle=lambda: case.obstacle(forecast, special=track_record_for(case, kind).against),
         needs=("item", "label") if kind == Kind.LABELS and not _is_held_to_labels(case) else ("item",),
     )
 

@@ -34,7 +34,7 @@ _COLUMNS = re.compile(
 
 
 @dataclass(frozen=True)
-class Layout:
+class EntryLayout:
     """How entries are assembled. ``titles``: the name of each entry, if entries have names."""
 
     name: LayoutName
@@ -167,7 +167,7 @@ class Layout:
         return fix_surrogates(json.dumps(value, ensure_ascii=False))
 
 
-def layout_for(split: Split) -> Layout:
+def layout_for(split: Split) -> EntryLayout:
     """The form that a request asks for, else the form in which its items were given."""
     text = f"{split.context}\n{split.instruction}"
     items = split.items
@@ -175,17 +175,17 @@ def layout_for(split: Split) -> Layout:
     titles = split.labels or (items if short else ())
     if _JSON.search(text):
         keyed = short and (bool(_OBJECT.search(text)) or not _ARRAY.search(text))
-        return Layout("json_object" if keyed else "json_array", titles, items)
+        return EntryLayout("json_object" if keyed else "json_array", titles, items)
     asked = next((name for name, words in _ASKED.items() if words.search(text)), None)
     if asked == "table":
-        return Layout("table", titles, items, _columns(text))
+        return EntryLayout("table", titles, items, _columns(text))
     if asked is not None:
-        return Layout(asked, titles if split.marks != "numbered" else (), items)
+        return EntryLayout(asked, titles if split.marks != "numbered" else (), items)
     if not items or split.marks == "numbered" or not titles:
-        return Layout("numbered", (), items)
+        return EntryLayout("numbered", (), items)
     if _SECTIONS.search(text) and not split.labels:
-        return Layout("sections", titles, items)
-    return Layout("lines", titles, items)
+        return EntryLayout("sections", titles, items)
+    return EntryLayout("lines", titles, items)
 
 
 def _columns(text: str) -> tuple[str, ...]:

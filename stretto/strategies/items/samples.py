@@ -20,7 +20,7 @@ from stretto.language.folding import UNSPACED
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.counting import Size
 from stretto.strategies.items.entries import Entries, EntryText
-from stretto.strategies.items.layout import Layout
+from stretto.strategies.items.layout import EntryLayout
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.runtime.branch import RunningBranch
@@ -39,7 +39,7 @@ class Samples:
 
     calls: Calls
     split: Split
-    layout: Layout
+    layout: EntryLayout
     accepted: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     angles: list[str] = field(default_factory=list)

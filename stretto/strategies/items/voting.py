@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from stretto.foundation.queue import Queue
-from stretto.strategies.consensus.ballots import Ballot, Reading
+from stretto.strategies.consensus.ballots import Ballot, VoteReader
 from stretto.strategies.consensus.stopping import decided
 from stretto.strategies.items.items_offer import ItemsOptions
 from stretto.strategies.quality.likeness import medoid
@@ -27,7 +27,7 @@ def votes_within(options: ItemsOptions, items: int, calls: int | None) -> int:
     return options.samples if calls is None else max(1, min(options.samples, calls // items))
 
 
-def start_vote(spec: BranchSpec, runner: Runner, reading: Reading, samples: int, certainty: float) -> RunningBranch:
+def start_vote(spec: BranchSpec, runner: Runner, reading: VoteReader, samples: int, certainty: float) -> RunningBranch:
     """Start the branch of an item that several others vote for; its text is that of the winner.
 
     Each of these others is asked for as ``spec`` says, and has the fallbacks of the client.
@@ -39,7 +39,7 @@ def start_vote(spec: BranchSpec, runner: Runner, reading: Reading, samples: int,
 class _Vote:
     """The vote for one item."""
 
-    def __init__(self, spec: BranchSpec, runner: Runner, reading: Reading, samples: int, certainty: float) -> None:
+    def __init__(self, spec: BranchSpec, runner: Runner, reading: VoteReader, samples: int, certainty: float) -> None:
         self._spec, self._runner, self._reading, self._certainty = spec, runner, reading, certainty
         self._left = samples
         self._votes: Counter[str] = Counter()

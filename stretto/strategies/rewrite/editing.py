@@ -10,7 +10,7 @@ from stretto.backends.base import ModelRequest
 from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits_in
 from stretto.strategies.rewrite.entries import Entries
 from stretto.strategies.rewrite.kept_text import lost, runs
-from stretto.strategies.rewrite.rewrite_answer import Part, Rewriting, title_of
+from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, title_of
 from stretto.strategies.rewrite.share import note_share
 from stretto.strategies.rewrite.text_pieces import Piece
 from stretto.strategies.runtime.branch import RunningBranch
@@ -31,7 +31,7 @@ class Edited:
     tries: list[RunningBranch] = field(default_factory=list)
     good: list[Edit] = field(default_factory=list)
     applied: Applied | None = None
-    anew: Part | None = None
+    anew: RewritePart | None = None
 
 
 class Editing:
@@ -111,7 +111,7 @@ class Editing:
         if running.exception is None and may_ask and len(edited.tries) < TRIES:
             self._ask(edited, failed)
         else:
-            edited.anew = Part(edited.piece)
+            edited.anew = RewritePart(edited.piece)
             self.whole.start(edited.anew)
 
     def _made(self, piece: Piece, edits: Sequence[Edit]) -> Applied:

@@ -30,7 +30,7 @@ from stretto.values.answer import REFUSALS, Branch
 from stretto.values.request import GenerationOptions, Request
 from stretto.values.route import Route
 
-__all__ = ["Part", "Rewriting", "title_of", "write_rewritten"]
+__all__ = ["RewritePart", "Rewriting", "title_of", "write_rewritten"]
 
 TITLE = 60  # characters of a piece that name it
 TERMS_READ = 12_000  # characters of a text that terms are looked for in
@@ -61,7 +61,7 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
 
 
 @dataclass(eq=False)
-class Part:
+class RewritePart:
     """A piece and the calls for it, the last of which may still run."""
 
     piece: Piece
@@ -99,7 +99,7 @@ class Rewriting:
         text, merge = self.given.text, self.runner.merge
         pieces = self.entries or cut(text, self.given.ending, self.parts(), most=self.most)
         terms = self._start_terms(len(pieces))
-        parts = [Part(piece, live=piece.number == 1 and not self.entries) for piece in pieces]
+        parts = [RewritePart(piece, live=piece.number == 1 and not self.entries) for piece in pieces]
         for part in parts:
             waits = (terms,) if terms is not None and part.piece.number > 1 else ()
             self.start(part, waits)
@@ -144,7 +144,7 @@ class Rewriting:
             )
         )
 
-    def start(self, part: Part, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
+    def start(self, part: RewritePart, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
         """Start a call that writes a piece; ``lacks`` is what the call before it lost."""
         piece = part.piece
         title = title_of(piece.said)
@@ -187,7 +187,7 @@ class Rewriting:
             asked(self.request, self.runner, "continue", question=question, received=received, documents="")
         )
 
-    def _ended(self, part: Part, running: RunningBranch) -> None:
+    def _ended(self, part: RewritePart, running: RunningBranch) -> None:
         """Judge a piece at its end, and have it written once more where it lost something."""
         result, faults = self._read(part.piece, running.text)
         if running.finish_reason == "length":
@@ -223,7 +223,7 @@ class Rewriting:
             faults += [f"text {number}: {each}" for each in lacks]
         return piece.filled(texts), faults
 
-    async def settled(self, part: Part) -> str:
+    async def settled(self, part: RewritePart) -> str:
         """The text of a piece whose tries have all ended; its source where it could not be written."""
         seen = 0
         while seen < len(part.tries):
@@ -239,7 +239,7 @@ class Rewriting:
         self._tell_faults(part, best)
         return part.results[best]
 
-    def _rest(self, part: Part, branch: Branch) -> str:
+    def _rest(self, part: RewritePart, branch: Branch) -> str:
         """What follows the text of the first piece, which is shown as it comes."""
         running = part.tries[0]
         if running.exception is not None and not running.text.strip():
@@ -247,7 +247,7 @@ class Rewriting:
         self._tell_faults(part, 0)
         return notes_for(self.request).ending(branch)
 
-    def _missing(self, part: Part) -> str:
+    def _missing(self, part: RewritePart) -> str:
         """In place of a piece that could not be written: its source, but not where that is to be hidden."""
         running = part.tries[-1]
         wrong = "it could not be written"
@@ -267,14 +267,14 @@ class Rewriting:
         self.runner.warn(f"{running.spec.label} {done}: {wrong}.", "part_missing", part=running.spec.id)
         return f"[{missing}]" if done == "is left out" and missing else missing
 
-    def _tell_faults(self, part: Part, place: int) -> None:
+    def _tell_faults(self, part: RewritePart, place: int) -> None:
         running = part.tries[place]
         if faults := [each for each in part.faults[place] if each != "it was cut"]:
             self.runner.warn(
                 f"{running.spec.label} is not as it should be: {'; '.join(faults)}.", "kept", part=running.spec.id
             )
 
-    def _tell(self, parts: Sequence[Part]) -> None:
+    def _tell(self, parts: Sequence[RewritePart]) -> None:
         """Tell of terms that are not rendered alike, and learn how much such a change alters."""
         written = [
             (part.piece.text, part.results[part.best]) for part in parts if part.results and part.results[part.best]

@@ -16,7 +16,7 @@ from stretto.backends.resilience.wrapper import Wrapper
 from stretto.strategies.quality.text_guard import LowQualityTextError, is_enough
 from stretto.strategies.runtime.answer_limit import NoRoomError
 from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
-from stretto.strategies.runtime.branch_calls import BranchCalls, Call, Emit
+from stretto.strategies.runtime.branch_calls import BranchCall, BranchCalls, Emit
 from stretto.strategies.runtime.fallback import Fallback, FallbackChain, alone
 from stretto.strategies.runtime.shortfall import called
 from stretto.values.answer import REFUSALS, Usage
@@ -143,7 +143,7 @@ class Attempts:
             running.write(marker, self._now_s())
         before = running.text
         after = before if received else ""
-        call = Call(prompt, self._options(running), attempt, after, replaceable=chain.has_another)
+        call = BranchCall(prompt, self._options(running), attempt, after, replaceable=chain.has_another)
         running.outcome = Outcome(await self._calls.send(running, call))
         return before, bool(received)
 

@@ -39,7 +39,7 @@ _numbers = itertools.count(1)  # of answers
 
 
 @dataclass(frozen=True)
-class Call:
+class BranchCall:
     """One call of a branch.
 
     Attributes:
@@ -79,7 +79,7 @@ class BranchCalls:
         self._began = began
         self._number = next(_numbers)
 
-    async def send(self, running: RunningBranch, call: Call) -> FinishReason:
+    async def send(self, running: RunningBranch, call: BranchCall) -> FinishReason:
         """Send one call to the last writer of a branch, and write what it streams into the branch.
 
         Returns:
@@ -110,7 +110,7 @@ class BranchCalls:
             await self._take(running, text)
         _check(watch)
 
-    async def _send_within(self, running: RunningBranch, call: Call, tokens: int) -> FinishReason:
+    async def _send_within(self, running: RunningBranch, call: BranchCall, tokens: int) -> FinishReason:
         backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens
         self._ledger.check_price(backend)
         ledger = self._ledger_of(running)
@@ -318,7 +318,7 @@ class BranchCalls:
             running.discard_usage()
 
 
-def _written_calls(running: RunningBranch, call: Call) -> WrittenCalls:
+def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls:
     """What looks for calls in the text of an answer, if its model may make some."""
     prompt, held = call.prompt, call.options.response_format is not None
     if held or prompt.tool_choice == "none" or prompt.n > 1 or call.after or not running.spec.standalone:

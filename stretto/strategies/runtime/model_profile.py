@@ -11,7 +11,7 @@ from stretto.foundation.token_estimates import typical_tokens
 from stretto.router.field_lengths import WHOLE, note_field
 from stretto.router.forecast import TOKENS_BY_SHAPE
 from stretto.router.lengths import lengths_of
-from stretto.router.standing import Kind, Prompts, standing_of
+from stretto.router.track_record import Kind, Prompts, track_record_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
@@ -26,7 +26,7 @@ class ModelProfile:
     Args:
         backend: of the answer.
         language: of the question; what a model holds differs by language.
-        prompts: that it is asked with; see `stretto.router.standing.standing_of`.
+        prompts: that it is asked with; see `stretto.router.track_record.track_record_of`.
 
     Attributes:
         backend: the model.
@@ -45,13 +45,13 @@ class ModelProfile:
         """Tokens that its last straight answers to questions of this shape had; ``None`` after too few."""
         return None if shape is None else lengths_of(self.backend).typical(shape)
 
-    def note_standing(self, kind: Kind, request: Request, *, held: bool) -> None:
-        """Note whether it held an answer of this kind (`stretto.router.standing`) in the answer's language.
+    def note_track_record(self, kind: Kind, request: Request, *, held: bool) -> None:
+        """Note whether it held an answer of this kind (`stretto.router.track_record`) in the answer's language.
 
         A failure counts only where the router had chosen to answer like this.
         """
         if held or request.strategy == "auto":
-            standing_of(self.backend, kind, self._language, self._prompts).note(held=held)
+            track_record_of(self.backend, kind, self._language, self._prompts).note(held=held)
 
     def note_record(self, request: Request, branches: Sequence[RunningBranch]) -> None:
         """Note how long a straight answer was that is held to a schema."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from stretto.foundation.json_schema import is_deeper, validator_of
-from stretto.markup.calls import BEGINS, Call, JsonSpan, Tools, undoubled
+from stretto.markup.calls import BEGINS, JsonSpan, ParsedCall, Tools, undoubled
 from stretto.markup.parts import held_back
 from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.values.tool_calls import ToolCallFragment
@@ -104,7 +104,7 @@ class WrittenCalls:
         ``cut``: it was ended by a limit, so that only what is whole counts.
         """
         if cut:
-            found: Sequence[Call] = self._objects_found()
+            found: Sequence[ParsedCall] = self._objects_found()
         elif self._marked:
             found = Tools(self._tools).of_marked("".join(self._marked))
         else:
@@ -115,7 +115,7 @@ class WrittenCalls:
         # Ids are of nine signs, as Mistral's servers want them.
         return tuple(ToolCallFragment(place, secrets.token_hex(5)[:9], *call) for place, call in enumerate(found))
 
-    def _objects_found(self) -> Sequence[Call]:
+    def _objects_found(self) -> Sequence[ParsedCall]:
         """The calls that the whole answer consists of, as JSON."""
         if not self._holds or self._held[self._at :].strip("` \n") or not self._objects:
             return ()
@@ -173,7 +173,7 @@ class WrittenCalls:
             return False
         return value["name"] in self._parameters and ("arguments" in value or "parameters" in value)
 
-    def _call(self, value: Any) -> Call | None:
+    def _call(self, value: Any) -> ParsedCall | None:
         """Name and arguments, where they are those of a call."""
         if not self._looks_like_one(value) or not value.keys() <= _OF_A_CALL:
             return None
@@ -182,7 +182,7 @@ class WrittenCalls:
             given = next(iter(_values(given)), None)
         if not isinstance(given, dict) or is_deeper(given) or not _fits(given, self._parameters[name]):
             return None
-        return Call(name, json.dumps(given, ensure_ascii=False))
+        return ParsedCall(name, json.dumps(given, ensure_ascii=False))
 
 
 def _values(text: str) -> list[Any]:

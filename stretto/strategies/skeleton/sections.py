@@ -12,7 +12,7 @@ import anyio
 from stretto.backends.base import ModelRequest
 from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 from stretto.router.parse import Parse
-from stretto.router.standing import Kind
+from stretto.router.track_record import Kind
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked, direct_spec, rest_of, shared_by_all
 from stretto.strategies.quality.text_guard import TextGuard
@@ -107,7 +107,7 @@ class SectionsAnswer:
         self._planned.set()
         held = len(self._written) >= self._fewest
         if held or (plan.exception is None and plan.finish_reason not in _NO_FAULT):
-            self._runner.known.note_standing(Kind.PLANS, self._request, held=held)
+            self._runner.known.note_track_record(Kind.PLANS, self._request, held=held)
         if not held:
             return await self._go_on_straight(plan)
         self._opening.end()

@@ -11,7 +11,7 @@ from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, TYPICAL_TO
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
 from stretto.router.parse import USUAL_POINTS, Parse
-from stretto.router.standing import Kind, standing_for
+from stretto.router.track_record import Kind, track_record_for
 from stretto.strategies.skeleton import SkeletonOptions
 from stretto.strategies.strategy_options import options_of
 from stretto.values.request import Request
@@ -87,7 +87,7 @@ def offer_skeleton(case: Case) -> Offer:
 def _obstacle(case: Case, forecast: Forecast, *, by_points: bool) -> str | None:
     if by_points:
         return case.obstacle(forecast, special=to_skeleton(case.parse))
-    special = _not_planned(case) or standing_for(case, Kind.PLANS).against
+    special = _not_planned(case) or track_record_for(case, Kind.PLANS).against
     return case.obstacle(forecast, special=special, saves=(LEAST_SHARE, LEAST_S)) or _later(case)
 
 

@@ -39,8 +39,10 @@ async def test_the_backends_of_a_client_answer_as_models_by_role_and_as_the_next
 
 @pytest.mark.thorough
 def test_a_local_backend_with_options_of_its_own_shares_its_model():
-    with Stretto(LocalBackend("local:pocket", remember_answers=0)) as stretto:
-        chat = ChatStretto(backend=LocalBackend("local:pocket", remember_answers=0), strategy="direct", max_tokens=8)
+    with Stretto(LocalBackend("local:pocket", draft_history_tokens=0)) as stretto:
+        chat = ChatStretto(
+            backend=LocalBackend("local:pocket", draft_history_tokens=0), strategy="direct", max_tokens=8
+        )
         asked = {"strategy": "direct", "max_tokens": 8, "temperature": 0}
         text = stretto.ask("How do I look after a bicycle?", **asked).text
         assert chat.invoke("How do I look after a bicycle?", temperature=0).content == text

@@ -9,7 +9,7 @@ from simulated import looping, verify
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.budget import divide
 from stretto.local_engine.drafting.heads.account import Account
-from stretto.local_engine.drafting.heads.group import Group
+from stretto.local_engine.drafting.heads.group import DrafterGroup
 from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 from stretto.local_engine.drafting.heads.head_method import HeadOptions
 from stretto.local_engine.drafting.protocol import DraftContext
@@ -63,7 +63,9 @@ def test_a_head_that_did_not_pay_at_first_drafts_again_when_it_does():
     """Behind a rest it has much to read. That must not count against its first draft, or it would rest for ever."""
     target = looping(vocabulary=VOCABULARY)
     head = Head(target, knows_from=150)
-    drafter = HeadDrafter(head, DEAR, (Account(), Account()), HeadOptions(), Group(lambda: head.ms / 1e3), paths=1)
+    drafter = HeadDrafter(
+        head, DEAR, (Account(), Account()), HeadOptions(), DrafterGroup(lambda: head.ms / 1e3), paths=1
+    )
     text = target([])[:1]
     context = DraftContext(text, 0, VOCABULARY)
     drafter.learn(context, replace(verify(DraftTree(), [], target, 0), states=torch.zeros(1, 1)))

@@ -241,17 +241,17 @@ def test_text_files_and_folders_are_read_and_what_is_no_text_there_is_passed_ove
 )
 def test_a_file_that_was_named_and_is_no_text_is_refused(make, said, tmp_path):
     make(tmp_path / "x")
-    with pytest.raises(SettingsError, match=f"drafts_from.*x'.*{said}"):
+    with pytest.raises(SettingsError, match=f"draft_corpus.*x'.*{said}"):
         read_texts([tmp_path / "x"])
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["/nowhere/at/all"], r"drafts_from names '/nowhere/at/all', which is not there"),
-        ("src", r"drafts_from='src' cannot be used: give a list"),
-        ([3], r"drafts_from has 3, which is no path"),
-        ([""], r"drafts_from has '', which is no path"),
+        (["/nowhere/at/all"], r"draft_corpus names '/nowhere/at/all', which is not there"),
+        ("src", r"draft_corpus='src' cannot be used: give a list"),
+        ([3], r"draft_corpus has 3, which is no path"),
+        ([""], r"draft_corpus has '', which is no path"),
     ],
 )
 def test_paths_that_cannot_be_are_refused_before_a_model_is_loaded(given, said):
@@ -263,7 +263,7 @@ def test_too_much_text_is_refused_without_reading_all_of_it(tmp_path, monkeypatc
     monkeypatch.setattr(text_files, "MOST_BYTES", 10_000)
     (tmp_path / "a").write_text("x" * 9_000)
     (tmp_path / "b").write_text("x" * 2_000)
-    with pytest.raises(SettingsError, match=r"drafts_from holds more than .*/b'.*Name fewer files"):
+    with pytest.raises(SettingsError, match=r"draft_corpus holds more than .*/b'.*Name fewer files"):
         read_texts([tmp_path])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Alignment", "Change", "Guess", "Reason"]
+__all__ = ["Alignment", "Guess", "Reason", "Replacement"]
 
 _HERE = 2  # tokens written since the text left the source that have to stand near the expected place
 _ANYWHERE = 3  # tokens that have to stand anywhere else
@@ -55,7 +55,7 @@ class Guess:
 
 
 @dataclass(slots=True)
-class Change:
+class Replacement:
     """What was written in place of some tokens of the source.
 
     Attributes:
@@ -102,7 +102,7 @@ class Alignment:
         self._pairs: dict[tuple[int, int], list[int]] = {}  # places behind each two tokens
         for behind in range(2, len(self._source) + 1):
             self._pairs.setdefault((self._source[behind - 2], self._source[behind - 1]), []).append(behind)
-        self._changes: dict[int, dict[tuple[int, ...], Change]] = {}  # by what is replaced, and by its first token
+        self._changes: dict[int, dict[tuple[int, ...], Replacement]] = {}  # by what is replaced, and by its first token
         self.length = len(self._source)
         self.place = 0
         self.left: int | None = 0 if begins else None
@@ -158,7 +158,7 @@ class Alignment:
         found.append(Guess(Reason.INSERTED, _CLAIMS[2], (), self.place))
         return found
 
-    def change_at(self, place: int) -> Change | None:
+    def change_at(self, place: int) -> Replacement | None:
         """The latest change of the tokens that stand at a place of the source."""
         source = self._source
         known = self._changes.get(source[place]) if place < len(source) else None
@@ -210,6 +210,6 @@ class Alignment:
         tokens, known = tuple(replaced), self._changes.setdefault(replaced[0], {})
         change = known.get(tokens)
         if change is None or change.written != tuple(written):
-            known[tokens] = Change(tokens, tuple(written))
+            known[tokens] = Replacement(tokens, tuple(written))
         else:
             change.made += 1

@@ -13,7 +13,7 @@ from torch import Tensor
 from stretto.local_engine.drafting.heads.head import Reader
 from stretto.local_engine.drafting.heads.recurrent import Nodes, RecurrentReader, answered
 
-__all__ = ["Answer", "Group", "Growing"]
+__all__ = ["Answer", "DrafterGroup", "Growing"]
 
 Answer = tuple[Tensor | None, float]
 """Logits that a head gives, and this drafter's share of the milliseconds it took."""
@@ -37,7 +37,7 @@ class _Member(Protocol):
         ...
 
 
-class Group:
+class DrafterGroup:
     """The drafters of one head in one engine.
 
     A head is small, so on a GPU the start of its kernels takes longer than their work, and on a CPU the reading of its

@@ -10,7 +10,7 @@ from torch import Tensor
 from stretto.local_engine.choosing.sampling import best_tokens
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.heads.account import Account
-from stretto.local_engine.drafting.heads.group import Group, Growing
+from stretto.local_engine.drafting.heads.group import DrafterGroup, Growing
 from stretto.local_engine.drafting.heads.head import Head
 from stretto.local_engine.drafting.heads.head_method import HeadOptions
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
@@ -51,7 +51,7 @@ class HeadDrafter:
         cost: StepCost,
         accounts: tuple[Account, Account],
         options: HeadOptions,
-        group: Group,
+        group: DrafterGroup,
         *,
         paths: int,
     ) -> None:

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 def _head(equipment: DraftEquipment) -> HeadDrafter:
     from stretto.local_engine.drafting.heads.account import Account  # noqa: PLC0415 - with the next one
     from stretto.local_engine.drafting.heads.eagle3 import layer_part  # noqa: PLC0415 - numba
-    from stretto.local_engine.drafting.heads.group import Group  # noqa: PLC0415 - torch
+    from stretto.local_engine.drafting.heads.group import DrafterGroup  # noqa: PLC0415 - torch
     from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter  # noqa: PLC0415 - torch
     from stretto.local_engine.drafting.heads.load_head import load_head  # noqa: PLC0415 - torch
     from stretto.local_engine.kernels.compiling.compiler import are_ready, have_compiled  # noqa: PLC0415 - where a head is read
@@ -72,7 +72,7 @@ def _head(equipment: DraftEquipment) -> HeadDrafter:
                 rounded = are_ready([product(BLOCKS)])
             kept["head"] = (
                 load_head(folder, model, rounded=rounded),
-                Group(step_clock(model.device)),
+                DrafterGroup(step_clock(model.device)),
             )
     head, group = kept["head"]
     accounts = equipment.learned.setdefault("head", (Account(), Account()))
@@ -99,9 +99,9 @@ def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     try:
         if _folder(equipment) is None:
             return drafter
-        from stretto.local_engine.drafting.heads.beside import Beside  # noqa: PLC0415 - torch
+        from stretto.local_engine.drafting.heads.drafter_then_head import DrafterThenHead  # noqa: PLC0415 - torch
 
-        return Beside(drafter, _head(equipment))
+        return DrafterThenHead(drafter, _head(equipment))
     except SettingsError as error:
         if equipment.head is not None:
             raise

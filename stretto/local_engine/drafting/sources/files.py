@@ -50,7 +50,7 @@ def tokenized(texts: Sequence[str], tokenize: Callable[[str], Sequence[int]]) ->
         count += len(made[-1])
         if count > MOST_TOKENS:
             raise SettingsError(
-                f"drafts_from holds more than {MOST_TOKENS:,} tokens. Drafts are looked for in so many at most: name "
+                f"draft_corpus holds more than {MOST_TOKENS:,} tokens. Drafts are looked for in so many at most: name "
                 "fewer files."
             )
     return FileTexts(made)

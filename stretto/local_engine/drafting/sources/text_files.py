@@ -20,16 +20,16 @@ def check_paths(paths: Sequence[str | Path]) -> tuple[Path, ...]:
     """The paths of files and folders to draft from. Raises `SettingsError` where one is not there."""
     if isinstance(paths, (str, Path)) or not isinstance(paths, Sequence):
         raise SettingsError(
-            f"drafts_from={str(paths)!r} cannot be used: give a list of files and folders, [path, ...]."
+            f"draft_corpus={str(paths)!r} cannot be used: give a list of files and folders, [path, ...]."
         )
     found = []
     for each in paths:
         if not isinstance(each, (str, Path)) or not str(each):
-            raise SettingsError(f"drafts_from has {each!r}, which is no path. Give files and folders.")
+            raise SettingsError(f"draft_corpus has {each!r}, which is no path. Give files and folders.")
         path = Path(each).expanduser()
         if not path.exists():
             raise SettingsError(
-                f"drafts_from names {str(path)!r}, which is not there. Name files and folders that are."
+                f"draft_corpus names {str(path)!r}, which is not there. Name files and folders that are."
             )
         found.append(path)
     return tuple(found)
@@ -60,7 +60,7 @@ def read_texts(paths: Sequence[Path]) -> list[str]:
                 left -= len(data)
                 texts[each] = data.decode("utf-8-sig")
     if not any(texts.values()):
-        raise SettingsError(f"drafts_from={[str(path) for path in paths]} holds no text. Name files of text or code.")
+        raise SettingsError(f"draft_corpus={[str(path) for path in paths]} holds no text. Name files of text or code.")
     return list(texts.values())
 
 
@@ -75,17 +75,17 @@ def _text_in(path: Path, most: int, *, must: bool) -> bytes | None:
     except OSError as error:
         if not must:
             return None
-        raise SettingsError(f"drafts_from names {str(path)!r}, which cannot be read: {error.strerror}.") from None
+        raise SettingsError(f"draft_corpus names {str(path)!r}, which cannot be read: {error.strerror}.") from None
     if is_text and len(data) > most:
         raise SettingsError(
-            f"drafts_from holds more than {MOST_BYTES // 2**20} MiB with {str(path)!r}, the most that drafts are "
+            f"draft_corpus holds more than {MOST_BYTES // 2**20} MiB with {str(path)!r}, the most that drafts are "
             "looked for in. Name fewer files."
         )
     if is_text and _is_utf8(data):
         return data
     if not must:
         return None
-    raise SettingsError(f"drafts_from names {str(path)!r}, which is no text in UTF-8. Name files of text or code.")
+    raise SettingsError(f"draft_corpus names {str(path)!r}, which is no text in UTF-8. Name files of text or code.")
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGE_FILE",
     "FOCUS_FILE",
-    "LOW_RANK_CONFIG",
-    "LOW_RANK_FILE",
+    "LORA_CONFIG",
+    "LORA_FILE",
     "READING_FILE",
     "fingerprint",
-    "read_low_rank_config",
+    "read_lora_config",
     "read_tensors",
     "write_tensors",
 ]
@@ -34,7 +34,7 @@ FOCUS_FILE = "focus.safetensors"
 READING_FILE = "reading.safetensors"
 """Name of the adapter for reading passages of documents."""
 
-LOW_RANK_CONFIG, LOW_RANK_FILE = "adapter_config.json", "adapter_model.safetensors"
+LORA_CONFIG, LORA_FILE = "adapter_config.json", "adapter_model.safetensors"
 """Names of the files of an adapter that peft wrote."""
 
 
@@ -57,10 +57,10 @@ def fingerprint(folder: Path, *, reading: bool = False) -> str:
     return digest.hexdigest()
 
 
-def read_low_rank_config(folder: Path) -> dict[str, Any]:
+def read_lora_config(folder: Path) -> dict[str, Any]:
     """What peft says of an adapter. Raises `SettingsError` where that is no JSON object."""
     try:
-        config: Any = json.loads((folder / LOW_RANK_CONFIG).read_text(encoding="utf-8"))
+        config: Any = json.loads((folder / LORA_CONFIG).read_text(encoding="utf-8"))
         cause = "" if isinstance(config, dict) else "it is no JSON object"
     except (OSError, ValueError) as error:
         cause = str(error)
@@ -68,7 +68,7 @@ def read_low_rank_config(folder: Path) -> dict[str, Any]:
         cause = "it is nested too deeply"
     if cause:
         raise SettingsError(
-            f"The adapter {str(folder)!r} cannot be read: its {LOW_RANK_CONFIG} is damaged ({cause}). Give a folder "
+            f"The adapter {str(folder)!r} cannot be read: its {LORA_CONFIG} is damaged ({cause}). Give a folder "
             "that save_pretrained of peft wrote."
         )
     return dict(config)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stretto.local_engine.model.adapters.lora import Change, LowRank
+from stretto.local_engine.model.adapters.lora import LoraAdapter, LoraDelta
 from stretto.local_engine.model.adapters.lora_deltas import Places
 from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.llama import LlamaForward
@@ -16,14 +16,14 @@ from stretto.local_engine.model.forward.products import Weight, unpacked
 from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.values.errors import SettingsError
 
-__all__ = ["Beside", "beside_products", "keep_beside"]
+__all__ = ["UnmergedLora", "attach_lora", "unmerged_products"]
 
 
 _JOINED = {"query_key_value": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
 """Modules of models that hold them so (Phi-3), by the product's name."""
 
 
-def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> LlamaForward | None:
+def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaForward | None:
     """Keep an adapter beside the weights of a model, for rows that name it; see `Rows.adapters`.
 
     Returns:
@@ -43,17 +43,17 @@ def keep_beside(model: LoadedModel, name: str, adapter: LowRank) -> LlamaForward
         )
     with torch.inference_mode():
         if isinstance(forward, LlamaForward):
-            forward.keep_beside(name, beside_products(forward, adapter))
+            forward.attach_lora(name, unmerged_products(forward, adapter))
             return forward
         if not isinstance(forward, TransformersForward):
             raise SettingsError(
                 f"Adapters cannot be kept beside {model.name}. Merge one: adapter={str(adapter.folder)!r}."
             )
-        forward.keep_beside(name, _beside_modules(forward, adapter))
+        forward.attach_lora(name, _unmerged_modules(forward, adapter))
     return None
 
 
-def beside_products(forward: LlamaForward, adapter: LowRank) -> Places:
+def unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
     """What an adapter adds to each product, by the number of the layer and the product's name.
 
     Raises `SettingsError` where it does not fit.
@@ -69,29 +69,29 @@ def beside_products(forward: LlamaForward, adapter: LowRank) -> Places:
             f"changed. Merge it: adapter={str(adapter.folder)!r}."
         )
     adapter.check(shapes)
-    beside: dict[tuple[int, str], Beside] = {}
+    beside: dict[tuple[int, str], UnmergedLora] = {}
     for number, layer in enumerate(forward.layers):
         for name, weight in layer.products.items():
             parts = _parts_of(forward, name, weight)
             changes = [(adapter.changes.get(f"model.layers.{number}.{module}"), outer) for module, outer in parts]
             if any(change is not None for change, _ in changes):
-                beside[number, name] = made = Beside.joined(changes, weight)
+                beside[number, name] = made = UnmergedLora.joined(changes, weight)
                 for each in made.changes:
                     adapter.check_numbers(f"{name} of layer {number}", each.factor)
     return beside
 
 
-def _beside_modules(forward: TransformersForward, adapter: LowRank) -> dict[str, Beside]:
+def _unmerged_modules(forward: TransformersForward, adapter: LoraAdapter) -> dict[str, UnmergedLora]:
     """What an adapter adds to the products of linear layers, by their names in transformers."""
     modules = dict(forward.model.named_modules())
     adapter.check({name: tuple(each.shape) for name, each in forward.model.named_parameters()})
-    found: dict[str, Beside] = {}
+    found: dict[str, UnmergedLora] = {}
     for name, change in adapter.changes.items():
         module = modules[name]
         if type(module) is not torch.nn.Linear or not module.weight.is_floating_point():
             raise adapter.misfit(f"{name} is a {type(module).__name__}, to which nothing can be added")
         weight: Tensor = module.weight.data
-        found[name] = Beside.joined([(change, weight.shape[0])], weight)
+        found[name] = UnmergedLora.joined([(change, weight.shape[0])], weight)
         adapter.check_numbers(name, found[name].changes[0].factor)
     return found
 
@@ -129,7 +129,7 @@ class OutputChange:
     factor: Tensor | None
 
 
-class Beside:
+class UnmergedLora:
     """The changes of one product, which may be of several modules.
 
     Args:
@@ -143,7 +143,7 @@ class Beside:
         self._as: dict[torch.dtype, tuple[Tensor, Tensor, Tensor | None]] = {}
 
     @classmethod
-    def joined(cls, changes: Iterable[tuple[Change | None, int]], weight: Weight) -> Beside:
+    def joined(cls, changes: Iterable[tuple[LoraDelta | None, int]], weight: Weight) -> UnmergedLora:
         """Join the changes of the parts of a weight.
 
         Args:

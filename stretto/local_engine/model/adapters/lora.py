@@ -23,10 +23,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stretto.foundation.arguments import safe_repr
-from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG, LOW_RANK_FILE, read_low_rank_config
+from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, LORA_FILE, read_lora_config
 from stretto.values.errors import SettingsError
 
-__all__ = ["Change", "LowRank", "read_low_rank"]
+__all__ = ["LoraAdapter", "LoraDelta", "read_lora"]
 
 _PREFIX = "base_model.model."
 _KEY = re.compile(r"(?P<module>.+)\.(?P<part>lora_A|lora_B|lora_magnitude_vector)(?:\.[\w-]+)??(?:\.weight)?")
@@ -47,7 +47,7 @@ _UNREAD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LoraDelta:
     """What is added to one weight.
 
     Attributes:
@@ -73,10 +73,10 @@ class Change:
         down, up = self.down.double(), self.up.double()
         return math.sqrt(abs(float(((up @ (down @ down.T)) * up).sum(1).max())))
 
-    def to(self, device: torch.device) -> Change:
+    def to(self, device: torch.device) -> LoraDelta:
         """The same on a device."""
         lengths = None if self.magnitude is None else self.magnitude.to(device)
-        return Change(self.down.to(device), self.up.to(device), lengths)
+        return LoraDelta(self.down.to(device), self.up.to(device), lengths)
 
     def factor(self, changed: Tensor) -> Tensor | None:
         """What each row of the changed weight is multiplied by # [outer]; ``None`` without lengths."""
@@ -90,7 +90,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LoraAdapter:
     """An adapter.
 
     Attributes:
@@ -101,7 +101,7 @@ class LowRank:
     """
 
     folder: Path
-    changes: Mapping[str, Change]
+    changes: Mapping[str, LoraDelta]
     replaced: Mapping[str, Tensor] = field(default_factory=dict)
     transposed: bool = False
 
@@ -152,16 +152,16 @@ class LowRank:
         )
 
 
-def read_low_rank(folder: Path) -> LowRank:
+def read_lora(folder: Path) -> LoraAdapter:
     """Read an adapter. Raises `SettingsError` for what cannot be read, and for kinds that are not known here."""
-    config = read_low_rank_config(folder)
+    config = read_lora_config(folder)
     _check_kind(folder, config)
     try:
-        tensors = load_file(folder / LOW_RANK_FILE)
+        tensors = load_file(folder / LORA_FILE)
     except (OSError, ValueError, SafetensorError) as error:
         raise SettingsError(
             f"The adapter {str(folder)!r} cannot be read: {error}. Give a folder that save_pretrained of peft wrote, "
-            f"with {LOW_RANK_CONFIG} and {LOW_RANK_FILE}."
+            f"with {LORA_CONFIG} and {LORA_FILE}."
         ) from error
     parts: dict[str, dict[str, Tensor]] = {}
     replaced: dict[str, Tensor] = {}
@@ -188,7 +188,7 @@ def read_low_rank(folder: Path) -> LowRank:
         (rank, _), outer, magnitude = own["lora_A"].shape, len(own["lora_B"]), _flat(own.get("lora_magnitude_vector"))
         if own["lora_B"].shape[1] != rank or not rank or (magnitude is not None and len(magnitude) != outer):
             raise _damaged(folder, f"the sizes at {name} do not fit each other")
-        changes[name] = Change(own["lora_A"], own["lora_B"].float() * scale_of(name, rank), magnitude)
+        changes[name] = LoraDelta(own["lora_A"], own["lora_B"].float() * scale_of(name, rank), magnitude)
         if not (longest := changes[name].longest) <= _LONGEST:
             does, alpha = "adds" if magnitude is None else "sets", safe_repr(config.get("lora_alpha"))
             raise _damaged(
@@ -197,8 +197,8 @@ def read_low_rank(folder: Path) -> LowRank:
                 "weights are below 1,000",
             )
     if not changes and not replaced:
-        raise SettingsError(f"The adapter {str(folder)!r} changes nothing: {LOW_RANK_FILE} holds no weights.")
-    return LowRank(folder, changes, replaced, transposed=bool(config.get("fan_in_fan_out")))
+        raise SettingsError(f"The adapter {str(folder)!r} changes nothing: {LORA_FILE} holds no weights.")
+    return LoraAdapter(folder, changes, replaced, transposed=bool(config.get("fan_in_fan_out")))
 
 
 def _damaged(folder: Path, cause: str) -> SettingsError:
@@ -232,7 +232,7 @@ def _scales(folder: Path, config: Mapping[str, Any]) -> Callable[[str, int], flo
     def number(field: str, value: Any) -> float:
         known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
         if not known:
-            raise _damaged(folder, f"{field}={safe_repr(value)} in its {LOW_RANK_CONFIG} is no positive number")
+            raise _damaged(folder, f"{field}={safe_repr(value)} in its {LORA_CONFIG} is no positive number")
         return float(value)
 
     for each in ("r", "lora_alpha"):
@@ -241,7 +241,7 @@ def _scales(folder: Path, config: Mapping[str, Any]) -> Callable[[str, int], flo
     usual, given = config.get("lora_alpha"), config.get("alpha_pattern") or {}
     alpha = None if usual is None else number("lora_alpha", usual)
     if not isinstance(given, dict):
-        raise _damaged(folder, f"alpha_pattern={safe_repr(given)} in its {LOW_RANK_CONFIG} is no JSON object")
+        raise _damaged(folder, f"alpha_pattern={safe_repr(given)} in its {LORA_CONFIG} is no JSON object")
     known: dict[str, tuple[int, float]] = {}
     for place, (pattern, value) in enumerate(given.items()):
         name = pattern.removesuffix("$").replace("\\.", ".")

@@ -16,14 +16,14 @@ from stretto.local_engine.model.adapters.row_adapter import Owned
 from stretto.local_engine.model.forward.rows import Rows
 
 if TYPE_CHECKING:
-    from stretto.local_engine.model.adapters.attached_lora import Beside
+    from stretto.local_engine.model.adapters.attached_lora import UnmergedLora
 
 __all__ = ["Places", "RowChanges", "adapters_of", "apply"]
 
 _PRODUCTS = ("query_key_value", "output", "gate_up", "down")
 """Of a layer, in the order in which compiled code has them."""
 
-Places = Mapping[tuple[int, str], "Beside"]
+Places = Mapping[tuple[int, str], "UnmergedLora"]
 """What an adapter adds, by the number of the layer and the product's name."""
 
 

@@ -19,7 +19,7 @@ from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.transformers_attention import attend_in
 
 if TYPE_CHECKING:
-    from stretto.local_engine.model.adapters.attached_lora import Beside
+    from stretto.local_engine.model.adapters.attached_lora import UnmergedLora
 
 __all__ = ["CacheAdapter", "Forward", "TransformersForward", "changing", "listen"]
 
@@ -91,7 +91,7 @@ class TransformersForward:
         self.alone = alone
         self.packs = self.is_exact = False
         self._first_layer = 0  # that this process holds
-        self._beside: dict[str, Mapping[str, Beside]] = {}
+        self._unmerged: dict[str, Mapping[str, UnmergedLora]] = {}
         self._keeping = threading.Lock()
         config = model.config.get_text_config(decoder=True)
         self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
@@ -123,12 +123,12 @@ class TransformersForward:
         """See `Forward`."""
         return self._rotary.longest
 
-    def keep_beside(self, name: str, changes: Mapping[str, Beside]) -> None:
+    def attach_lora(self, name: str, changes: Mapping[str, UnmergedLora]) -> None:
         """Keep an adapter beside the weights, by the names of the modules that it changes. From any thread."""
         with self._keeping:
             for module in changes:
                 listen(self._model.get_submodule(module), module)
-            self._beside[name] = changes
+            self._unmerged[name] = changes
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         """See `Forward`. Sequences with different adapters run one after the other."""
@@ -160,7 +160,7 @@ class TransformersForward:
         stack = ExitStack()
         stack.enter_context(self._rotary.on(side))
         if adapter is not None:
-            stack.enter_context(changing(self._beside[adapter]))
+            stack.enter_context(changing(self._unmerged[adapter]))
         return stack
 
     def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ _here = threading.local()
 
 
 @contextmanager
-def changing(changes: Mapping[str, Beside]) -> Iterator[None]:
+def changing(changes: Mapping[str, UnmergedLora]) -> Iterator[None]:
     """Let the linear layers with these names be changed in this thread."""
     _here.changes = changes
     try:
@@ -252,7 +252,7 @@ def listen(module: Any, name: str) -> None:
     module.stretto_listens = True
 
     def changed(own: Any, given: tuple[Tensor, ...], product: Tensor) -> Tensor:
-        change: Beside | None = getattr(_here, "changes", {}).get(name)
+        change: UnmergedLora | None = getattr(_here, "changes", {}).get(name)
         if change is None:
             return product
         if own.bias is None:

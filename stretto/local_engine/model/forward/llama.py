@@ -128,7 +128,7 @@ class LlamaForward:
         if self.is_packed and (not self.weights.in_panels or are_ready(self.parts_for(adapter))):
             self.adapter = adapter.packed(panels=self.weights.in_panels)
 
-    def keep_beside(self, name: str, places: Places) -> None:
+    def attach_lora(self, name: str, places: Places) -> None:
         """Keep an adapter beside the weights, for sequences that name it. From any thread."""
         with self._keeping:
             is_first = not self._changes

@@ -42,7 +42,7 @@ from stretto.local_engine.research_registry import block_models
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.detokenize import decoder
 from stretto.local_engine.text.vocabulary import token_bytes
-from stretto.markup.forms import Form, form_of
+from stretto.markup.forms import MarkupForm, form_of
 from stretto.values.errors import SettingsError, StrettoError
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
@@ -64,7 +64,7 @@ class LoadedModel:
         tokenizer: transformers' tokenizer.
         decode: token ids to text, without special tokens other than marks of thoughts and calls.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
-        refined: how it writes blocks of tokens at once; ``None`` for a model that writes from left to right.
+        diffusion: how it writes blocks of tokens at once; ``None`` for a model that writes from left to right.
         compiled: whether an engine runs compiled code; ``None``: as soon as there is some.
         unpacked: switches the forward to compiled code later, where that was not ready when the model was loaded.
         comparison: what is compared with transformers after the first answer.
@@ -101,7 +101,7 @@ class LoadedModel:
     file: Path | None = None
     changed: bool = False
     token_bytes: Callable[[int], bytes] | None = None
-    refined: BlockForm | None = None
+    diffusion: BlockForm | None = None
     compiled: bool | None = True
     unpacked: Unpacked | Partial | None = None
     comparison: Comparison | None = None
@@ -121,7 +121,7 @@ class LoadedModel:
         return self.end_ids | self.chat.end_of_turn()
 
     @cached_property
-    def form(self) -> Form:
+    def form(self) -> MarkupForm:
         """The marks that it puts around thoughts and calls."""
         return form_of(self.chat.template)
 
@@ -265,8 +265,8 @@ def _loaded(
             model = model.to(dtype)
     if model.device != device:  # some quantised ones cannot be moved
         model = model.to(device)
-    refined = block_form(*read.args)
-    return make(model, tokenizer, quantisation=quantisation, refined=refined)
+    diffusion = block_form(*read.args)
+    return make(model, tokenizer, quantisation=quantisation, diffusion=diffusion)
 
 
 def prepare(
@@ -279,13 +279,13 @@ def prepare(
     cuda_graphs: bool | None = None,
     owned: bool = False,
     quantisation: Quantisation | None = None,
-    refined: BlockForm | None = None,
+    diffusion: BlockForm | None = None,
     general: Callable[..., TransformersForward] | None = None,
 ) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
     ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
-    few bits. ``refined``: how it writes blocks. ``general``: see `choose_forward`.
+    few bits. ``diffusion``: how it writes blocks. ``general``: see `choose_forward`.
 
     Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
     `SettingsError` for CUDA graphs on another device.
@@ -302,8 +302,8 @@ def prepare(
         compiled = False
     ready, blocks = compile_now if compiled else are_ready, block_models()
     with _threads_of_loading(model):
-        if refined is not None and blocks is not None and refined.canvas:
-            forward: Forward = blocks.canvas_forward(model)
+        if diffusion is not None and blocks is not None and diffusion.canvas:
+            forward: Forward = blocks.block_forward(model)
         elif quantisation is not None:
             step(name, "laying out the weights")
             forward = in_blocks(name, model, quantisation, ready)
@@ -311,9 +311,9 @@ def prepare(
             step(name, "comparing it with transformers")
             packs = packed and compiled is not False
             forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned, general=general)
-    if refined is not None and blocks is not None:
-        refined, cuda_graphs = blocks.checked_form(name, refined, forward, config.vocab_size, tokenizer), False
-        window = window // refined.block * refined.block if refined.sight == "block" else window
+    if diffusion is not None and blocks is not None:
+        diffusion, cuda_graphs = blocks.checked_form(name, diffusion, forward, config.vocab_size, tokenizer), False
+        window = window // diffusion.block * diffusion.block if diffusion.sight == "block" else window
     limit = tolerance(model.dtype)
     unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
     comparison = None
@@ -344,7 +344,7 @@ def prepare(
         penalties=penalties,
         threads=threads,
         token_bytes=token_bytes(tokenizer),
-        refined=refined,
+        diffusion=diffusion,
         compiled=compiled,
         unpacked=unpacked,
         comparison=comparison,

@@ -19,8 +19,8 @@ from transformers.utils.import_utils import is_peft_available
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from stretto.local_engine.failures import out_of_memory
-from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG, read_low_rank_config
-from stretto.local_engine.model.adapters.lora import read_low_rank
+from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, read_lora_config
+from stretto.local_engine.model.adapters.lora import read_lora
 from stretto.local_engine.model.formats.quantised_folder import check_packages, explained
 from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
 from stretto.local_engine.model.forward.extra_layers import is_extra
@@ -96,21 +96,21 @@ def read_model(
     config: Any = None
     try:
         with _quietly():
-            base = _base_of_adapter(source) if _is_low_rank(source) else _base(source)
-            low_rank = read_low_rank(Path(source.where)) if _is_low_rank(source) else None
+            base = _base_of_adapter(source) if _is_lora(source) else _base(source)
+            lora = read_lora(Path(source.where)) if _is_lora(source) else None
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
             written = _written_at_once(base)
             config = _config(base, written, options)
             if written is not None:
                 options = {"trust_remote_code": False, "config": config}
             check_packages(source.name, config)
-            if low_rank is None:
+            if lora is None:
                 _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
             whole = base_of(source.folder)  # where it is kept as changes of another model
             tokenizer = _tokenizer(source.where if own else str(whole or base), config, options)
             kind = _kind(config, written)
-            where: str | None = source.where if low_rank is None else base
+            where: str | None = source.where if lora is None else base
             if whole is not None and source.folder is not None:
                 kind, where = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], None
                 options = {"config": config, "state_dict": changed_weights(source.folder, whole, source.name)}
@@ -137,8 +137,8 @@ def read_model(
     found["unexpected_keys"] = [name for name in found["unexpected_keys"] if not is_extra(name, text)]
     if misfit := _misfit(found):
         raise _misfits(source, misfit, model)
-    if low_rank is not None:
-        low_rank.merge(dict(model.named_parameters()))
+    if lora is not None:
+        lora.merge(dict(model.named_parameters()))
     return model, tokenizer, None
 
 
@@ -146,7 +146,7 @@ def block_form(source: Source) -> BlockForm | None:
     """How a model that was read writes blocks at once; ``None`` for one that writes from left to right."""
     if source.file is not None:
         return None
-    written = _written_at_once(_base_of_adapter(source) if _is_low_rank(source) else _base(source))
+    written = _written_at_once(_base_of_adapter(source) if _is_lora(source) else _base(source))
     return None if written is None else written.form
 
 
@@ -230,18 +230,18 @@ def _base(source: Source) -> str:
     return _base_of_adapter(source)
 
 
-def _is_low_rank(source: Source) -> bool:
+def _is_lora(source: Source) -> bool:
     """Whether a folder holds an adapter of a kind that is read here, and no weights beside it."""
     folder = source.folder
-    if folder is None or not (folder / LOW_RANK_CONFIG).is_file() or any(folder.glob("model*.safetensors")):
+    if folder is None or not (folder / LORA_CONFIG).is_file() or any(folder.glob("model*.safetensors")):
         return False
-    return bool(read_low_rank_config(folder).get("peft_type") == "LORA")  # peft may know others
+    return bool(read_lora_config(folder).get("peft_type") == "LORA")  # peft may know others
 
 
 def _base_of_adapter(source: Source) -> str:
     """The name or the folder of the model that an adapter says it belongs to."""
     assert source.folder is not None  # noqa: S101 - for the type checker: adapters are in folders
-    base = read_low_rank_config(source.folder).get("base_model_name_or_path")
+    base = read_lora_config(source.folder).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise _not_loaded(source, ValueError("adapter_config.json names no base_model_name_or_path"))
     return base

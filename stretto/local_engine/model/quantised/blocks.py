@@ -19,7 +19,7 @@ from stretto.local_engine.kernels.block_layout import Numbers, laid_out, read_ba
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import BLOCKS, PANEL
 
-__all__ = ["Blocks", "Reading", "widened_product"]
+__all__ = ["Blocks", "UnreadWeight", "widened_product"]
 
 _LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
 _ALONE: NDArray[np.generic] = np.empty(0, np.int8)
@@ -27,7 +27,7 @@ _PIECE = 2**22  # numbers that are read back together
 _AT_ONCE = 2**20  # numbers that are laid out together: their arrays fit into the processor's cache
 
 
-class Reading(NamedTuple):
+class UnreadWeight(NamedTuple):
     """A weight that is still to be read.
 
     Attributes:
@@ -53,10 +53,10 @@ class Blocks(Panels):
     @classmethod
     def joined(cls, weights: Sequence[Numbers], arena: Arena | None = None) -> Blocks:
         """Lay weights out, one below the other; see `read`."""
-        return cls.read([Reading(each.kind, each.codes.shape, partial(_some, each)) for each in weights], arena)
+        return cls.read([UnreadWeight(each.kind, each.codes.shape, partial(_some, each)) for each in weights], arena)
 
     @classmethod
-    def read(cls, weights: Sequence[Reading], arena: Arena | None = None) -> Blocks:
+    def read(cls, weights: Sequence[UnreadWeight], arena: Arena | None = None) -> Blocks:
         """Read weights and lay them out, one below the other, without a second copy of a whole one in memory.
 
         Raises ValueError if one but the last does not fill its panels, and for numbers that are none.

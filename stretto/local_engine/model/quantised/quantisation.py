@@ -16,7 +16,7 @@ from stretto.local_engine.kernels.compiling import compiled_parts
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.forward.llama_family import is_llama_like
 from stretto.local_engine.model.forward.llama_layer import multiplied
-from stretto.local_engine.model.quantised.blocks import Blocks, Reading
+from stretto.local_engine.model.quantised.blocks import Blocks, UnreadWeight
 from stretto.local_engine.model.quantised.rounding import WIDTHS, rounded_to
 
 __all__ = [
@@ -57,7 +57,7 @@ class Quantisation(Protocol):
         """How the numbers of a module's weight are held."""
         ...
 
-    def reading(self, module: Any, *, vectors: bool) -> Reading:
+    def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
         """A module's weight; ``vectors``: whether its lines are input or output vectors of tokens."""
         ...
 
@@ -78,10 +78,10 @@ class Rounding:
         """See `Quantisation`."""
         return block_kind(WIDTHS["int8" if vectors else self._how])
 
-    def reading(self, module: Any, *, vectors: bool) -> Reading:
+    def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
         """See `Quantisation`."""
         how, weight = "int8" if vectors else self._how, module.weight.data.detach()
-        return Reading(
+        return UnreadWeight(
             block_kind(WIDTHS[how]), weight.shape, lambda lines: rounded_to(how, weight[lines].float().numpy())
         )
 
@@ -130,9 +130,9 @@ class StoredBlocks(Generic[T]):
         """See `Quantisation`."""
         return self._kind(self._modules[module])
 
-    def reading(self, module: Any, *, vectors: bool) -> Reading:
+    def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
         """See `Quantisation`."""
-        return Reading(self.kind(module, vectors=vectors), module.weight.shape, self._read(self._modules[module]))
+        return UnreadWeight(self.kind(module, vectors=vectors), module.weight.shape, self._read(self._modules[module]))
 
 
 def arena_for(quantisation: Quantisation, model: Any) -> Arena | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stretto.local_engine.kernels.block_kinds import BlockKind, block_kind
 from stretto.local_engine.kernels.block_layout import Numbers
 
-__all__ = ["FORMS", "Form", "taken_apart"]
+__all__ = ["FORMS", "BlockFormat", "taken_apart"]
 
 _Bytes = NDArray[np.uint8]
 _SUPER = 256  # numbers of a block of the K forms
@@ -102,7 +102,7 @@ def _q6_k(blocks: _Bytes, kind: BlockKind) -> Numbers:
     return Numbers(kind, _flat(codes), _flat(scales).astype(np.float16))
 
 
-class Form(NamedTuple):
+class BlockFormat(NamedTuple):
     """How ggml stores numbers.
 
     Attributes:
@@ -117,13 +117,13 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    "Q8_0": Form(34, block_kind(8), _q8_0),
-    "Q4_0": Form(18, block_kind(4), _q4_0),
-    "Q4_1": Form(20, block_kind(4, has_minima=True), _q4_1),
-    "Q5_0": Form(22, block_kind(5), _q5_0),
-    "Q5_1": Form(24, block_kind(5, has_minima=True), _q5_1),
-    "Q4_K": Form(144, block_kind(4, has_minima=True), _q4_k),
-    "Q5_K": Form(176, block_kind(5, has_minima=True), _q5_k),
-    "Q6_K": Form(210, block_kind(6), _q6_k),
+    "Q8_0": BlockFormat(34, block_kind(8), _q8_0),
+    "Q4_0": BlockFormat(18, block_kind(4), _q4_0),
+    "Q4_1": BlockFormat(20, block_kind(4, has_minima=True), _q4_1),
+    "Q5_0": BlockFormat(22, block_kind(5), _q5_0),
+    "Q5_1": BlockFormat(24, block_kind(5, has_minima=True), _q5_1),
+    "Q4_K": BlockFormat(144, block_kind(4, has_minima=True), _q4_k),
+    "Q5_K": BlockFormat(176, block_kind(5, has_minima=True), _q5_k),
+    "Q6_K": BlockFormat(210, block_kind(6), _q6_k),
 }
 """By ggml's names."""

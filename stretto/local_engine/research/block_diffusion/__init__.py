@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stretto.local_engine.research.block_diffusion.diffusion_checks import check_diffusion, checked_form
 from stretto.local_engine.research.block_diffusion.formats import recognised
-from stretto.local_engine.research.block_diffusion.refined_checks import check_refined, checked_form
-from stretto.local_engine.research.block_diffusion.rules import RULES, rule_names, rules_for
+from stretto.local_engine.research.block_diffusion.unmasking import RULES, rule_names, rules_for
 from stretto.local_engine.research_registry import BlockModels, Offers
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["OFFERS"]
 
 
-def _canvas_forward(model: Any) -> Forward:
-    from stretto.local_engine.research.block_diffusion.canvas_forward import CanvasForward  # noqa: PLC0415 - torch
+def _block_forward(model: Any) -> Forward:
+    from stretto.local_engine.research.block_diffusion.block_forward import BlockForward  # noqa: PLC0415 - torch
 
-    return CanvasForward(model)
+    return BlockForward(model)
 
 
 def _batch(model: LoadedModel, cancelled: Callable[[int], bool]) -> AnyBatch:
-    from stretto.local_engine.research.block_diffusion.canvas_batch import CanvasBatch  # noqa: PLC0415 - torch
-    from stretto.local_engine.research.block_diffusion.canvas_forward import CanvasForward  # noqa: PLC0415 - torch
-    from stretto.local_engine.research.block_diffusion.refined_batch import RefinedBatch  # noqa: PLC0415 - torch
+    from stretto.local_engine.research.block_diffusion.block_batch import BlockBatch  # noqa: PLC0415 - torch
+    from stretto.local_engine.research.block_diffusion.block_forward import BlockForward  # noqa: PLC0415 - torch
+    from stretto.local_engine.research.block_diffusion.diffusion_batch import DiffusionBatch  # noqa: PLC0415 - torch
 
-    if isinstance(model.forward, CanvasForward):
-        return CanvasBatch(model.forward, cancelled)
-    assert model.refined is not None  # noqa: S101 - the caller has checked; for the type checker
-    return RefinedBatch(model.forward, model.device, model.refined)
+    if isinstance(model.forward, BlockForward):
+        return BlockBatch(model.forward, cancelled)
+    assert model.diffusion is not None  # noqa: S101 - the caller has checked; for the type checker
+    return DiffusionBatch(model.forward, model.device, model.diffusion)
 
 
 OFFERS = Offers(
@@ -49,9 +49,9 @@ OFFERS = Offers(
         recognised=recognised,
         rule_names=rule_names,
         rules_for=rules_for,
-        check=check_refined,
+        check=check_diffusion,
         checked_form=checked_form,
-        canvas_forward=_canvas_forward,
+        block_forward=_block_forward,
         batch=_batch,
     )
 )

@@ -13,7 +13,7 @@ from torch.nn.functional import linear, rms_norm, silu
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.products import product
 
-__all__ = ["Attend", "Change", "LayerChange", "attention", "attention_of_one", "rotated", "run"]
+__all__ = ["Attend", "LayerChange", "ProjectionDelta", "attention", "attention_of_one", "rotated", "run"]
 
 
 class Attend(Protocol):
@@ -36,7 +36,7 @@ class Attend(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ProjectionDelta:
     """What is added to a projection: a whole matrix, or the product of two thin ones (Hu et al., arXiv:2106.09685).
 
     Attributes:
@@ -56,8 +56,8 @@ class Change:
 class LayerChange:
     """What is added to the projections of one layer: query, key and value together, and output."""
 
-    query_key_value: Change
-    output: Change
+    query_key_value: ProjectionDelta
+    output: ProjectionDelta
 
 
 def run(

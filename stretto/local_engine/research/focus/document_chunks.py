@@ -12,7 +12,7 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache, blocks
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Chunks", "Group", "bytes_per_token", "cut"]
+__all__ = ["ChunkGroup", "Chunks", "bytes_per_token", "cut"]
 
 _SPARE = 32  # slots after a chunk and its local tokens, so that an answer seldom moves the cache
 
@@ -38,7 +38,7 @@ def bytes_per_token(forward: LlamaForward) -> int:
     return 2 * forward.sizes[2] * stored * forward.head_width * forward.dtype.itemsize
 
 
-class Group:
+class ChunkGroup:
     """Chunks of one length that are read together.
 
     Attributes:
@@ -114,7 +114,7 @@ class Chunks:
     ) -> None:
         self._forward = forward
         self.count = len(chunks)
-        self.groups: list[Group] = []
+        self.groups: list[ChunkGroup] = []
         start = 0
         while start < len(chunks):
             length = len(chunks[start])
@@ -124,7 +124,7 @@ class Chunks:
             held = (end - start) * blocks(length + appended + _SPARE) * bytes_per_token(forward)
             kept_bytes -= held
             tokens = torch.tensor(chunks[start:end], device=device)
-            self.groups.append(Group(tokens, start, kept=kept_bytes >= 0))
+            self.groups.append(ChunkGroup(tokens, start, kept=kept_bytes >= 0))
             start = end
 
     @property
@@ -137,7 +137,7 @@ class Chunks:
         """Bytes of the keys and values that are kept."""
         return sum(group.held_bytes for group in self.groups)
 
-    def read(self, appended: Sequence[int]) -> Iterator[tuple[Group, KeyValueCache, int]]:
-        """Read the groups with these tokens after each chunk; see `Group.read`."""
+    def read(self, appended: Sequence[int]) -> Iterator[tuple[ChunkGroup, KeyValueCache, int]]:
+        """Read the groups with these tokens after each chunk; see `ChunkGroup.read`."""
         for group in self.groups:
             yield (group, *group.read(self._forward, appended))

@@ -12,7 +12,7 @@ from torch import Tensor
 from stretto.local_engine.model.adapters.adapter_files import read_tensors, write_tensors
 from stretto.local_engine.model.formats.differences import packed, unpacked
 from stretto.local_engine.model.forward.llama import LlamaForward
-from stretto.local_engine.research.focus.changed_layers import Change, LayerChange
+from stretto.local_engine.research.focus.changed_layers import LayerChange, ProjectionDelta
 from stretto.values.errors import SettingsError
 
 __all__ = ["FocusAdapter", "new_tensors", "read_focus", "write_focus"]
@@ -39,7 +39,7 @@ class FocusAdapter:
         found = {}
         for number, layer in enumerate(self.layers):
             for part in _PARTS:
-                change: Change = getattr(layer, part)
+                change: ProjectionDelta = getattr(layer, part)
                 found[f"layers.{number}.{part}.outer"] = change.outer
                 if change.inner is not None:
                     found[f"layers.{number}.{part}.inner"] = change.inner
@@ -52,7 +52,9 @@ class FocusAdapter:
         layers = [
             LayerChange(
                 *(
-                    Change(tensors[f"layers.{number}.{part}.outer"], tensors.get(f"layers.{number}.{part}.inner"))
+                    ProjectionDelta(
+                        tensors[f"layers.{number}.{part}.outer"], tensors.get(f"layers.{number}.{part}.inner")
+                    )
                     for part in _PARTS
                 )
             )

@@ -18,7 +18,7 @@ from stretto.local_engine.model.loading.dtype import chosen_dtype
 from stretto.local_engine.model.loading.fitting import check_room
 from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.model.loading.source import Source
-from stretto.local_engine.process_layout import Layout
+from stretto.local_engine.process_layout import ProcessLayout
 from stretto.local_engine.research.several_devices.processes import Processes
 from stretto.local_engine.research.several_devices.shared_forward import SharedForward
 from stretto.local_engine.text.detokenize import decoder
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 def load_divided(
     source: Source,
-    layout: Layout,
+    layout: ProcessLayout,
     *,
     dtype: str | None = None,
     device: str | None = None,
@@ -96,7 +96,7 @@ def load_divided(
 
 def _model(
     source: Source,
-    layout: Layout,
+    layout: ProcessLayout,
     processes: Processes,
     parts: list[dict[str, Any]],
     tokenizer: Any,
@@ -129,7 +129,7 @@ def _model(
     )
 
 
-def _on_cuda(layout: Layout, device: str | None) -> bool:
+def _on_cuda(layout: ProcessLayout, device: str | None) -> bool:
     """Whether each process has a CUDA device. Raises `SettingsError` where one was asked for that is not there."""
     there = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device is None:

@@ -13,7 +13,7 @@ from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.research.several_devices.mirror import repeat
 
-__all__ = ["Part", "asked"]
+__all__ = ["ModelPart", "asked"]
 
 _OPTIONAL = ("slots", "ancestry", "real")
 
@@ -25,7 +25,7 @@ def asked(rows: Rows, cache: int, changes: list[Any], keep: Tensor) -> tuple[dic
     return {"changes": changes, "cache": cache, "kv_len": rows.kv_len, "lengths": rows.lengths}, tensors
 
 
-class Part:
+class ModelPart:
     """Holds the caches of its part of the model.
 
     Args:

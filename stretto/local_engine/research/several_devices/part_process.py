@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from stretto.local_engine.process_layout import Layout
+from stretto.local_engine.process_layout import ProcessLayout
 from stretto.values.errors import BackendError, SettingsError, StrettoError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def work(rank: int, parent: int) -> None:
 
     try:
         said, _ = messages.get()
-        layout = Layout(*said["layout"])
+        layout = ProcessLayout(*said["layout"])
         model = _loaded(rank, layout, said)
         send(answers, _facts(model) | {"warnings": warnings.texts})
         _serve(rank, layout, model, messages, answers)
@@ -82,7 +82,7 @@ def _listen(asked: FileIO, parent: int, messages: SimpleQueue[Message]) -> None:
         os._exit(0)
 
 
-def _loaded(rank: int, layout: Layout, said: dict[str, Any]) -> LoadedModel:
+def _loaded(rank: int, layout: ProcessLayout, said: dict[str, Any]) -> LoadedModel:
     """Read the part of the model that belongs to this process, and compare the whole with transformers."""
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
@@ -124,7 +124,7 @@ def _loaded(rank: int, layout: Layout, said: dict[str, Any]) -> LoadedModel:
     return prepared
 
 
-def check_divisible(source: Source, layout: Layout, *, trust_remote_code: bool = False) -> None:
+def check_divisible(source: Source, layout: ProcessLayout, *, trust_remote_code: bool = False) -> None:
     """Refuse a model that cannot be divided, before its weights are read. Raises `SettingsError`."""
     from transformers import AutoConfig  # noqa: PLC0415
 
@@ -146,7 +146,7 @@ def check_divisible(source: Source, layout: Layout, *, trust_remote_code: bool =
         )
 
 
-def _configuration(layout: Layout) -> Any:
+def _configuration(layout: ProcessLayout) -> Any:
     """The layout as transformers describes it. Raises `BackendError` where it has none."""
     try:
         from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415
@@ -177,14 +177,16 @@ def _facts(model: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _serve(rank: int, layout: Layout, model: LoadedModel, messages: SimpleQueue[Message], answers: FileIO) -> None:
+def _serve(
+    rank: int, layout: ProcessLayout, model: LoadedModel, messages: SimpleQueue[Message], answers: FileIO
+) -> None:
     """Run one forward after the other; only one process hands out logits."""
     import torch  # noqa: PLC0415
 
-    from stretto.local_engine.research.several_devices.part import Part  # noqa: PLC0415
+    from stretto.local_engine.research.several_devices.part import ModelPart  # noqa: PLC0415
     from stretto.local_engine.research.several_devices.tensor_messages import send  # noqa: PLC0415
 
-    part = Part(model.forward, model.device)
+    part = ModelPart(model.forward, model.device)
     with torch.inference_mode():
         while True:
             logits = part.run(*messages.get())

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from torch import Tensor
 
-from stretto.local_engine.process_layout import Layout
+from stretto.local_engine.process_layout import ProcessLayout
 from stretto.local_engine.research.several_devices.tensor_messages import Message, receive, send
 from stretto.values import errors
 from stretto.values.errors import BackendError, StrettoError
@@ -61,7 +61,7 @@ class Processes:
     Raises `BackendError` where they cannot be started.
     """
 
-    def __init__(self, name: str, layout: Layout, *, on_cuda: bool) -> None:
+    def __init__(self, name: str, layout: ProcessLayout, *, on_cuda: bool) -> None:
         self._name = name
         self._failure: str | None = None
         self._meeting = tempfile.mkdtemp(prefix="stretto-")  # for this user only
@@ -144,7 +144,7 @@ class Processes:
         return BackendError(self._failure, backend=self._name)
 
 
-def _start(rank: int, layout: Layout, *, on_cuda: bool) -> _Process:
+def _start(rank: int, layout: ProcessLayout, *, on_cuda: bool) -> _Process:
     executable = os.fsdecode(get_executable() or sys.executable)
     command = [executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(rank), str(os.getpid())]
     printed = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the process
@@ -162,7 +162,7 @@ def _start(rank: int, layout: Layout, *, on_cuda: bool) -> _Process:
     return _Process(rank, popen, popen.stdin, popen.stdout, printed)
 
 
-def _environment(rank: int, layout: Layout, *, on_cuda: bool) -> dict[str, str]:
+def _environment(rank: int, layout: ProcessLayout, *, on_cuda: bool) -> dict[str, str]:
     """What transformers and torch read, and that nothing listens where other machines reach it."""
     own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(layout.processes)}
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)

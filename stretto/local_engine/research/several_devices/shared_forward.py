@@ -10,7 +10,7 @@ from torch import Tensor
 from stretto.local_engine.log import log_event
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.rows import Rows
-from stretto.local_engine.process_layout import Layout
+from stretto.local_engine.process_layout import ProcessLayout
 from stretto.local_engine.research.several_devices.mirror import Mirror
 from stretto.local_engine.research.several_devices.part import asked
 from stretto.local_engine.research.several_devices.processes import Processes
@@ -44,7 +44,7 @@ class SharedForward:
     longest: int | None = None
 
     def __init__(
-        self, processes: Processes, layout: Layout, *, alone: bool, switch: int | None, token_size: int
+        self, processes: Processes, layout: ProcessLayout, *, alone: bool, switch: int | None, token_size: int
     ) -> None:
         self._processes, self._layout = processes, layout
         self.alone, self.switch = alone, switch

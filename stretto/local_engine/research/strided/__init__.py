@@ -17,7 +17,7 @@ from typing import Any
 from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.drafting.method import DraftEquipment, Method
 from stretto.local_engine.drafting.protocol import Drafter
-from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG
+from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG
 from stretto.local_engine.research_registry import Offers, recognised
 from stretto.values.errors import SettingsError
 
@@ -70,9 +70,9 @@ def _strided(equipment: DraftEquipment) -> Drafter:
 
 
 def _missing(folder: Path | None, head: Path | None) -> str:  # noqa: ARG001 - heads are another method's
-    if folder is not None and ((folder / FOLDER / LOW_RANK_CONFIG).is_file() or own_masks(folder) is not None):
+    if folder is not None and ((folder / FOLDER / LORA_CONFIG).is_file() or own_masks(folder) is not None):
         return ""
-    return f" It needs an adapter beside the weights, {FOLDER}/{LOW_RANK_CONFIG}, or an I-DLM."
+    return f" It needs an adapter beside the weights, {FOLDER}/{LORA_CONFIG}, or an I-DLM."
 
 
 OFFERS = Offers(methods={"strided": Method(_strided, missing=_missing, options=StridedOptions)})

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from stretto.local_engine.kernels.compiling.compiled_parts import Part
-from stretto.local_engine.model.adapters.adapter_files import LOW_RANK_CONFIG, read_low_rank_config
-from stretto.local_engine.model.adapters.attached_lora import Beside, beside_products
-from stretto.local_engine.model.adapters.lora import read_low_rank
+from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, read_lora_config
+from stretto.local_engine.model.adapters.attached_lora import UnmergedLora, unmerged_products
+from stretto.local_engine.model.adapters.lora import read_lora
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.research.strided import FOLDER, StridedOptions, own_masks
@@ -34,12 +34,12 @@ class MaskRows:
 
     Attributes:
         mask: input vector of the mask token # [hidden]
-        beside: what is added to a product of a layer, by the layer's number and the product's name.
+        unmerged: what is added to a product of a layer, by the layer's number and the product's name.
         stride: tokens of a step that it was trained for.
     """
 
     mask: Tensor
-    beside: Mapping[tuple[int, str], Beside]
+    unmerged: Mapping[tuple[int, str], UnmergedLora]
     stride: int = _USUAL
 
     def embed(self, rows: Rows, read_in: Callable[[Tensor], Tensor]) -> Tensor:
@@ -49,7 +49,7 @@ class MaskRows:
 
     def behind_product(self, number: int, name: str, read: Tensor, product: Tensor, rows: Rows) -> Tensor:
         """Change the products of masks # [batch, rows, outer]."""
-        change = self.beside.get((number, name))
+        change = self.unmerged.get((number, name))
         if change is None or rows.blank is None:
             return product
         return torch.where(rows.blank[..., None], change(read, product), product)
@@ -93,18 +93,18 @@ def attach(model: LoadedModel, options: StridedOptions) -> int:
 
 def _read(model: LoadedModel, forward: LlamaForward, folder: Path, options: StridedOptions) -> MaskRows:
     """Read an adapter, or nothing for a model that reads masks by itself. Raises `SettingsError`."""
-    masks = None if (folder / LOW_RANK_CONFIG).is_file() else own_masks(folder.parent)
+    masks = None if (folder / LORA_CONFIG).is_file() else own_masks(folder.parent)
     if masks is not None:
         own = json.loads((folder.parent / "config.json").read_text(encoding="utf-8"))
         return MaskRows(_mask_vector(model, forward, options, own), {}, masks + 1)
-    adapter = read_low_rank(folder)
+    adapter = read_lora(folder)
     if any(change.magnitude is not None for change in adapter.changes.values()) or adapter.replaced:
         raise adapter.misfit("it does more than to add to products (DoRA, or whole parameters)")
-    trained = read_low_rank_config(folder)
+    trained = read_lora_config(folder)
     masks = trained.get("block_size")
     stride = masks + 1 if isinstance(masks, int) and masks > 0 else _USUAL
     with torch.inference_mode():
-        return MaskRows(_mask_vector(model, forward, options, trained), beside_products(forward, adapter), stride)
+        return MaskRows(_mask_vector(model, forward, options, trained), unmerged_products(forward, adapter), stride)
 
 
 def _mask_vector(

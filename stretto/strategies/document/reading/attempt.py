@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.copying import copied
 from stretto.strategies.document.reading.records import record_in
@@ -46,7 +46,7 @@ class Outcome:
     hopeless: bool = False
 
 
-def outcome_of(running: RunningBranch, place: Place, reading: Reading) -> Outcome:
+def outcome_of(running: RunningBranch, place: Place, reading: DocumentRun) -> Outcome:
     """The outcome of a branch that has ended."""
     error = running.exception
     if error is not None:
@@ -63,7 +63,7 @@ def outcome_of(running: RunningBranch, place: Place, reading: Reading) -> Outcom
     return Outcome(found, cut_off, "" if found else _NO_RECORD)
 
 
-def next_tries(reading: Reading, tries: Tries, outcome: Outcome) -> list[Tries]:
+def next_tries(reading: DocumentRun, tries: Tries, outcome: Outcome) -> list[Tries]:
     """What to read instead: the halves of a passage whose record does not fit, or the passage again."""
     if outcome.cut_off and tries.halvings and tries.place.chunk.tokens > _LEAST:
         parts = reading.halves(tries.place)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from stretto.backends.base import ModelRequest
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.reading.mapping import read_passages
@@ -30,7 +30,7 @@ _NOTES_WORDS = 150
 _NOTES_CHARACTERS = 2_000
 
 
-async def follow_passages(reading: Reading, places: Sequence[Place]) -> list[PassageRecord]:
+async def follow_passages(reading: DocumentRun, places: Sequence[Place]) -> list[PassageRecord]:
     """Read these passages in order, then read those before the last news again: what they hold may matter only now.
 
     A passage that fails is passed over with a record that says so.
@@ -42,7 +42,7 @@ async def follow_passages(reading: Reading, places: Sequence[Place]) -> list[Pas
     return [record for _, record in sorted(chain.read_so_far.items())]
 
 
-async def read_in_rounds(reading: Reading, places: Sequence[Place]) -> list[PassageRecord]:
+async def read_in_rounds(reading: DocumentRun, places: Sequence[Place]) -> list[PassageRecord]:
     """Read these passages in parallel, and repeat it with what was found as long as something new is found."""
     found: list[PassageRecord] = []
     notes = ""
@@ -60,7 +60,7 @@ async def read_in_rounds(reading: Reading, places: Sequence[Place]) -> list[Pass
 
 
 class _Chain:
-    def __init__(self, reading: Reading, total: int) -> None:
+    def __init__(self, reading: DocumentRun, total: int) -> None:
         self.read_so_far: dict[tuple[int, int], PassageRecord] = {}
         self._reading = reading
         self._places: list[Place] = []
@@ -124,7 +124,7 @@ def _answers(record: PassageRecord) -> bool:
     return bool(record.answer) and record.confidence >= _SURE
 
 
-def _prompt(reading: Reading, place: Place, *, notes: str) -> ModelRequest:
+def _prompt(reading: DocumentRun, place: Place, *, notes: str) -> ModelRequest:
     known = unfenced(notes, reading.library.fence) or "(none yet)"
     return reading.passage_prompt("document_chain", place, schema=NOTES_SCHEMA, notes=known, words=str(_NOTES_WORDS))
 

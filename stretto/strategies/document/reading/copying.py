@@ -8,7 +8,7 @@ from typing import Any
 
 from stretto.language.telling import languages
 from stretto.strategies.document.citations.typography import plain
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.bearing import quotable, statements
 
@@ -25,7 +25,7 @@ _NOTHING = re.compile(
 )
 
 
-def copied(text: str, place: Place, reading: Reading) -> dict[str, Any] | None:
+def copied(text: str, place: Place, reading: DocumentRun) -> dict[str, Any] | None:
     """A record of the sentences of a passage that a model copied, in lines, in quotation marks or as they are.
 
     A small model changes a word now and then, or says part of a sentence in its own words. What repeats most words of

@@ -12,7 +12,7 @@ from functools import partial
 from stretto.backends.base import ModelRequest
 from stretto.backends.known_models import worth_caching
 from stretto.foundation.queue import Queue
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.reading.records import MAP_SCHEMA, TRAINED_SCHEMA, record_of
@@ -25,7 +25,7 @@ Ask = Callable[[Place], ModelRequest]
 
 
 async def read_passages(
-    reading: Reading, places: Sequence[Place], ask: Ask | None = None, *, name: str = "passage"
+    reading: DocumentRun, places: Sequence[Place], ask: Ask | None = None, *, name: str = "passage"
 ) -> list[PassageRecord]:
     """Read these passages in parallel. Records come back in the order of the documents, one or more a passage.
 
@@ -45,7 +45,7 @@ async def read_passages(
 
 
 class _Map:
-    def __init__(self, reading: Reading, ask: Ask, total: int, name: str) -> None:
+    def __init__(self, reading: DocumentRun, ask: Ask, total: int, name: str) -> None:
         self.reading = reading
         self.records: list[PassageRecord] = []
         self._ask = ask

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from statistics import median_low
 
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.chain import MOST_IN_ORDER
 from stretto.strategies.document.sizes import USUAL_LEAST, useful_slots
@@ -31,7 +31,7 @@ _WAVES = 4  # one more wave of calls may come for this many: a quarter of the ti
 _MOST_TIMES = 4  # the calls that there would be otherwise
 
 
-def narrowed(reading: Reading, places: Sequence[Place]) -> list[Place]:
+def narrowed(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
     """Cut the dense ones of these passages in two again and again, the densest first, not below 400 tokens.
 
     A passage is dense that mentions the question's words sixteen times beyond what is usual, which is twice their share
@@ -59,7 +59,7 @@ def narrowed(reading: Reading, places: Sequence[Place]) -> list[Place]:
     return sorted([*done, *(place for *_, place in waiting)], key=lambda place: (place.document, place.chunk.start))
 
 
-def _room(reading: Reading, places: Sequence[Place]) -> int:
+def _room(reading: DocumentRun, places: Sequence[Place]) -> int:
     """How many calls there may be beside one for each of these passages."""
     request, runner, calls = reading.request, reading.runner, len(places)
     in_order = reading.task.hops and calls <= MOST_IN_ORDER
@@ -79,7 +79,7 @@ def _room(reading: Reading, places: Sequence[Place]) -> int:
     return int(min(most, requests / share - calls, (tokens / share - texts) / reading.sizes.beside - calls))
 
 
-def _mentions(reading: Reading, places: Sequence[Place]) -> Callable[[Place], float]:
+def _mentions(reading: DocumentRun, places: Sequence[Place]) -> Callable[[Place], float]:
     """Counts how often the question's words stand in a passage beyond what is usual, also within longer words."""
     stems = _stems(reading.request.question.lower())
     texts = [(reading.library.text(place).lower(), max(1, place.chunk.tokens)) for place in places]

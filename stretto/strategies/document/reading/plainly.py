@@ -14,7 +14,7 @@ from stretto.backends.base import ModelRequest
 from stretto.documents.tables import cells_of
 from stretto.language.line_ends import on_one_line
 from stretto.language.sentences import sentences
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.bearing import around, statements
@@ -29,7 +29,7 @@ _MOST_WIDER = 8  # passages that are read where no sentence alone holds the ques
 _AS_GOOD = 0.8  # of the best quotation's share of the question's words
 
 
-async def read_plainly(reading: Reading, places: Sequence[Place]) -> list[PassageRecord]:
+async def read_plainly(reading: DocumentRun, places: Sequence[Place]) -> list[PassageRecord]:
     """Read the passages that hold a sentence with the question's words; the others are skipped.
 
     Where that finds nothing, passages are read whose sentences hold the words together with their neighbours.
@@ -62,7 +62,7 @@ async def read_plainly(reading: Reading, places: Sequence[Place]) -> list[Passag
     return sorted([*records, *skipped], key=lambda record: (record.document, record.start))
 
 
-def quoted_answer(reading: Reading, findings: Findings) -> list[tuple[str, int]]:
+def quoted_answer(reading: DocumentRun, findings: Findings) -> list[tuple[str, int]]:
     """The quotations that fit the question best, each with its number: they are the answer of a small model."""
     numbers = list(dict.fromkeys(number for finding in findings.found for number in finding.evidence))
     fits = {number: _fit(reading, findings.quotes[number]) for number in numbers}
@@ -71,7 +71,7 @@ def quoted_answer(reading: Reading, findings: Findings) -> list[tuple[str, int]]
     return [(_said(reading, findings.quotes[number]), number) for number in kept]
 
 
-def _said(reading: Reading, evidence: Evidence) -> str:
+def _said(reading: DocumentRun, evidence: Evidence) -> str:
     """A quotation on one line; a row of a table with the name of each column before its cell."""
     columns = cells_of(reading.library.header(evidence.document, evidence.start))
     row = cells_of(evidence.quote)
@@ -80,7 +80,7 @@ def _said(reading: Reading, evidence: Evidence) -> str:
     return on_one_line(evidence.quote)
 
 
-def _prompt(reading: Reading, place: Place, said: Sequence[str]) -> ModelRequest:
+def _prompt(reading: DocumentRun, place: Place, said: Sequence[str]) -> ModelRequest:
     """The prompt for these sentences of a passage; one of table rows keeps its lines, below those that name columns."""
     columns = reading.library.header(place.document, place.chunk.start)
     lines = [on_one_line(each) for each in said]
@@ -89,14 +89,14 @@ def _prompt(reading: Reading, place: Place, said: Sequence[str]) -> ModelRequest
     return ModelRequest(reading.messages("document_passage", passage=passage), reads=True)
 
 
-def _bearing(reading: Reading, place: Place) -> list[str]:
+def _bearing(reading: DocumentRun, place: Place) -> list[str]:
     """The sentences of a passage that may answer the question."""
     said = list(statements(reading.library, place))
     alone = [sentence for sentence, _ in said if reading.bearing.bears(sentence)]
     return alone or [sentence for sentence, among in said if reading.bearing.bears_among(sentence, among)]
 
 
-def _best(reading: Reading, places: Sequence[Place]) -> list[Place]:
+def _best(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
     """The passages whose sentences fit the question best, a few of them."""
 
     def fit(place: Place) -> float:
@@ -105,11 +105,11 @@ def _best(reading: Reading, places: Sequence[Place]) -> list[Place]:
     return sorted(sorted(places, key=fit)[-_MOST_AGAIN:], key=lambda place: place.number)
 
 
-def _fit(reading: Reading, evidence: Evidence) -> float:
+def _fit(reading: DocumentRun, evidence: Evidence) -> float:
     return reading.bearing.fit(evidence.quote, around(reading.library, evidence))
 
 
-def _chosen(places: Sequence[Place], reading: Reading) -> tuple[list[Place], list[Place]]:
+def _chosen(places: Sequence[Place], reading: DocumentRun) -> tuple[list[Place], list[Place]]:
     """The passages with a sentence that bears on the question, and the best with one that does so among others."""
     first, second = list[Place](), list[tuple[float, Place]]()
     for place in places:

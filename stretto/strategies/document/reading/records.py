@@ -7,7 +7,7 @@ from typing import Any
 
 import jiter
 
-from stretto.strategies.document.document_reading import Reading
+from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
 from stretto.values.citation import Evidence, PassageRecord
 
@@ -110,7 +110,7 @@ def record_in(text: str) -> dict[str, Any] | None:
     return found
 
 
-def record_of(found: dict[str, Any], place: Place, reading: Reading, *, cut_off: bool = False) -> PassageRecord:
+def record_of(found: dict[str, Any], place: Place, reading: DocumentRun, *, cut_off: bool = False) -> PassageRecord:
     """The record of a passage, with those quotations only that stand in it.
 
     What a model says of a passage cannot be checked without a quotation, so a record without one counts as empty,

@@ -12,7 +12,7 @@ from stretto.values.errors import BackendError, InvalidRequestError, ModelNotFou
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.forward import Forward
 
-__all__ = ["check_refined", "checked_form"]
+__all__ = ["check_diffusion", "checked_form"]
 
 
 def checked_form(name: str, form: BlockForm, forward: Forward, vocabulary: int, tokenizer: Any) -> BlockForm:
@@ -47,7 +47,7 @@ def checked_form(name: str, form: BlockForm, forward: Forward, vocabulary: int, 
     return replace(form, mask=mask)
 
 
-def check_refined(request: Generation, model: str, form: BlockForm) -> None:
+def check_diffusion(request: Generation, model: str, form: BlockForm) -> None:
     """Refuse what needs the tokens from left to right. Raises `InvalidRequestError`."""
     for name, asked in (
         ("logprobs", request.logprobs is not None),

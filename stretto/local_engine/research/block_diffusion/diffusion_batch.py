@@ -19,14 +19,14 @@ from stretto.local_engine.model.forward.block_form import BlockForm
 from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.segments import segments
+from stretto.local_engine.research.block_diffusion.denoising import Denoising, Plan
 from stretto.local_engine.research.block_diffusion.proposing import propose
-from stretto.local_engine.research.block_diffusion.refinement import Plan, Refinement
-from stretto.local_engine.research.block_diffusion.rules import UnmaskingPolicy
+from stretto.local_engine.research.block_diffusion.unmasking import UnmaskingPolicy
 from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.step import Step
 
-__all__ = ["RefinedBatch"]
+__all__ = ["DiffusionBatch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class _Member:
 
     request: Generation
     sampler: Sampler
-    refinement: Refinement
+    denoising: Denoising
 
     def committed(self, tokens: Sequence[int]) -> Sequence[int]:
         """Commit tokens, without what lies behind the end of the answer: a block is written as a whole."""
         self.sampler.commit(tokens)
-        text, request = self.refinement.text, self.request
+        text, request = self.denoising.text, self.request
         beyond = max(0, len(text) - len(request.prompt) - request.max_new_tokens)
         kept = tokens[: len(tokens) - beyond]
         end = next((place for place, token in enumerate(kept, 1) if token in request.end_ids), len(kept))
         return kept[:end]
 
 
-class RefinedBatch(BatchMembers[_Member]):
+class DiffusionBatch(BatchMembers[_Member]):
     """Some requests whose blocks are refined together, one forward per call of `advance`.
 
     Each is at its own block, and at its own pass over it. It has the methods of `Batch`, and is used in its place for
@@ -69,8 +69,8 @@ class RefinedBatch(BatchMembers[_Member]):
         for state, rule in zip(prefill.sequences, rules, strict=True):
             request = state.request
             length, ends = request.max_new_tokens, request.end_ids
-            refinement = Refinement(request.prompt, length, self._form, rule, ends)
-            joining.append(_Member(request, Sampler(request, self._device), refinement))
+            denoising = Denoising(request.prompt, length, self._form, rule, ends)
+            joining.append(_Member(request, Sampler(request, self._device), denoising))
         self._cache.join(prefill.cache)
         self._members += joining
         return [_begun(member, logits, self._form.mask) for member, logits in zip(joining, prefill.last, strict=True)]
@@ -79,7 +79,7 @@ class RefinedBatch(BatchMembers[_Member]):
         """Find the request that is known by this whose cache holds most of the tokens that a prompt begins with."""
         # One token more, because the last one of a text counts as unread there.
         texts = [
-            member.refinement.text[: member.refinement.cached + 1] if member.request.known_by == known_by else ()
+            member.denoising.text[: member.denoising.cached + 1] if member.request.known_by == known_by else ()
             for member in self._members
         ]
         return best_source(prompt, self._cache, texts, self._forward.switch)
@@ -89,13 +89,13 @@ class RefinedBatch(BatchMembers[_Member]):
         member = self._members[row]
         if member.sampler.failure is not None:
             return
-        known = member.refinement.text[: member.refinement.cached]
+        known = member.denoising.text[: member.denoising.cached]
         prefixes.keep(known, self._cache, row, member.request.known_by, member.request.tenant)
 
     def advance(self) -> list[Step]:
         """Run one forward. A request gets the tokens that are certain with it, which may be none."""
         members = self._members
-        plans = [member.refinement.plan() for member in members]
+        plans = [member.denoising.plan() for member in members]
         rows, keep = _block_rows(plans, self._device)
         rows = replace(rows, adapters=adapters_of(member.request.adapter for member in members))
         logits = self._forward(rows, self._cache, keep)  # [batch, kept, vocabulary]
@@ -106,14 +106,14 @@ class RefinedBatch(BatchMembers[_Member]):
             torch.cat([own[len(keep) - count :] for own, count in zip(logits, counts, strict=True)]),
             self._form.mask,
             [member.sampler for member in owners],
-            [place - len(member.refinement.text) for member, place in zip(owners, places, strict=True)],
-            [member.refinement.known_before(place) for member, place in zip(owners, places, strict=True)],
-            entropy=any(member.refinement.rule.wants_entropy for member in members),
+            [place - len(member.denoising.text) for member, place in zip(owners, places, strict=True)],
+            [member.denoising.known_before(place) for member, place in zip(owners, places, strict=True)],
+            entropy=any(member.denoising.rule.wants_entropy for member in members),
         )
         steps, first = [], 0
         for member, plan, count in zip(members, plans, counts, strict=True):
             own = slice(first, first + count)
-            tokens = member.refinement.take(plan, chosen[own], sure[own], entropies[own])
+            tokens = member.denoising.take(plan, chosen[own], sure[own], entropies[own])
             steps.append(Step(member.committed(tokens), failure=member.sampler.failure, rows=len(plan.tokens)))
             first += count
         return steps
@@ -121,11 +121,11 @@ class RefinedBatch(BatchMembers[_Member]):
 
 def _begun(member: _Member, logits: Tensor | None, mask: int) -> Step:
     """The first step of a request; the prompt's last row may predict its first token # [vocabulary]."""
-    refinement = member.refinement
-    if not refinement.wants_beginning or logits is None:
+    denoising = member.denoising
+    if not denoising.wants_beginning or logits is None:
         return Step(())
     (token,), _, _ = propose(logits[None], mask, [member.sampler], [0], [()], entropy=False)
-    return Step(member.committed(refinement.begin(token)), failure=member.sampler.failure)
+    return Step(member.committed(denoising.begin(token)), failure=member.sampler.failure)
 
 
 def _block_rows(plans: Sequence[Plan], device: torch.device) -> tuple[Rows, Tensor]:

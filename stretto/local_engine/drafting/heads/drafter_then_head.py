@@ -8,10 +8,10 @@ from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
 
-__all__ = ["Beside"]
+__all__ = ["DrafterThenHead"]
 
 
-class Beside:
+class DrafterThenHead:
     """Asks another drafter first, whose drafts cost next to nothing, and the head where it expects to bring more.
 
     The survival of both is calibrated, so the sum over a draft's nodes is the number of tokens it is expected to bring;

@@ -28,7 +28,7 @@ Prompts = tuple[str, str]
 
 
 class Kind(StrEnum):
-    """What an answer asks of a model, as `Standing.against` names such answers."""
+    """What an answer asks of a model, as `TrackRecord.against` names such answers."""
 
     PLANS = "answers by a plan"
     ITEMS = "lists written item by item"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 @dataclass
-class Standing:
+class TrackRecord:
     """How the last answers of one kind of one backend turned out for a tenant.
 
     An answer that went wrong counts for `FADES_S`: then such answers are tried again.
@@ -74,19 +74,19 @@ class Standing:
         return [ended for ended, held in self.last if not held and now - ended < FADES_S]
 
 
-_STANDINGS: ByBackend[Latest[dict[tuple[Kind, str, Prompts], Standing]]] = ByBackend(lambda: Latest(dict))
+_TRACK_RECORDS: ByBackend[Latest[dict[tuple[Kind, str, Prompts], TrackRecord]]] = ByBackend(lambda: Latest(dict))
 
 
-def standing_of(backend: Backend, kind: Kind, language: str, prompts: Prompts) -> Standing:
+def track_record_of(backend: Backend, kind: Kind, language: str, prompts: Prompts) -> TrackRecord:
     """The standing of a backend for one kind of answers, in a language and with these prompts, for whoever asks.
 
-    It is one for all clients that use the backend with the same prompts (`standing_for`). A weak model that holds
+    It is one for all clients that use the backend with the same prompts (`track_record_for`). A weak model that holds
     outlines in English may hardly speak German, and one that fails with one family of prompts may hold another: one
     says nothing about the other. A route tells the standing, so no tenant is told what kind of questions another asked.
     """
-    return _STANDINGS.of(backend).of(asking()).setdefault((kind, language, prompts), Standing(kind))
+    return _TRACK_RECORDS.of(backend).of(asking()).setdefault((kind, language, prompts), TrackRecord(kind))
 
 
-def standing_for(case: Case, kind: Kind) -> Standing:
+def track_record_for(case: Case, kind: Kind) -> TrackRecord:
     """How the model's last answers of this kind turned out, in the question's language and with the case's prompts."""
-    return standing_of(case.backend, kind, language_of(case.request.question), (case.family, case.own_prompts))
+    return track_record_of(case.backend, kind, language_of(case.request.question), (case.family, case.own_prompts))

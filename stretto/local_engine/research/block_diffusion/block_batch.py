@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache.kv_cache import Source
 from stretto.local_engine.model.cache.prefixes import PrefixCache
-from stretto.local_engine.research.block_diffusion.canvas_forward import CanvasForward
-from stretto.local_engine.research.block_diffusion.rules import EntropyBound
+from stretto.local_engine.research.block_diffusion.block_forward import BlockForward
+from stretto.local_engine.research.block_diffusion.unmasking import EntropyBound
 from stretto.local_engine.serving.batch_members import BatchMembers
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.step import Step
 
-__all__ = ["CanvasBatch"]
+__all__ = ["BlockBatch"]
 
 
 @dataclass(slots=True)
@@ -34,15 +34,15 @@ class _Member:
     canvases: int = 0
 
 
-class CanvasBatch(BatchMembers[_Member]):
-    """Some requests that take turns, a canvas each. It is used in the place of `RefinedBatch`.
+class BlockBatch(BatchMembers[_Member]):
+    """Some requests that take turns, a canvas each. It is used in the place of `DiffusionBatch`.
 
     Args:
         forward: writes a canvas.
         cancelled: whether the request of a row is wanted no more; asked after each forward.
     """
 
-    def __init__(self, forward: CanvasForward, cancelled: Callable[[int], bool]) -> None:
+    def __init__(self, forward: BlockForward, cancelled: Callable[[int], bool]) -> None:
         super().__init__()
         self._forward, self._cancelled = forward, cancelled
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stretto.local_engine.model.forward.block_form import BlockForm
-from stretto.local_engine.research.block_diffusion.rules import Proposal, UnmaskingPolicy
+from stretto.local_engine.research.block_diffusion.unmasking import Proposal, UnmaskingPolicy
 
-__all__ = ["Plan", "Refinement"]
+__all__ = ["Denoising", "Plan"]
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Plan:
     end: int = 0
 
 
-class Refinement:
+class Denoising:
     """Refines the blocks of one request's answer, from left to right.
 
     In a model whose rows see their block only, a finished block is evaluated once more, so that its keys and values are

@@ -12,7 +12,7 @@ from torch import Tensor
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Canvas", "CanvasForward"]
+__all__ = ["BlockForward", "Canvas"]
 
 
 class _StoppedError(Exception):
@@ -34,7 +34,7 @@ class Canvas:
     cache: Any
 
 
-class CanvasForward:
+class BlockForward:
     """A model that writes a text canvas by canvas; its properties are those of `Forward`.
 
     Args:

@@ -56,7 +56,7 @@ USUAL: Mapping[By, Bound] = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """Whether an answer stands, and why, as half a sentence."""
 
     stands: bool
@@ -78,16 +78,16 @@ class Sureness:
     score: float | None
     said: str
 
-    def verdict(self, bound: Bound) -> Verdict:
+    def verdict(self, bound: Bound) -> AnswerVerdict:
         """Whether the answer stands."""
         if self.score is None:
-            return Verdict(False, self.said)
+            return AnswerVerdict(False, self.said)
         needed = {
             "probability": f", and {bound.least:g} is needed",
             "check": "" if bound.least > 0 else ", and need not be",
             "agreement": f", and {bound.least:.0%} are needed",
         }[self.by]
-        return Verdict(self.score >= bound.least, f"{self.said}{needed}{bound.source}")
+        return AnswerVerdict(self.score >= bound.least, f"{self.said}{needed}{bound.source}")
 
 
 def usual_way(backend: Backend) -> By:
