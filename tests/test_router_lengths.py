@@ -7,7 +7,7 @@ import pytest
 from stretto import AsyncStretto
 from stretto.backends.base import Capabilities
 from stretto.router.forecast import TOKENS_BY_SHAPE
-from stretto.router.lengths import ENOUGH, lengths_of
+from stretto.router.history import ENOUGH, history_of
 from stretto.testing import ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -54,17 +54,17 @@ async def test_a_length_that_is_asked_for_is_none_of_the_model():
     async with AsyncStretto(backend) as stretto:
         for _ in range(ENOUGH):
             await stretto.ask(f"{ASKED} Answer in 20 words.", strategy="direct")
-    assert lengths_of(backend).typical("points") is None
+    assert history_of(backend).usual_tokens("points") is None
 
 
 async def test_two_answers_are_not_enough_and_another_model_another_matter():
     first, second = backend_of(SHORT), backend_of(LONG)
     for tokens in (30, 50):
-        lengths_of(first).note("points", tokens)
-    assert lengths_of(first).typical("points") is None
-    lengths_of(first).note("points", 100)
-    assert lengths_of(first).typical("points") == 60
-    assert lengths_of(second).typical("points") is None
+        history_of(first).note_length("points", tokens)
+    assert history_of(first).usual_tokens("points") is None
+    history_of(first).note_length("points", 100)
+    assert history_of(first).usual_tokens("points") == 60
+    assert history_of(second).usual_tokens("points") is None
 
 
 async def test_a_plan_is_asked_for_in_the_length_that_straight_answers_of_the_model_have():
@@ -93,5 +93,5 @@ async def test_a_length_that_is_asked_for_is_that_of_the_plan():
 def test_the_length_of_a_list_follows_from_the_list():
     backend = backend_of(SHORT)
     for _ in range(ENOUGH):
-        lengths_of(backend).note("items", 30)
-    assert lengths_of(backend).typical("items") is None
+        history_of(backend).note_length("items", 30)
+    assert history_of(backend).usual_tokens("items") is None

@@ -16,10 +16,9 @@ from stretto.router import obstacles
 from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import may_be_list
 from stretto.router.excerpt import excerpt
-from stretto.router.field_lengths import WHOLE, learned_of
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, direct_forecast, speed_of
 from stretto.router.given import Given
-from stretto.router.lengths import lengths_of
+from stretto.router.history import WHOLE, history_of
 from stretto.router.parse import Parse
 from stretto.router.reason import deciding
 from stretto.router.schema_tokens import SchemaTokens
@@ -146,13 +145,13 @@ class Case:
         """Estimated tokens of the answer: of its format, as the question asks, as the last ones, or by its shape."""
         form = self.request.options.response_format
         if isinstance(form, dict) and form.keys() & _TELLING:
-            tokens = learned_of(self.backend, form).get(WHOLE) or SchemaTokens(form).of(form)
+            tokens = history_of(self.backend).usual_fields(form).get(WHOLE) or SchemaTokens(form).of(form)
             return answer_tokens("short", seen=tokens, max_tokens=self.request.options.max_tokens)
         given = self.parse.given
         if isinstance(given, Given):
             return min(given.answer_tokens, self.request.options.max_tokens or given.answer_tokens)
         shape, words = self.judgement.shape, self.parse.words
-        seen = lengths_of(self.backend).typical(shape)
+        seen = history_of(self.backend).usual_tokens(shape)
         if seen is None and self.abilities is not None and shape == "points":
             seen = self.abilities.direct_tokens
         return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)

@@ -8,16 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-from stretto.backends.base import Backend
-from stretto.backends.by_backend import ByBackend
-from stretto.backends.tenants import asking
-from stretto.foundation.latest import Latest
-from stretto.language.telling import language_of
-
-if TYPE_CHECKING:
-    from stretto.router.case import Case
 
 LAST = 5
 TOO_MANY = 2
@@ -72,21 +62,3 @@ class TrackRecord:
     def _recent(self) -> list[float]:
         now = self.clock()
         return [ended for ended, held in self.last if not held and now - ended < FADES_S]
-
-
-_TRACK_RECORDS: ByBackend[Latest[dict[tuple[Kind, str, Prompts], TrackRecord]]] = ByBackend(lambda: Latest(dict))
-
-
-def track_record_of(backend: Backend, kind: Kind, language: str, prompts: Prompts) -> TrackRecord:
-    """The standing of a backend for one kind of answers, in a language and with these prompts, for whoever asks.
-
-    It is one for all clients that use the backend with the same prompts (`track_record_for`). A weak model that holds
-    outlines in English may hardly speak German, and one that fails with one family of prompts may hold another: one
-    says nothing about the other. A route tells the standing, so no tenant is told what kind of questions another asked.
-    """
-    return _TRACK_RECORDS.of(backend).of(asking()).setdefault((kind, language, prompts), TrackRecord(kind))
-
-
-def track_record_for(case: Case, kind: Kind) -> TrackRecord:
-    """How the model's last answers of this kind turned out, in the question's language and with the case's prompts."""
-    return track_record_of(case.backend, kind, language_of(case.request.question), (case.family, case.own_prompts))

@@ -10,8 +10,9 @@ from stretto.prompts import SMALL
 from stretto.router.case import PHRASES, Case
 from stretto.router.demands import wants_format
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
+from stretto.router.history import track_record_for
 from stretto.router.offer import Offer
-from stretto.router.track_record import Kind, track_record_for
+from stretto.router.track_record import Kind
 from stretto.strategies.document.reading.chain import MOST_IN_ORDER
 from stretto.strategies.document.report_offer import Ending, ending_of
 from stretto.strategies.document.sizes import (

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from stretto.prompts import GENERAL
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, answer_tokens, seconds
+from stretto.router.history import track_record_for
 from stretto.router.obstacles import seconds_of, to_parallel
-from stretto.router.track_record import Kind, track_record_for
+from stretto.router.track_record import Kind
 from stretto.strategies.document.task import REPORT_WORDS, Task
 from stretto.strategies.skeleton.skeleton_offer import LEAST_S, LEAST_SHARE
 from stretto.values.route import Forecast

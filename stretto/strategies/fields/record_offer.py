@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from stretto.prompts import GENERAL
 from stretto.router import obstacles
 from stretto.router.case import Case
-from stretto.router.field_lengths import learned_of
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s, seconds
+from stretto.router.history import history_of
 from stretto.router.offer import Offer
 from stretto.router.shared_beginning import least_shared
 from stretto.strategies.fields.record_plan import NotSplit, Record, record_of
@@ -37,7 +37,7 @@ def offer_fields(case: Case) -> Offer | None:
         return None
     named = case.request.strategy == "fields"
     looked_up = bool(case.request.documents) and (named or _EXTRACTS.search(case.request.question) is not None)
-    record = record_of(schema, learned_of(case.backend, schema), explicit=named, apart=looked_up)
+    record = record_of(schema, history_of(case.backend).usual_fields(schema), explicit=named, apart=looked_up)
     if isinstance(record, NotSplit):
         # An array, or any object at all, has no fields: then the other strategies say why it is written in one piece.
         return Offer(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from stretto.backends.base import ModelRequest
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.prompts import POCKET
-from stretto.router.field_lengths import WHOLE, learned_of, note_field
+from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
@@ -448,14 +448,14 @@ class RecordRun:
 
     def note(self, path: Iterable[str], text: str) -> None:
         """Note how long a value was."""
-        note_field(self.runner.known.backend, self.record.schema, path_name(path), typical_tokens(len(text)))
+        self.runner.known.history.note_field(self.record.schema, path_name(path), typical_tokens(len(text)))
 
     def _report(self, text: str) -> None:
         for name, value in self.known.items():
             if (name,) not in self.record.by_path and not isinstance(value, dict):
                 self.note((name,), json_text(value))
         if all(each.value is not MISSING for each in self.written.values()):
-            note_field(self.runner.known.backend, self.record.schema, WHOLE, typical_tokens(len(text)))
+            self.runner.known.history.note_field(self.record.schema, WHOLE, typical_tokens(len(text)))
         found = fit(text, self.request.options)
         self.result = replace(self.result, parsed=found.value)
         warn_of_misfit(self.runner, found)
@@ -554,7 +554,7 @@ def complaint(received: str, wrong: str) -> str:
 
 
 def _learned(runner: Runner, schema: Any) -> Mapping[str, int]:
-    return learned_of(runner.known.backend, schema) if isinstance(schema, dict) else {}
+    return runner.known.history.usual_fields(schema) if isinstance(schema, dict) else {}
 
 
 def _listed(schema: Mapping[str, Any]) -> str:

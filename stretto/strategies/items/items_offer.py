@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from stretto.router.case import PHRASES, Case
 from stretto.router.excerpt import excerpt
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
+from stretto.router.history import track_record_for
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
-from stretto.router.track_record import Kind, track_record_for
+from stretto.router.track_record import Kind
 from stretto.strategies.consensus.consensus_options import Compare
 from stretto.strategies.items.labels import labels_of
 from stretto.strategies.items.splitting import Split

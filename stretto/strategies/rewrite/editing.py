@@ -11,7 +11,6 @@ from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits
 from stretto.strategies.rewrite.entries import Entries
 from stretto.strategies.rewrite.kept_text import lost, runs
 from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, title_of
-from stretto.strategies.rewrite.share import note_share
 from stretto.strategies.rewrite.text_pieces import Piece
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
@@ -141,6 +140,6 @@ class Editing:
         made = [edit for each in edited if each.applied is not None for edit in each.applied.made]
         anew = sum(len(each.piece.said) for each in edited if each.anew is not None)
         changed = anew + sum(max(len(edit.old), len(edit.new)) for edit in made)
-        note_share(self.runner.known.backend, self.given.change, changed / max(1, len(self.given.text)))
+        self.runner.known.history.note_change(self.given.change, changed / max(1, len(self.given.text)))
         places = "place" if len(made) == 1 else "places"
         return f"Changed in {len(made)} {places} by edits."

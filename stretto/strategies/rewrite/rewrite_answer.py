@@ -16,7 +16,7 @@ from stretto.strategies.rewrite.entries import Entries, entry_pieces
 from stretto.strategies.rewrite.kept_text import STUB, lost, relaid, runs
 from stretto.strategies.rewrite.result import Result
 from stretto.strategies.rewrite.rewrite_options import RewriteOptions
-from stretto.strategies.rewrite.share import ANEW, note_share, share_of_change, written_by_edits
+from stretto.strategies.rewrite.share import ANEW, share_of_change, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Piece, cut, edited_pieces
 from stretto.strategies.runtime.branch import RunningBranch
@@ -281,7 +281,7 @@ class Rewriting:
         ]
         if written and self.given.change in EDITED:
             share = share_of_change(*("\n".join(each) for each in zip(*written, strict=True)))
-            note_share(self.runner.known.backend, self.given.change, share)
+            self.runner.known.history.note_change(self.given.change, share)
         if uneven := self.shared.uneven(written):
             named = ", ".join(f'"{term}"' for term in uneven)
             self.runner.warn(

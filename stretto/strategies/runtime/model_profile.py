@@ -8,10 +8,9 @@ from typing import Any
 
 from stretto.backends.base import Backend, Measured, measured_by
 from stretto.foundation.token_estimates import typical_tokens
-from stretto.router.field_lengths import WHOLE, note_field
 from stretto.router.forecast import TOKENS_BY_SHAPE
-from stretto.router.lengths import lengths_of
-from stretto.router.track_record import Kind, Prompts, track_record_of
+from stretto.router.history import WHOLE, History, history_of
+from stretto.router.track_record import Kind, Prompts
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
@@ -26,7 +25,7 @@ class ModelProfile:
     Args:
         backend: of the answer.
         language: of the question; what a model holds differs by language.
-        prompts: that it is asked with; see `stretto.router.track_record.track_record_of`.
+        prompts: that it is asked with; see `History.track_record`.
 
     Attributes:
         backend: the model.
@@ -41,9 +40,14 @@ class ModelProfile:
         """What the backend has measured of its speed, if it is a local one."""
         return measured_by(self.backend)
 
+    @property
+    def history(self) -> History:
+        """What its earlier answers showed to whoever asks."""
+        return history_of(self.backend)
+
     def usual_tokens(self, shape: Shape | None) -> int | None:
         """Tokens that its last straight answers to questions of this shape had; ``None`` after too few."""
-        return None if shape is None else lengths_of(self.backend).typical(shape)
+        return None if shape is None else self.history.usual_tokens(shape)
 
     def note_track_record(self, kind: Kind, request: Request, *, held: bool) -> None:
         """Note whether it held an answer of this kind (`stretto.router.track_record`) in the answer's language.
@@ -51,26 +55,25 @@ class ModelProfile:
         A failure counts only where the router had chosen to answer like this.
         """
         if held or request.strategy == "auto":
-            track_record_of(self.backend, kind, self._language, self._prompts).note(held=held)
+            self.history.track_record(kind, self._language, self._prompts).note(held=held)
 
     def note_record(self, request: Request, branches: Sequence[RunningBranch]) -> None:
         """Note how long a straight answer was that is held to a schema."""
         form = request.options.response_format
         for branch in (running.branch for running in branches if running.in_answer and running.spec.kind == "direct"):
             if isinstance(form, dict) and branch is not None and branch.finish_reason == "stop":
-                note_field(self.backend, form, WHOLE, typical_tokens(len(branch.text)))
+                self.history.note_field(form, WHOLE, typical_tokens(len(branch.text)))
                 for name, value in _object_in(branch.text).items():
                     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
                         continue  # what is known of such a list is the length of one element
                     said = json.dumps(value, ensure_ascii=False)
-                    note_field(self.backend, form, path_name((name,)), typical_tokens(len(said)))
+                    self.history.note_field(form, path_name((name,)), typical_tokens(len(said)))
 
     def note_lengths(self, shape: Shape, branches: Sequence[RunningBranch]) -> None:
         """Note how long a direct answer to a question of this shape turned out.
 
         What was cut short tells nothing, unless it was long already.
         """
-        lengths = lengths_of(self.backend)
         for running in branches:
             branch = running.branch
             if branch is None or branch.tool_calls or branch.writers:
@@ -80,7 +83,7 @@ class ModelProfile:
             if branch.kind == "direct" and running.in_answer:
                 cut_late = branch.finish_reason == "length" and tokens >= TOKENS_BY_SHAPE[shape]
                 if ended or cut_late:
-                    lengths.note(shape, tokens)
+                    self.history.note_length(shape, tokens)
 
 
 def _object_in(text: str) -> Mapping[str, Any]:

@@ -8,10 +8,11 @@ from stretto.language.counting import MOST_ASKED
 from stretto.prompts import GENERAL, POCKET
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, TYPICAL_TOKENS_PER_WORD, reading_s, seconds
+from stretto.router.history import track_record_for
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
 from stretto.router.parse import USUAL_POINTS, Parse
-from stretto.router.track_record import Kind, track_record_for
+from stretto.router.track_record import Kind
 from stretto.strategies.skeleton import SkeletonOptions
 from stretto.strategies.strategy_options import options_of
 from stretto.values.request import Request
