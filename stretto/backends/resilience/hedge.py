@@ -14,7 +14,7 @@ from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.known_models import estimate_tokens
 from stretto.backends.providers.failures import charge, usage_of
 from stretto.backends.resilience.stream_task import StreamTask, stream_tasks
-from stretto.backends.resilience.wrapper import Replay, Wrapper, reported
+from stretto.backends.resilience.wrapper import ObservedStream, Wrapper, reported
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError
 from stretto.values.request import GenerationOptions
@@ -116,7 +116,7 @@ class _Race:
                 spent = sum((usage_of(other) for other in self._failures[1:]), Usage(hedges=more))
                 charge(error, spent)
             raise error
-        return Replay([Chunk(usage=losers)], self.winner) if more else self.winner
+        return ObservedStream(self.winner).after([Chunk(usage=losers)]) if more else self.winner
 
     async def _watch(self, call_task: StreamTask) -> None:
         await call_task.begun.wait()

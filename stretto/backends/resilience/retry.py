@@ -13,7 +13,7 @@ from stretto.backends.allowance import count_repetition, why_not_again
 from stretto.backends.base import Backend, Chunk, ModelRequest
 from stretto.backends.providers.failures import charge, is_loading, usage_of
 from stretto.backends.resilience.waiting import why_not_wait, why_not_wait_for_limits
-from stretto.backends.resilience.wrapper import Replay, Wrapper, open_to_first_text
+from stretto.backends.resilience.wrapper import ObservedStream, Wrapper, open_to_first_text
 from stretto.observe.hooks import RetryPlanned, watchers
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError, BreakerOpenError, RateLimitedError
@@ -75,7 +75,7 @@ class Retry(Wrapper):
         async with AsyncExitStack() as stack:
             yield await self._begin(stack, prompt, options)
 
-    async def _begin(self, stack: AsyncExitStack, prompt: ModelRequest, options: GenerationOptions) -> Replay:
+    async def _begin(self, stack: AsyncExitStack, prompt: ModelRequest, options: GenerationOptions) -> ObservedStream:
         spent = Usage()
         failed: BackendError | None = None
         attempt = sent = 0
@@ -87,7 +87,7 @@ class Retry(Wrapper):
                 async with AsyncExitStack() as trial:
                     chunks = await open_to_first_text(trial, self.inner, prompt, options)
                     stack.push_async_exit(trial.pop_all())
-                    return Replay([Chunk(usage=spent)], chunks) if spent.retries else chunks
+                    return chunks.after([Chunk(usage=spent)]) if spent.retries else chunks
             except BackendError as error:
                 if failed is not None and isinstance(error, BreakerOpenError):
                     failed.remark(f"Not tried again: {error}")

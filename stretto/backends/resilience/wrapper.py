@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -11,6 +12,9 @@ from stretto.backends.providers.failures import charge
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError
 from stretto.values.request import GenerationOptions
+
+OnChunk = Callable[[Chunk], Awaitable[None]]
+OnError = Callable[[BackendError], Awaitable[None]]
 
 
 class Wrapper:
@@ -62,53 +66,45 @@ def reported(chunks: Iterable[Chunk]) -> Usage:
     return sum((chunk.usage for chunk in chunks if chunk.usage), Usage())
 
 
-class Replay:
-    """The chunks already read, then the rest of the stream."""
+class ObservedStream(AsyncIterator[Chunk]):
+    """The chunks of a stream on their way through the wrappers: those already read, then the rest, observed.
 
-    # A class and not a generator: there is nothing to close when a reader leaves early.
+    One object serves all wrappers of a stream: each would otherwise be one more step of every chunk. It is no
+    generator: there is nothing to close when a reader leaves early.
+    """
 
-    def __init__(self, head: list[Chunk], rest: AsyncIterator[Chunk]) -> None:
-        self._head = head[::-1]
+    def __init__(self, rest: AsyncIterator[Chunk]) -> None:
+        self._head = deque[Chunk]()
         self._rest = rest
+        self.observers: list[tuple[OnChunk, OnError]] = []
 
-    def __aiter__(self) -> Replay:
+    @classmethod
+    def of(cls, chunks: AsyncIterator[Chunk]) -> ObservedStream:
+        """The same where it is one; a new one where chunks wait in it that a further observer would not see."""
+        return chunks if isinstance(chunks, cls) and not chunks._head else cls(chunks)
+
+    def after(self, head: Sequence[Chunk]) -> ObservedStream:
+        """Give these chunks first, unobserved."""
+        self._head.extendleft(reversed(head))
         return self
 
     async def __anext__(self) -> Chunk:
         if self._head:
-            return self._head.pop()
-        return await anext(self._rest)
-
-
-class _StreamObserver:
-    def __init__(
-        self,
-        chunks: AsyncIterator[Chunk],
-        on_chunk: Callable[[Chunk], Awaitable[None]],
-        on_error: Callable[[BackendError], Awaitable[None]],
-    ) -> None:
-        self._chunks = chunks
-        self._on_chunk = on_chunk
-        self._on_error = on_error
-
-    def __aiter__(self) -> _StreamObserver:
-        return self
-
-    async def __anext__(self) -> Chunk:
+            return self._head.popleft()
         try:
-            chunk = await anext(self._chunks)
+            chunk = await anext(self._rest)
         except BackendError as error:
-            await self._on_error(error)
+            for _, on_error in self.observers:
+                await on_error(error)
             raise
-        await self._on_chunk(chunk)
+        for on_chunk, _ in self.observers:
+            await on_chunk(chunk)
         return chunk
 
 
 @asynccontextmanager
 async def observed(
-    stream: AbstractAsyncContextManager[AsyncIterator[Chunk]],
-    on_chunk: Callable[[Chunk], Awaitable[None]],
-    on_error: Callable[[BackendError], Awaitable[None]],
+    stream: AbstractAsyncContextManager[AsyncIterator[Chunk]], on_chunk: OnChunk, on_error: OnError
 ) -> AsyncGenerator[AsyncIterator[Chunk]]:
     """Open a stream and look at what passes: each chunk, and the error that ends it.
 
@@ -118,7 +114,9 @@ async def observed(
     try:
         async with stream as chunks:
             opened = True
-            yield _StreamObserver(chunks, on_chunk, on_error)
+            seen = ObservedStream.of(chunks)
+            seen.observers.append((on_chunk, on_error))
+            yield seen
     except BackendError as error:
         if not opened:
             await on_error(error)
@@ -127,7 +125,7 @@ async def observed(
 
 async def open_to_first_text(
     stack: AsyncExitStack, backend: Backend, prompt: ModelRequest, options: GenerationOptions
-) -> Replay:
+) -> ObservedStream:
     """Begin a stream on the stack and read up to its first text, or its end if it has none.
 
     Where reading fails, the stack is closed first: a task group in the backend's context would wrap the error.
@@ -147,4 +145,4 @@ async def open_to_first_text(
         if isinstance(failure, BackendError):  # the chunks that reported it are read by nobody else
             charge(failure, reported(head))
         raise failure
-    return Replay(head, chunks)
+    return ObservedStream.of(chunks).after(head)
