@@ -200,11 +200,16 @@ def _quickest(case: Case, backends: Mapping[str, Backend], strategies: Mapping[s
 
 
 def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
-    """Choose the strategy asked for, else the best suitable one; a direct answer where that is over the budget.
+    """Choose the strategy asked for, else the best suitable one of all; a direct answer where that is over the budget.
 
     Raises `BudgetExceededError` where the direct answer is, too.
     """
-    offers = {name: offer for name, strategy in strategies.items() if (offer := _offer(strategy, case)) is not None}
+    named = case.request.strategy
+    offers = {
+        name: offer
+        for name, strategy in strategies.items()
+        if (named == "auto" or name in (named, DIRECT)) and (offer := _offer(strategy, case)) is not None
+    }
     decision = _chosen(case, offers)
     budget = case.request.budget
     if budget.max_cost is None and budget.deadline_s is None:
@@ -223,7 +228,6 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
         )
     if (why := over_budget(case, straight)) is not None:
         raise BudgetExceededError(f"The budget does not allow even a direct answer: {why}. {ALLOW_MORE}")
-    named = case.request.strategy
     though = f"strategy={named!r} was asked for" if named != "auto" or chosen is None else chosen.when_blocked
     return replace(
         decision, strategy=DIRECT, confidence=1.0, reason=f"Written in one piece although {though}: {against}."

@@ -76,7 +76,7 @@ class Route(ShownInNotebooks, BaseModel):
         reason: one sentence for a person.
         decoding_reason: the same for the decoding method.
         decoding_forecast: what that method is expected to do, once this process has measured it.
-        forecast: what each candidate strategy is expected to cost.
+        forecast: what each candidate strategy is expected to cost: all, or the one asked for and "direct".
         elapsed_ms: time the decision took.
     """
 
