@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Coroutine
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -33,7 +32,7 @@ async def counted() -> tuple[Counter[CodeType], int]:
         if event == "call" and file.startswith(ours) and not file.startswith(server):
             calls[frame.f_code] += 1
 
-    def started(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **more: Any) -> asyncio.Task[Any]:
+    def started(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:
         nonlocal tasks
         tasks += 1
         return asyncio.Task(coroutine, loop=loop, **more)

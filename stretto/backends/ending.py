@@ -7,11 +7,19 @@ from collections.abc import AsyncIterator
 import anyio
 
 from stretto.backends.base import Chunk
+from stretto.values.errors import StreamBrokenError
 
-__all__ = ["AFTER_FINISH_S", "Ends", "UntilWhole"]
+__all__ = ["AFTER_FINISH_S", "Ends", "UntilWhole", "broken_off"]
 
 AFTER_FINISH_S = 1.0
 """How long a backend waits for the usage, which servers send right after the finish reason."""
+
+
+def broken_off(name: str, advice: str = "Ask again.") -> StreamBrokenError:
+    """Say that a stream ended without a finish reason."""
+    return StreamBrokenError(
+        f"{name} ended its answer without a finish reason: it was cut off on the way. {advice}", backend=name
+    )
 
 
 class Ends:

@@ -34,3 +34,8 @@ class Latest(Generic[Value]):
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
             return value
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._kept.clear()

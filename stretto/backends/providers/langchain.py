@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from stretto.backends.allowance import Caller, calling
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
+from stretto.backends.ending import broken_off
 from stretto.backends.known_models import NO_ROWS, Rows, bounded_output, capabilities_of, estimate_tokens
 from stretto.backends.providers.bare_thoughts import expected_of
 from stretto.backends.providers.call_pieces import CallPiece
@@ -122,10 +123,7 @@ class LangChainBackend:
             await messages.aclose()
         if failure is None and answer.end is None:
             if self._provider:
-                failure = StreamBrokenError(
-                    f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
-                    backend=self.name,
-                )
+                failure = broken_off(self.name)
             else:
                 answer.end = "stop"
         if rest := answer.rest():

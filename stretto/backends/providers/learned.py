@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stretto.backends.providers.server_facts import Engine, ServerFacts
+from stretto.foundation.latest import Latest
 
 __all__ = ["Learned", "forget", "learned"]
 
@@ -76,21 +77,14 @@ def _hash(schema: Any) -> bytes:
     return hashlib.sha256(json.dumps(schema, sort_keys=True, default=str).encode()).digest()
 
 
-_kept: OrderedDict[tuple[str, str, str], Learned] = OrderedDict()
+_kept = Latest(Learned, most=MOST_KEPT)
 _turn = threading.Lock()  # clients in several threads
 
 
 def learned(provider: str, url: str, model: str) -> Learned:
     """What is known of a model at an address: one value for all who ask for it."""
-    with _turn:
-        found = _kept.setdefault((provider, url, model), Learned())
-        _kept.move_to_end((provider, url, model))
-        if len(_kept) > MOST_KEPT:
-            _kept.popitem(last=False)
-        return found
+    return _kept.of((provider, url, model))
 
 
-def forget() -> None:
-    """Forget all of it: for tests, whose servers take the ports of earlier ones."""
-    with _turn:
-        _kept.clear()
+forget = _kept.clear
+"""For tests, whose servers take the ports of earlier ones."""

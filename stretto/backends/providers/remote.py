@@ -18,7 +18,7 @@ import anyio
 from pydantic import SecretStr
 
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
-from stretto.backends.ending import AFTER_FINISH_S
+from stretto.backends.ending import AFTER_FINISH_S, broken_off
 from stretto.backends.known_models import NO_ROWS, Rows, capabilities_of, estimate_tokens
 from stretto.backends.provider_table import key_variable_of, url_variable_of
 from stretto.backends.providers.bare_thoughts import expected_of
@@ -38,7 +38,7 @@ from stretto.foundation.bounds import is_long
 from stretto.foundation.threads import in_own_thread
 from stretto.foundation.token_estimates import typical_tokens
 from stretto.values.answer import Usage
-from stretto.values.errors import AuthenticationError, BackendError, StreamBrokenError, missing
+from stretto.values.errors import AuthenticationError, BackendError, missing
 from stretto.values.request import GenerationOptions
 
 _CLOSING_S = 5.0
@@ -391,10 +391,7 @@ class RemoteBackend(ABC):
         last = read_json(arrival.lines.last_data)
         if is_error(last):  # told in a form that the SDK does not know
             return self._failure(EventError(last), started=True)
-        return StreamBrokenError(
-            f"{self.name} ended its answer without a finish reason: it was cut off on the way. Ask again.",
-            backend=self.name,
-        )
+        return broken_off(self.name)
 
     def _counted(self, usage: Usage, prompt: ModelRequest, length: int) -> tuple[Usage, tuple[str, ...]]:
         """Estimate the tokens that the server did not report."""

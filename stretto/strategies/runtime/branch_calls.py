@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Chunk, ModelRequest, Stages
-from stretto.backends.ending import UntilWhole
+from stretto.backends.ending import UntilWhole, broken_off
 from stretto.backends.load import CallTimer, meter_of
 from stretto.foundation.surrogates import Mending, fix_surrogates
 from stretto.foundation.token_estimates import typical_tokens
@@ -27,7 +27,7 @@ from stretto.strategies.runtime.written_calls import WrittenCalls
 from stretto.values.answer import FinishReason, Usage
 from stretto.values.answer_warning import Warn
 from stretto.values.content import mended
-from stretto.values.errors import BackendError, StreamBrokenError
+from stretto.values.errors import BackendError
 from stretto.values.events import BranchDelta, ChoiceDelta, Event, RefusalStarted, ThoughtFinished, ToolCallDelta
 from stretto.values.generation_options import GenerationOptions
 from stretto.values.token_records import DecodingStats, TokenLogprob
@@ -147,11 +147,8 @@ class BranchCalls:
                 if failure is not None:
                     raise failure
                 if record.finish_reason is None:
-                    raise StreamBrokenError(
-                        f"{backend.name} ended its answer without a finish reason: it was cut off on the way. "
-                        "Ask again; a complete stream ends with a Chunk that carries finish_reason.",
-                        backend=backend.name,
-                    )
+                    advice = "Ask again; a complete stream ends with a Chunk that carries finish_reason."
+                    raise broken_off(backend.name, advice)
         finally:
             running.writers[-1].left_out += trimmer.left_out
             ledger.settle(reservation)
