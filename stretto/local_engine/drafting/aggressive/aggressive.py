@@ -65,7 +65,7 @@ class Aggressive:
         """See `Drafter`. The text is read when a draft is asked for."""
 
     def standing(self, context: DraftContext) -> int:
-        """See `Beside`."""
+        """See `DraftSource`."""
         alignment = self._followed(context)
         if not alignment.is_copy:
             return int(alignment.left == 0 and alignment.changes == 0)

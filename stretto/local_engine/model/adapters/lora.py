@@ -1,7 +1,7 @@
 """Low-rank adapters as peft saves them: ``adapter_config.json`` beside ``adapter_model.safetensors``.
 
 A change of a weight is a product of two narrow matrices. It can be added to the weight for good, or be computed beside
-it (`beside.py`).
+it (`attached_lora.py`).
 
 Hu et al., arXiv:2106.09685 (LoRA); Kalajdzievski, arXiv:2312.03732 (its scale by the root of the rank); Liu et al.,
 arXiv:2402.09353 (DoRA, which also sets the length of each row).
