@@ -47,4 +47,14 @@ def echoes() -> PromptLeakWords:
 
 def refuses(text: str) -> bool:
     """Whether a text begins as a refusal does."""
-    return text.lstrip(" \"'*_").casefold().replace("’", "'").startswith(echoes().refusals)
+    return _head(text).startswith(echoes().refusals)
+
+
+def may_refuse(text: str) -> bool:
+    """Whether a text that goes on begins as a refusal does, or may still turn out to."""
+    head = _head(text)
+    return refuses(text) or any(each.startswith(head) for each in echoes().refusals)
+
+
+def _head(text: str) -> str:
+    return text.lstrip(" \n\"'*_").casefold().replace("’", "'")

@@ -132,6 +132,10 @@ class RecordRun:
             return reason
         if self.withheld:
             return await self._check_then_show()
+        if not (self.known or await self._is_begun()):
+            for running in self.runner.branches:
+                running.drop("the whole is asked for at once")
+            return "no field was written"
         self._lay_out()
         await self.runner.merge.finish()
         self._report(self.runner.merge.text)
@@ -215,6 +219,15 @@ class RecordRun:
         if self.withheld or written.index is not None or not part.is_text or written.tries > 1:
             written.running.withhold()
 
+    async def _is_begun(self) -> bool:
+        """Wait for the first text of any value, before anything is shown."""
+        for written in self.written.values():
+            if written.running is not None:
+                await written.running.begun()
+                if written.running.text.strip():
+                    return True
+        return False
+
     def _of(self, path: tuple[str, ...]) -> list[Written]:
         return [each for each in self.written.values() if each.part.path == path]
 
@@ -234,7 +247,8 @@ class RecordRun:
     ) -> BranchSpec:
         """The branch that writes some fields."""
         runner, request = self.runner, self.request
-        room = max(LEAST_ROOM, ROOM * tokens) if request.part_tokens is None else request.part_tokens
+        least = LEAST_ROOM if request.budget.max_tokens_total is None else 0  # others wait for what a call holds of it
+        room = max(least, ROOM * tokens) if request.part_tokens is None else request.part_tokens
         room += THINKING if runner.capabilities.reasoning else 0
         most = share_of(request, room, 1 + sum(part.calls for part in self.record.parts))
         options = request.options.model_copy(update={"max_tokens": most, "stop": (), "response_format": None})

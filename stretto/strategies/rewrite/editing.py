@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from stretto.backends.base import ModelRequest
+from stretto.strategies.base import StrategyResult
 from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits_in
 from stretto.strategies.rewrite.entries import Entries
 from stretto.strategies.rewrite.kept_text import lost, runs
-from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, title_of
+from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, any_of, title_of
 from stretto.strategies.rewrite.text_pieces import Piece
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
-from stretto.values.answer import REFUSALS
+from stretto.values.answer import REFUSALS, FinishReason
 from stretto.values.events import TextEdited
 
 __all__ = ["Editing"]
@@ -32,6 +33,14 @@ class Edited:
     applied: Applied | None = None
     anew: RewritePart | None = None
 
+    async def is_written(self) -> bool:
+        """Whether the piece is there, with its changes or written anew, once all calls for it have ended."""
+        seen = 0
+        while seen < len(self.tries):
+            await self.tries[seen].ended()
+            seen += 1
+        return self.applied is not None or (self.anew is not None and await any_of([self.anew]))
+
 
 class Editing:
     """One text that is changed by edits.
@@ -44,12 +53,20 @@ class Editing:
         self.whole, self.runner, self.given = whole, whole.runner, whole.given
         self.everywhere = self.given.change == "rename"
 
-    async def run(self, pieces: Sequence[Piece]) -> str:
-        """Ask for the changes of all pieces at once; show each piece with them, in order; return what was done."""
+    async def run(self, pieces: Sequence[Piece]) -> StrategyResult | None:
+        """Ask for the changes of all pieces at once; show each piece with them, in order, and tell what was done.
+
+        Nothing is shown before one of them is written; returns ``None`` where none is.
+        """
         text, at = self.given.text, len(self.given.lead)
         edited = [Edited(piece) for piece in pieces]
         for each in edited:
             self._ask(each)
+        for each in edited:
+            if await each.is_written():
+                break
+        else:
+            return None
         merge = self.runner.merge
         await merge.add_at_once(self.given.lead)
         end = 0
@@ -66,7 +83,8 @@ class Editing:
             end = each.piece.end
         merge.add(text[end:] + self.given.tail)
         await merge.finish()
-        return self._note(edited)
+        ends_as: FinishReason | None = "refusal" if self.whole.refused else None
+        return StrategyResult(reason=self._note(edited), ends_as=ends_as, by_itself=True)
 
     def _ask(self, edited: Edited, failed: Sequence[str] = ()) -> None:
         piece, number = edited.piece, edited.piece.number
@@ -126,10 +144,7 @@ class Editing:
 
     async def _settled(self, edited: Edited) -> str:
         """The text of a piece with its changes, or written anew."""
-        seen = 0
-        while seen < len(edited.tries):
-            await edited.tries[seen].ended()
-            seen += 1
+        await edited.is_written()
         if edited.anew is not None:
             return await self.whole.settled(edited.anew)
         assert edited.applied is not None  # noqa: S101 - else it was written anew; for the type checker

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
+from stretto.language.echoes import may_refuse, refuses
 from stretto.router.given import EDITED, Given
 from stretto.router.parse import parse_of
 from stretto.strategies.base import StrategyResult
@@ -30,13 +31,14 @@ from stretto.values.answer import REFUSALS, Branch
 from stretto.values.request import GenerationOptions, Request
 from stretto.values.route import Route
 
-__all__ = ["RewritePart", "Rewriting", "title_of", "write_rewritten"]
+__all__ = ["RewritePart", "Rewriting", "any_of", "title_of", "write_rewritten"]
 
 TITLE = 60  # characters of a piece that name it
 TERMS_READ = 12_000  # characters of a text that terms are looked for in
 FEWEST_FOR_TERMS = 3  # pieces
 AROUND = 700  # tokens of a prompt around its piece
 CHARACTERS = 3  # of a token of a piece, which stands in its prompt and in its answer
+CUT = "it was cut"
 _WIDE = 1 << 20  # tokens of a window that nobody knows
 
 
@@ -54,10 +56,15 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
     if whole.by_edits:
         from stretto.strategies.rewrite.editing import Editing  # noqa: PLC0415 - it builds on this module
 
-        pieces = whole.entries or edited_pieces(given, whole.parts())
-        return StrategyResult(reason=await Editing(whole).run(pieces))
-    await whole.run()
-    return StrategyResult()
+        result = await Editing(whole).run(whole.entries or edited_pieces(given, whole.parts()))
+    else:
+        result = await whole.run()
+    if result is not None:
+        return result
+    for running in runner.branches:
+        running.drop("the whole is asked for at once")
+    runner.warn("Answered in one piece instead of piece by piece: no piece was written.", "strategy")
+    return await Direct().run(request, route, runner)
 
 
 @dataclass(eq=False)
@@ -69,6 +76,18 @@ class RewritePart:
     live: bool = False
     results: list[str] = field(default_factory=list)
     faults: list[list[str]] = field(default_factory=list)
+
+    async def ended(self) -> None:
+        """Wait for the end of all tries, one of which may lead to another."""
+        seen = 0
+        while seen < len(self.tries):
+            await self.tries[seen].ended()
+            seen += 1
+
+    @property
+    def usable(self) -> Sequence[int]:
+        """The tries that wrote the piece, once they have ended."""
+        return [each for each, running in enumerate(self.tries) if running.exception is None and self.results[each]]
 
     @property
     def best(self) -> int:
@@ -89,20 +108,28 @@ class Rewriting:
         self.by_edits = options.way == "edits" or (options.way == "auto" and expected < ANEW)
         least = (len(given.text) if given.change == "insert" else LEAST_EDITED) if self.by_edits else LEAST
         self.entries: Sequence[Piece] = entry_pieces(given, self.parts(), least)
+        self.refused = False
         self.fence = fence_for(given.text, *options.terms, *options.terms.values())
         self.task = given.task or "Do what the system message tells, to this text."
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
 
-    async def run(self) -> None:
-        """Start all pieces, and show them in order: the first as it comes, the others once they are checked."""
+    async def run(self) -> StrategyResult | None:
+        """Start all pieces, and show them in order: the first as it comes, the others once they are checked.
+
+        Nothing is shown before one of them is known to be none of a refusal; returns ``None`` where none is.
+        """
         text, merge = self.given.text, self.runner.merge
         pieces = self.entries or cut(text, self.given.ending, self.parts(), most=self.most)
+        parts = [RewritePart(piece) for piece in pieces]
+        self.start(parts[0])
         terms = self._start_terms(len(pieces))
-        parts = [RewritePart(piece, live=piece.number == 1 and not self.entries) for piece in pieces]
-        for part in parts:
-            waits = (terms,) if terms is not None and part.piece.number > 1 else ()
-            self.start(part, waits)
+        for part in parts[1:]:
+            self.start(part, () if terms is None else (terms,))
+        if not self.entries:
+            await self._begun(parts[0])
+        if not parts[0].live and not await any_of(parts):
+            return None
         merge.add(self.given.lead)
         end = 0
         for part in parts:
@@ -110,11 +137,34 @@ class Rewriting:
             end = part.piece.end
             if part.live:
                 merge.add_branch(part.tries[0], filter_=self._result(part.piece), ending=partial(self._rest, part))
+                await part.ended()
+                if part.tries[0].finish_reason == "refusal":  # no rewritten piece is joined to what was shown of it
+                    return await self._refused(parts)
             else:
                 merge.add(await self.settled(part))
         merge.add(text[end:] + self.given.tail)
         await merge.finish()
         self._tell(parts)
+        return StrategyResult(ends_as="refusal" if self.refused else None, by_itself=True)
+
+    async def _refused(self, parts: Sequence[RewritePart]) -> StrategyResult:
+        """End with a refusal that was shown before it was told to be one."""
+        for running in self.runner.branches:
+            if running is not parts[0].tries[0]:
+                running.drop("the text was refused")
+        await self.runner.merge.finish()
+        return StrategyResult(ends_as="refusal", by_itself=True)
+
+    async def _begun(self, part: RewritePart) -> None:
+        """Wait until a piece that still runs begins as no refusal does; from then on it is shown as it comes."""
+        running, said = part.tries[0], ""
+        while running.branch is None and may_refuse(said):
+            if refuses(said) or running.heard.refused:
+                return
+            await running.reached(len(said) + 1)
+            said = running.text
+        if running.branch is None:
+            part.live, running.withheld = True, False
 
     def parts(self) -> int:
         """Calls that may run side by side within the budget."""
@@ -171,17 +221,16 @@ class Rewriting:
                 prompt=prompt,
                 options=self.options(ROOM * len(piece.text) // 2 + 200, piece.number),
                 after=waits,
-                fallback_prompt=lambda received: self._continued(prompt(), received),
+                fallback_prompt=lambda received: self._continued(part, prompt(), received),
                 on_end=partial(self._ended, part),
             )
         )
         part.tries.append(running)
-        if not part.live:
-            running.withhold()
+        running.withhold()
 
-    def _continued(self, prompt: ModelRequest, received: str) -> ModelRequest:
-        if not received.strip():
-            return prompt
+    def _continued(self, part: RewritePart, prompt: ModelRequest, received: str) -> ModelRequest | None:
+        if not received.strip():  # behind a text that was shown and then refused, nothing is written anew
+            return None if part.live and part.tries[0].seen else prompt
         question = prompt.messages[-1].content
         return ModelRequest(
             asked(self.request, self.runner, "continue", question=question, received=received, documents="")
@@ -190,13 +239,13 @@ class Rewriting:
     def _ended(self, part: RewritePart, running: RunningBranch) -> None:
         """Judge a piece at its end, and have it written once more where it lost something."""
         result, faults = self._read(part.piece, running.text)
-        if running.finish_reason == "length":
-            faults.append("it was cut")
+        if running.finish_reason in ("length", "budget"):
+            faults.append(CUT)
         elif STUB in faults and not part.live:
             result = ""
         part.results.append(result)
         part.faults.append(faults)
-        usable = running.exception is None and running.finish_reason not in REFUSALS
+        usable = running.exception is None and running.finish_reason not in (*REFUSALS, "budget")
         first = len(part.tries) == 1 and not part.live
         if usable and faults and first and self.runner.ledger.calls_left != 0:
             self.start(part, lacks=faults)
@@ -210,26 +259,24 @@ class Rewriting:
         said = read_object(written)
         texts: list[str | None] = []
         faults: list[str] = []
+        unwritten = self._hidden()
         for number, entry in enumerate(piece.entries, start=1):
             text = said.get(str(number))
             if not (isinstance(text, str) and text.strip()):
-                texts.append(None)
+                texts.append(unwritten)
                 faults.append(f"text {number} is missing")
                 continue
             lacks = [*lost(entry.text, text, change, tags=True), *self.shared.missed(entry.text, text)]
             if runs(entry.text, text):
                 lacks.append("it has markup that a browser runs")
-            texts.append(None if STUB in lacks or runs(entry.text, text) else text.strip())
+            texts.append(unwritten if STUB in lacks or runs(entry.text, text) else text.strip())
             faults += [f"text {number}: {each}" for each in lacks]
-        return piece.filled(texts), faults
+        return piece.filled(texts) if any(each != unwritten for each in texts) else "", faults
 
     async def settled(self, part: RewritePart) -> str:
         """The text of a piece whose tries have all ended; its source where it could not be written."""
-        seen = 0
-        while seen < len(part.tries):
-            await part.tries[seen].ended()
-            seen += 1
-        written = [each for each in range(len(part.tries)) if part.tries[each].exception is None and part.results[each]]
+        await part.ended()
+        written = part.usable
         if not written:
             return self._missing(part)
         best = min(written, key=lambda each: (len(part.faults[each]), -each))
@@ -242,34 +289,38 @@ class Rewriting:
     def _rest(self, part: RewritePart, branch: Branch) -> str:
         """What follows the text of the first piece, which is shown as it comes."""
         running = part.tries[0]
-        if running.exception is not None and not running.text.strip():
-            return self._missing(part)
-        self._tell_faults(part, 0)
+        if running.finish_reason == "refusal":
+            return ""
+        if running.exception is None:
+            self._tell_faults(part, 0)
         return notes_for(self.request).ending(branch)
 
     def _missing(self, part: RewritePart) -> str:
         """In place of a piece that could not be written: its source, but not where that is to be hidden."""
         running = part.tries[-1]
-        wrong = "it could not be written"
+        wrong = str(running.exception)
         if running.exception is None:
-            wrong = "what was written in its place is not the whole of it"
+            wrong = "what was written in its place is not the whole of it."
             for each in part.tries[:-1]:
                 each.drop("it is not the whole of the piece")
-            running.use, running.reported = "lacking", True
-        done = "stands as it was"
-        if self.request.on_missing == "omit" or self.given.change == "redact":
-            missing = notes_for(self.request).missing
-            if running.exception is not None:
-                return notes_for(self.request).ending(running.branch) if running.branch is not None else ""
-            done = "is left out"
-        else:
-            missing = self.given.text[part.piece.start : part.piece.end]
-        self.runner.warn(f"{running.spec.label} {done}: {wrong}.", "part_missing", part=running.spec.id)
-        return f"[{missing}]" if done == "is left out" and missing else missing
+            running.use = "lacking"
+        self.refused = self.refused or any(refuses(each.text) for each in part.tries)
+        note = self._hidden()
+        done = "stands as it was" if note is None else "is left out"
+        running.reported = True
+        self.runner.warn(f"{running.spec.label} {done}: {wrong}", "part_missing", part=running.spec.id)
+        return self.given.text[part.piece.start : part.piece.end] if note is None else note
+
+    def _hidden(self) -> str | None:
+        """What stands in place of a text that was not written; ``None``: the text as it was."""
+        if self.request.on_missing != "omit" and self.given.change != "redact":
+            return None
+        missing = notes_for(self.request).missing
+        return f"[{missing}]" if missing else ""
 
     def _tell_faults(self, part: RewritePart, place: int) -> None:
-        running = part.tries[place]
-        if faults := [each for each in part.faults[place] if each != "it was cut"]:
+        running, faults = part.tries[place], part.faults[place]
+        if faults and CUT not in faults:  # another warning tells of a limit that cut it
             self.runner.warn(
                 f"{running.spec.label} is not as it should be: {'; '.join(faults)}.", "kept", part=running.spec.id
             )
@@ -320,6 +371,15 @@ class Rewriting:
             response_schema=schema if self.runner.capabilities.json_schema else None,
             in_words=(),
         )
+
+
+async def any_of(parts: Sequence[RewritePart]) -> bool:
+    """Whether one of the pieces was written, as soon as that is known."""
+    for part in parts:
+        await part.ended()
+        if part.usable:
+            return True
+    return False
 
 
 def title_of(text: str) -> str:

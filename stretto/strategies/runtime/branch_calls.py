@@ -114,7 +114,7 @@ class BranchCalls:
         backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens
         self._ledger.check_price(backend)
         ledger = self._ledger_of(running)
-        most, reservation = ledger.reserve(tokens, room)
+        most, reservation = await ledger.reserve(tokens, room)
         options = call.options.model_copy(update={"max_tokens": most})
         if running.spec.kind in NOT_TEXT:  # what they write is not the answer
             options = options.model_copy(update={"logprobs": None})
@@ -231,6 +231,7 @@ class BranchCalls:
         """Tell what was thought before what follows, and that this is a refusal."""
         running.heard.thoughts += tuple(thoughts)
         if not running.spec.standalone:
+            running.heard.refused = running.heard.refused or refused
             return
         for thought in thoughts if not running.spec.choice else ():
             await self._announce(ThoughtFinished(thought=thought))

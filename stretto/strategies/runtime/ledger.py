@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import anyio
+
 from stretto.backends.base import Backend
 from stretto.router.affordable import price_needed
 from stretto.values.answer import Usage
@@ -70,6 +72,7 @@ class Ledger:
         self.price_known: Callable[[Backend], bool] = lambda _: True
         self.under_way = 0
         self._reserved = 0
+        self._settled = anyio.Event()
 
     @property
     def calls_left(self) -> int | None:
@@ -89,15 +92,29 @@ class Ledger:
         if most is not None and not self.price_known(backend):
             raise price_needed(most, backend.name)
 
-    def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
-        """Reserve the cost of one call.
+    async def reserve(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
+        """Reserve the cost of one call; what running calls hold of the tokens that it wants is waited for.
 
         Returns the limit of generated tokens (``None``: no limit) and the reservation, which goes back to `settle`.
         Raises `BudgetExceededError`.
         """
+        while (holder := self._holder(prompt_tokens, max_tokens)) is not None:
+            await holder._settled.wait()
+        return self._reserve_now(prompt_tokens, max_tokens)
+
+    def _holder(self, prompt_tokens: int, max_tokens: int | None) -> Ledger | None:
+        """The ledger whose running calls hold tokens that a call wants."""
+        total = self.budget.max_tokens_total
+        if total is not None and self._reserved:
+            left = total - self.usage.total_tokens - self._reserved - prompt_tokens
+            if max_tokens is None or left < max_tokens:
+                return self
+        return None if self._whole is None else self._whole._holder(prompt_tokens, max_tokens)
+
+    def _reserve_now(self, prompt_tokens: int, max_tokens: int | None) -> tuple[int | None, Reservation]:
         if self._whole is None:
             return self._reserve(prompt_tokens, max_tokens)
-        allowed, outer = self._whole.reserve(prompt_tokens, max_tokens)
+        allowed, outer = self._whole._reserve_now(prompt_tokens, max_tokens)
         try:
             allowed, reservation = self._reserve(prompt_tokens, allowed)
         except BudgetExceededError:
@@ -134,6 +151,8 @@ class Ledger:
         self.under_way -= reservation.calls
         self._reserved -= reservation.tokens
         reservation.calls = reservation.tokens = 0
+        settled, self._settled = self._settled, anyio.Event()
+        settled.set()
         if self._whole is not None and reservation.outer is not None:
             self._whole.settle(reservation.outer)
 
