@@ -50,6 +50,15 @@ def ask(
             "--out", "-o", metavar="FILE", dir_okay=False, help="Write the text of the answer to a file, too."
         ),
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema",
+            metavar="FILE",
+            dir_okay=False,
+            help="A JSON schema: the answer is a record that fits it, printed as JSON when it is complete.",
+        ),
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
     plain: options.Plain = False,
     quiet: options.Quiet = False,
@@ -82,6 +91,10 @@ def ask(
         raise InvalidRequestError(
             f"--out {str(out)!r} cannot be written: there is no folder {str(out.parent)!r}. Make it first."
         )
+    if schema is not None:
+        from stretto.cli.record import schema_in  # noqa: PLC0415 - as above
+
+        request["response_format"] = schema_in(schema)
     asked = question_of(question)
     screen = Screen(quiet=quiet, unrendered=plain)
     client = open_client(
@@ -95,13 +108,19 @@ def ask(
         fallback=fallback or None,
     )
     begin = partial(introduce, client, screen, named=model is not None)
-    answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(json, events)))
+    silent = json or schema is not None
+    answers = asyncio.run(_answers(client, asked, screen, request, begin, compare=compare, form=(silent, events)))
     if out is not None:
         _write_text(out, answers[0], screen)
     if trace_to is not None:
         _write_trace(trace_to, asked, answers, screen)
+    if schema is not None and not (json or events):
+        from stretto.cli.record import print_record  # noqa: PLC0415 - as above
+
+        print_record(answers[0], screen)
     _print(answers, screen, json=json, logprobs="logprobs" in request and not json and not events, trace=trace)
-    raise typer.Exit(exit_of_answer(answers[0]))
+    fits = schema is None or all(warning.code != "format" for warning in answers[0].warnings)
+    raise typer.Exit(exit_of_answer(answers[0]) if fits else Exit.INCOMPLETE)
 
 
 async def _answers(
@@ -121,8 +140,8 @@ async def _answers(
     from stretto.cli.output.live import answer_live, conclude, events_on, silently  # noqa: PLC0415
     from stretto.cli.output.side_by_side import direct_beside, make_ready  # noqa: PLC0415
 
-    json, events = form
-    show = silently if json else events_on(screen) if events else None
+    silent, events = form
+    show = events_on(screen) if events else silently if silent else None
     with ExitStack() as leaving:
         if compare:
             leaving.enter_context(asked_for(UNKNOWN))  # or the second answer would be drafted from the first

@@ -1,0 +1,50 @@
+"""``stretto ask --schema FILE``: the schema of a record, and the record as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stretto.cli.output.plain import plain_json
+from stretto.foundation.json_schema import read_format
+from stretto.values.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from stretto.cli.output.screen import Screen
+    from stretto.values.answer import Answer
+
+__all__ = ["print_record", "schema_in"]
+
+
+def schema_in(file: Path) -> dict[str, Any]:
+    """The JSON schema of a file. Raises `InvalidRequestError`."""
+    try:
+        given = json.loads(file.read_text(encoding="utf-8-sig"))
+        schema = read_format(given) if isinstance(given, dict) else None
+    except OSError as error:
+        cause = error.strerror or "it cannot be read"
+    except (ValueError, RecursionError) as error:
+        cause = f"it is no JSON: {error}"
+        if isinstance(error, InvalidRequestError):
+            cause = str(error).partition(" cannot be used: ")[2].partition(" Give a JSON schema")[0]
+    else:
+        if isinstance(schema, dict):
+            return schema
+        cause = "it holds no JSON schema"
+    raise InvalidRequestError(
+        f"--schema {str(file)!r} cannot be used: {cause.rstrip('.')}. "
+        'Name a file with a JSON schema such as {"type": "object", "properties": {...}}.'
+    )
+
+
+def print_record(answer: Answer, screen: Screen) -> None:
+    """Print the record of an answer, and nothing where it has none that is JSON."""
+    value = answer.parsed
+    if value is None:
+        try:
+            value = json.loads(answer.text)
+        except (ValueError, RecursionError):
+            screen.warn("The answer is no JSON, and was not printed; --json shows it.")
+            return
+    screen.write(plain_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
