@@ -69,7 +69,8 @@ def replies(words: int) -> list[tuple[str, str]]:
     texts = {name: " ".join(f"{name}{number}" for number in range(words)) for name in LONG}
     short = {"name": "Vell", "inhabitants": 8200, "season": "May"}
     own = [(f"only the field `{name}` now", json.dumps({name: text})) for name, text in texts.items()]
-    return [("only these fields now", json.dumps(short)), *own, (".", json.dumps(short | texts))]
+    first = short | {LONG[0]: texts[LONG[0]]}
+    return [("only these fields now", json.dumps(first)), *own, (".", json.dumps(short | texts))]
 
 
 async def by_stretto(url: str, strategy: str) -> Run:

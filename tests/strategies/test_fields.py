@@ -59,9 +59,19 @@ def obliging(prompt):
     return json.dumps(value(prompt.response_schema, prompt.response_schema))
 
 
+def short_only(prompt):
+    """The short fields without the long text that may stand behind them, which gets a call of its own then."""
+    return json.dumps({name: each for name, each in json.loads(obliging(prompt)).items() if name != "summary"})
+
+
+SHORT = '{"title": "Bicycles", "kind": "study", "when": "2026-01-02", "chapters": [{"title": "One"}], '
+
+
 def writer(first=(), then=obliging, capabilities=HELD):
     """A backend that fills in what it is asked for; ``first``: replies by what the prompt says."""
     rules = dict(first)
+    if any("`summary`" in words for words in rules):
+        rules.setdefault("only these fields now", short_only)
 
     def reply(prompt):
         said = prompt.messages[-1].content
@@ -85,13 +95,13 @@ async def test_short_fields_come_first_and_long_ones_side_by_side_in_the_order_o
     assert answer.parsed.summary == 'The summary,\nin "words" and ü.'
     assert (answer.strategy, answer.finish_reason, answer.warnings) == ("fields", "stop", ())
     first = backend.calls[0][0].response_schema
-    assert list(first["properties"]) == ["title", "kind", "when", "chapters"]
+    assert list(first["properties"]) == ["title", "kind", "when", "chapters", "summary"]
     assert list(first["properties"]["chapters"]["items"]["properties"]) == ["title"]
     assert [branch.title for branch in answer.branches] == [
-        *("", "summary", "findings", "chapters[0]", "chapters[1]", "conclusion"),
+        *("", "findings", "chapters[0]", "chapters[1]", "conclusion"),
     ]
     kinds = [event.kind for event in events if event.type == "branch_started"]
-    assert kinds == ["fields", "field", "field", "element", "element", "field"]
+    assert kinds == ["fields", "field", "element", "element", "field"]
 
 
 async def test_every_call_sees_all_fields_and_the_values_that_are_there():
@@ -150,6 +160,40 @@ async def test_text_is_shown_while_it_comes():
             if said.endswith(' begins\\nwell."'):
                 held.set()
         assert json.loads(said)["summary"] == "It begins\nwell."
+
+
+async def test_the_first_long_text_streams_behind_the_short_fields_while_the_others_are_written():
+    begun = Reply(chunks=[SHORT, '"summary": "It', *[" begins"] * 20, '."}'])
+    answer, events = await ask(writer({"only these fields now": begun}))
+    assert answer.parsed.summary == "It" + " begins" * 20 + "."
+    assert answer.parsed.title == "Bicycles"
+    ids = [(event.type, event.branch_id) for event in events if event.type in ("branch_started", "branch_delta")]
+    last = max(place for place, each in enumerate(ids) if each == ("branch_delta", "fields"))
+    assert ids.index(("branch_started", "field-findings")) < last
+    assert "summary" not in [branch.title for branch in answer.branches]
+    texts = [event.text for event in events if event.type == "text_delta"]
+    assert any(text.endswith('"It') for text in texts)
+    assert answer.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("reply", "summary"),
+    [
+        (SHORT + '"summary": 7}', 'The summary,\nin "words" and ü.'),
+        (SHORT + '"summary": "It breaks', "It breaks off."),
+        (SHORT + '"other": 1, "summary": "It is there."}', "It is there."),
+        ('{"summary": "It is first.", ' + SHORT[1:-2] + "}", "It is first."),
+        ('{"title": "\\"summary\\": \\"no\\"", ' + SHORT[22:] + '"summary": "It is there."}', "It is there."),
+    ],
+    ids=["does not fit", "breaks off", "another field", "first", "a name in a text"],
+)
+async def test_a_first_long_text_of_any_kind_becomes_a_valid_record(reply, summary):
+    broken = ServerFailedError("down") if reply.endswith("breaks") else None
+    first = Reply(chunks=[reply[at : at + 9] for at in range(0, len(reply), 9)], fault=broken, fault_after=99)
+    backend = writer({"only these fields now": first, "broke off": '{"summary": " off."}'})
+    answer, _ = await ask(backend)
+    assert answer.parsed.summary == summary
+    assert list(json.loads(answer.text)) == list(Report.model_fields)
 
 
 async def test_a_value_that_does_not_fit_is_asked_for_once_more_with_what_was_wrong():
@@ -389,7 +433,8 @@ async def test_the_router_takes_it_where_it_pays_and_says_so():
 async def test_records_of_a_schema_teach_how_long_their_fields_are():
     long = " ".join(["word"] * 2_000)
     said = {"body": "Some words. " * 20, "history": long}
-    backend = writer({f"only the field `{name}`": json.dumps({name: text}) for name, text in said.items()})
+    first = json.dumps({"title": "Bicycles", "body": said["body"]})
+    backend = writer({"only these fields now": first, "only the field `history`": json.dumps(said)})
     async with AsyncStretto(backend) as stretto:
         before = await stretto.route(QUESTION, response_format=Loose, strategy="fields")
         for _ in range(3):

@@ -1,6 +1,5 @@
 """Rewritten texts that end early: refusals, limits, deadlines, readers who leave."""
 
-import anyio
 import pytest
 from streaming import streamed, text_of
 from test_rewrite import PARAGRAPHS, QUESTION, TEXT, piece_of, writer
@@ -91,9 +90,10 @@ async def test_nothing_is_shown_where_nothing_could_be_written(question):
 
 
 async def test_at_its_deadline_only_checked_pieces_are_shown():
-    never = anyio.Event()
     backend = writer(
-        lambda piece: Reply(chunks=["HALF OF IT", "more"], hold=never) if PARAGRAPHS[5] in piece else piece.upper()
+        lambda piece: (
+            Reply(chunks=["HALF OF IT", "more"], chunk_delay_s=99) if PARAGRAPHS[5] in piece else piece.upper()
+        )
     )
     answer, _ = await ask(backend, deadline_s=2)
     assert answer.finish_reason == "deadline"
@@ -102,9 +102,10 @@ async def test_at_its_deadline_only_checked_pieces_are_shown():
 
 
 async def test_a_reader_who_leaves_has_checked_pieces_only_and_ends_every_call():
-    never = anyio.Event()
     backend = writer(
-        lambda piece: Reply(chunks=["HALF OF IT", " more"], hold=never) if PARAGRAPHS[3] in piece else piece.upper()
+        lambda piece: (
+            Reply(chunks=["HALF OF IT", " more"], chunk_delay_s=99) if PARAGRAPHS[3] in piece else piece.upper()
+        )
     )
     shown = ""
     async with AsyncStretto(backend) as stretto:

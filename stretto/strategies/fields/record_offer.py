@@ -101,14 +101,13 @@ def _reads_too_often(case: Case, forecast: Forecast) -> bool:
 
 def fields_forecast(case: Case, record: Record) -> Forecast:
     """Expected cost: the short fields, then waves of the others, each as long as its longest call."""
-    speed, calls = case.speed, sum(part.calls for part in record.parts)
+    speed, calls = case.speed, record.calls
     total_s = seconds(speed, record.first_tokens / speed.alone) if record.first is not None else 0.0
     for wave in record.waves:
         many = sum(part.calls for part in wave)
         side_by_side = min(many, speed.concurrent_calls)
         longest = max(part.tokens * (SLOWEST_PART if part.calls > 1 else 1) for part in wave)
         total_s += math.ceil(many / speed.concurrent_calls) * seconds(speed, longest, calls=side_by_side)
-    calls += record.first is not None
     each = case.prompt_tokens + INSTRUCTION_TOKENS
     total_s += calls * reading_s(speed, case.measured, each)
     return Forecast(

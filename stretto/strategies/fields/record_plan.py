@@ -17,7 +17,7 @@ from stretto.foundation.schema_graph import parts
 from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, without_null
 from stretto.values.partial_values import path_name
 
-__all__ = ["FieldPart", "NotSplit", "Record", "record_of"]
+__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Record", "record_of"]
 
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
@@ -25,7 +25,7 @@ LARGE_OBJECT = 160  # tokens of an object that is taken apart
 FEWEST = 2  # calls for long fields
 QUOTED = 200  # tokens of quotations, of a call that looks a field up
 _NAMED = 4  # letters of a name that counts where a description holds it
-_DEFINITIONS = ("$defs", "definitions")
+DEFINITIONS = ("$defs", "definitions")
 _TOGETHER = (
     "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$dynamicRef", "unevaluatedProperties", "dependentSchemas",
     "dependentRequired", "dependencies", "patternProperties", "propertyNames", "minProperties", "maxProperties",
@@ -94,6 +94,17 @@ class Record:
     first_tokens: int
     parts: tuple[FieldPart, ...]
     tokens: int
+
+    @cached_property
+    def lead(self) -> FieldPart | None:
+        """The long text that the first call goes on with behind the short fields, so that it is read at once."""
+        texts = (part for part in self.parts if part.is_text and len(part.path) == 1 and not part.after)
+        return None if self.first is None else next(texts, None)
+
+    @property
+    def calls(self) -> int:
+        """Expected number of calls."""
+        return sum(part.calls for part in self.parts) + (self.first is not None) - (self.lead is not None)
 
     @cached_property
     def by_path(self) -> Mapping[tuple[str, ...], FieldPart]:
@@ -319,7 +330,7 @@ class _Planner:
     def _is_local(self) -> bool:
         """Whether each reference leads to a definition at the root, which goes along with a part."""
         named = [each["$ref"] for each in _all(self.root) if isinstance(each.get("$ref"), str)]
-        return all(each.split("/")[1:2] and each.split("/")[:2] in (["#", d] for d in _DEFINITIONS) for each in named)
+        return all(each.split("/")[1:2] and each.split("/")[:2] in (["#", d] for d in DEFINITIONS) for each in named)
 
     def _names_of_itself(self) -> set[str]:
         given = self.root.get("$ref")
@@ -328,7 +339,7 @@ class _Planner:
     def _reached(self, schema: Any) -> set[str]:
         """The references that a schema leads to."""
         seen: set[str] = set()
-        level: list[Any] = [{key: value for key, value in schema.items() if key not in _DEFINITIONS}]
+        level: list[Any] = [{key: value for key, value in schema.items() if key not in DEFINITIONS}]
         while level:
             new = {each["$ref"] for part in level for each in _all(part) if isinstance(each.get("$ref"), str)} - seen
             seen |= new
@@ -337,9 +348,9 @@ class _Planner:
 
     def _alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """A schema by itself, with the definitions that it needs."""
-        bare = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
+        bare = {key: value for key, value in schema.items() if key not in DEFINITIONS}
         reached = self._reached(bare)
-        for word in _DEFINITIONS:
+        for word in DEFINITIONS:
             names = {unquote(each.split("/")[2]) for each in reached if each.startswith(f"#/{word}/")}
             named = self.root.get(word)
             if names and isinstance(named, Mapping):

@@ -18,8 +18,8 @@ from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
-from stretto.strategies.fields.record_plan import FieldPart, NotSplit, Record, record_of
-from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, found_in, json_text
+from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, record_of
+from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.limits import THINKING, share_of, tell_limits
@@ -65,15 +65,15 @@ async def write_record(request: Request, route: Route, runner: Runner) -> Strate
 
 
 def _obstacle(request: Request, runner: Runner, record: Record) -> str | None:
-    able, left, calls = runner.capabilities, runner.ledger.calls_left, sum(part.calls for part in record.parts)
+    able, left = runner.capabilities, runner.ledger.calls_left
     if request.whole_reason is not None:
         return request.whole_reason
     if able.concurrent_calls < 2:
         return "only one call at a time is possible"
     if able.prompt_family == POCKET:
         return "this model is too small for it"
-    if left is not None and left < calls + (record.first is not None):
-        return f"the budget leaves {left} calls, and {calls + (record.first is not None)} are needed"
+    if left is not None and left < record.calls:
+        return f"the budget leaves {left} calls, and {record.calls} are needed"
     return None
 
 
@@ -88,6 +88,7 @@ class Written:
         value: `MISSING` until it is there.
         running: the last call for it.
         tries: calls so far.
+        behind: characters of its call's text that stand before it: the short fields.
         shown: pieces of a text that the reader has, as they stand in JSON.
             done: it is over, with or without a value.
     """
@@ -98,6 +99,7 @@ class Written:
     value: Any = MISSING
     running: RunningBranch | None = None
     tries: int = 0
+    behind: int = 0
     shown: list[str] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
 
@@ -142,45 +144,93 @@ class RecordRun:
         return None
 
     async def _write_short(self) -> str | None:
-        """Ask for the short fields, once more where they do not fit; returns why there are none."""
+        """Ask for the short fields, once more where they do not fit; returns why there are none.
+
+        The first long text is written behind them by the same call, so that it is read as soon as in one piece; the
+        others are asked for when it begins.
+        """
         assert self.record.first is not None  # noqa: S101 - asked before; for the type checker
         schema, wrong = self.record.first, ""
-        names = ", ".join(f"`{name}`" for name in schema["properties"])
+        lead = None if self.withheld else self.record.lead
         for attempt in range(TRIES):
+            asked_for = schema if lead is None else _with(schema, lead.held)
+            names = ", ".join(f"`{name}`" for name in asked_for["properties"])
             task = f"Fill in only these fields now: {names}. The others are written afterwards, by what you write here."
             if _arrays(schema):
                 task += " Give every element that a list is to have, with the fields that are asked for here."
-            spec = self.spec("fields", "fields", task, schema, tokens=self.record.first_tokens, wrong=wrong)
-            running = self.runner.start(replace(spec, label="The short fields"))
+            tokens = self.record.first_tokens + (lead.tokens if lead is not None else 0)
+            spec = self.spec("fields", "fields", task, asked_for, tokens=tokens, wrong=wrong)
+            running = self.runner.start(replace(spec, label="The short fields", on_end=self._lead_ended))
             running.withhold()
-            await running.ended()
-            found = self._read_by_class(found_in(running.text, schema))
+            at = None if lead is None else await self._reaches(running, lead)
+            if at is None:
+                await running.ended()
+            short = running.text if at is None else _closed_at(running.text, at)
+            found = self._read_by_class(found_in(short, schema))
             if isinstance(found.value, dict):
                 self.known = found.value
+                if lead is not None and (at or found_in(running.text, lead.held, lead.name).value is not MISSING):
+                    self._take_lead(Written(lead, running=running, tries=1, behind=at or 0))
                 return None
             if attempt == TRIES - 1 or running.exception is not None or self.runner.ledger.calls_left == 0:
                 running.drop("the whole is asked for at once")
                 break
             running.drop("it did not fit its part of the schema")
-            wrong = complaint(running.text, found.wrong)
+            lead, wrong = None, complaint(short, found.wrong)
         return f"its short fields were not written: {str(running.exception or found.wrong).rstrip('.')}"
+
+    async def _reaches(self, running: RunningBranch, lead: FieldPart) -> int | None:
+        """Wait until a call has written the short fields and begins the long one; returns where that begins.
+
+        ``None``: it does not, or not in this order.
+        """
+        assert self.record.first is not None  # noqa: S101 - asked before; for the type checker
+        seen = -1
+        while len(running.text) > seen:
+            seen = len(running.text)
+            if (at := begun_at(running.text, lead.name)) is not None:
+                short = found_in(_closed_at(running.text, at), self.record.first)
+                return None if short.value is MISSING else at
+            await running.reached(seen + 1)
+        return None
+
+    def _take_lead(self, written: Written) -> None:
+        """Go on with the long text that is written behind the short fields."""
+        running = written.running
+        assert running is not None  # noqa: S101 - given with it; for the type checker
+        self.written[written.path] = written
+        if running.branch is None:
+            running.withheld = False
+        else:
+            self.ended(written, running)
+
+    def _lead_ended(self, running: RunningBranch) -> None:
+        for written in self.written.values():
+            if written.running is running:
+                self.ended(written, running)
+                break
 
     def _start_all(self) -> str | None:
         for part in self.record.parts:
             if not part.keys:
-                self.written[part.path] = Written(part)
+                self.written.setdefault(part.path, Written(part))
                 continue
             elements = _at(self.known, part.path) or []
             for index, key in enumerate(elements):
                 self.written[*part.path, index] = Written(part, index, key)
-        left = self.runner.ledger.calls_left
-        if left is not None and left < len(self.written):
-            return f"the budget leaves {left} calls, and {len(self.written)} are needed"
-        if len(self.written) > MOST_ELEMENTS:
-            return f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
-        for written in self.written.values():
-            self.start(written)
-        return None
+        left, wanted = self.runner.ledger.calls_left, [each for each in self.written.values() if not each.tries]
+        reason = None
+        if left is not None and left < len(wanted):
+            reason = f"the budget leaves {left} calls, and {len(wanted)} are needed"
+        elif len(self.written) > MOST_ELEMENTS:
+            reason = f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
+        if reason is None:
+            for written in wanted:
+                self.start(written)
+            return None
+        for running in self.runner.branches:
+            running.drop("the whole is asked for at once")
+        return reason
 
     def start(self, written: Written, wrong: str = "") -> None:
         """Ask for a value; ``wrong`` tells of an earlier try."""
@@ -194,7 +244,7 @@ class RecordRun:
                 + ", ".join(f"`{name}`" for name in part.held["properties"])
                 + " of it."
             )
-        written.tries += 1
+        written.tries, written.behind = written.tries + 1, 0
         needed = [each for path in part.after for each in self._of(path)]
         name = path_name(written.path)
         spec = self.spec(
@@ -510,6 +560,8 @@ class _Source:
         """The next piece of a text; at its end, what closes it."""
         written, text = self._written, self._text
         received = await running.read()
+        if received and written.behind:  # all that there is until now, as nobody has read of it before
+            received, written.behind = "{" + received[written.behind :], 0
         if written.running is not running:  # it was asked for again, and nobody has seen the first text
             self._live = None
             return ""
@@ -556,6 +608,21 @@ def _is_single(value: Any, path: Iterable[str | int]) -> bool:
         except (KeyError, IndexError, TypeError):  # of one of several forms that it might have
             break
     return not isinstance(value, dict | list)
+
+
+def _closed_at(text: str, at: int) -> str:
+    """The object that stands before a field."""
+    return text[:at].rstrip().removesuffix(",") + "}"
+
+
+def _with(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object that has the fields of both, those of the other one last."""
+    both = {**first, "properties": {**first["properties"], **other["properties"]}}
+    both["required"] = [*(first.get("required") or ()), *(other.get("required") or ())]
+    for word in DEFINITIONS:
+        if word in other:
+            both[word] = {**other[word], **(first.get(word) or {})}
+    return both
 
 
 def _arrays(schema: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from stretto.foundation.json_schema import MOST_LEVELS, is_deeper, validator_of
 from stretto.strategies.structured.bare_json import json_in
 from stretto.values.content import mended
 
-__all__ = ["LACKS", "MISSING", "Found", "TextOfField", "found_in", "json_text"]
+__all__ = ["LACKS", "MISSING", "Found", "TextOfField", "begun_at", "found_in", "json_text"]
 
 MISSING: Any = object()
 """Of a field: there is no value."""
@@ -97,6 +97,32 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
     error = next(iter(validator.iter_errors(value)))
     place = ".".join(map(str, error.instance_path)) or "the answer"
     return f"{place}: {' '.join(error.message.split())}"[:_CAUSE].rstrip(".")
+
+
+def begun_at(text: str, name: str) -> int | None:
+    """Where the text of a field begins in an object that is being written; ``None`` before it does."""
+    begin = text.find("{")
+    for key in dict.fromkeys((json.dumps(name), json_text(name))):
+        at = text.find(key, begin + 1)
+        while at >= 0 and begin >= 0:
+            colon = text[at + len(key) :].lstrip()
+            if colon.startswith(":") and colon[1:].lstrip().startswith('"') and _is_object(_before(text[begin:at])):
+                return at
+            at = text.find(key, at + 1)
+    return None
+
+
+def _before(text: str) -> str:
+    return text.rstrip().removesuffix(",") + "}"
+
+
+def _is_object(text: str) -> bool:
+    """Whether it is whole; not where a text was cut in the middle."""
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
 
 
 class TextOfField:
