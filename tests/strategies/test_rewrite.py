@@ -46,7 +46,7 @@ async def test_pieces_are_written_side_by_side_and_put_together_in_order():
     answer = await ask(backend)
     assert answer.text == TEXT.upper()
     assert backend.most_running > 3
-    assert {branch.kind for branch in answer.branches} == {"plan", "piece"}
+    assert {branch.kind for branch in answer.branches} == {"terms", "piece"}
     assert (answer.strategy, answer.warnings, answer.finish_reason) == ("rewrite", (), "stop")
 
 

@@ -15,6 +15,7 @@ from stretto.cli.output.plain import one_line
 from stretto.cli.output.progress import status_of
 from stretto.cli.output.trace import render_timeline
 from stretto.cli.terminal.cards import Card, Cards
+from stretto.cli.terminal.changes import changes_of
 from stretto.cli.terminal.lines import Words, Written, words
 from stretto.cli.terminal.passages import Passages
 from stretto.cli.terminal.sections import Section, Sections
@@ -33,6 +34,7 @@ from stretto.values.events import (
     RouteChosen,
     SectionPlanned,
     TextDelta,
+    TextEdited,
     VoteCounted,
 )
 
@@ -76,6 +78,7 @@ class AnswerView(Widget):
         self._tail: Written | None = None  # the closing of a plan, which is there before its sections
         self._way = ""
         self._received: dict[str, str] = {}  # by branch, the marks of citations included
+        self._edits: list[TextEdited] = []
         self._written = Written()
         self._notes = Words()
         self._changed: set[Card | Section | Sections | Written | Passages] = set()
@@ -128,6 +131,8 @@ class AnswerView(Widget):
                 card = self.cards[event.branch_id]
                 card.title = f"{card.title}: {event.vote}"
                 self._changed.add(card)
+            case TextEdited():
+                self._edits.append(event)
             case TextDelta():
                 self._show_chosen()
                 self.text += event.text
@@ -222,6 +227,7 @@ class AnswerView(Widget):
         notes = [*(footnotes_of(answer) if answer.citations else [])]
         if others := others_of(answer):
             notes.append(words(others))
+        notes += changes_of(self._edits, answer.text, trace=trace)
         notes += [words(f"warning: {one_line(warning)}", TERMINAL.wait) for warning in answer.warnings]
         notes.append(words(status_of(answer, name_of) + estimate_of(answer), "dim"))
         if trace:

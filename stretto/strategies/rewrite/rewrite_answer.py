@@ -184,7 +184,7 @@ class Rewriting:
         return self.runner.start(
             BranchSpec(
                 id="terms",
-                kind="plan",
+                kind="terms",
                 label="The list of terms",
                 prompt=prompt,
                 options=self.options(TERMS_TOKENS),

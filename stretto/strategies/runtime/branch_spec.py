@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_TEXT", "BranchSpec", "TextWatch"]
 
-NOT_TEXT: frozenset[str] = frozenset(
-    {"outline", "plan", "sections", "edit", "passage", "collapse", "proposal", "judgement", "tool", "vote", "edits"}
-)
+NOT_TEXT: frozenset[str] = frozenset({
+    "outline", "plan", "terms", "sections", "edit", "edits", "passage", "collapse", "proposal", "judgement", "tool",
+    "vote",
+})  # fmt: skip
 """Kinds of branches whose text is not part of the answer."""
 
 

@@ -8,6 +8,7 @@ export const eventOf = (event) => ({
   text: event.text,
   total: event.total,
   vote: event.vote,
+  edit: event.type === "text_edited" ? { old: event.old, new: event.new } : undefined,
   record: event.record && passageOf(event.record),
   route: event.route && routeOf(event.route),
   branch: event.branch && branchOf(event.branch),
@@ -74,6 +75,7 @@ export const answerOf = (answer) => ({
   dollars: answer.cost ? answer.cost.usd : null,
   warnings: (answer.warnings ?? []).map((warning) => warning.message),
   citations: (answer.citations ?? []).map(citationOf),
+  changes: answer.changes ?? [], // of the page's own: its events told them
   passages: (answer.passages ?? []).map(passageOf),
   agreement: answer.agreement ? { by: answer.agreement.decided_by, most: Math.max(0, ...Object.values(answer.agreement.votes)) } : null,
 });

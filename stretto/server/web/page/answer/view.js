@@ -6,6 +6,7 @@ import { copyButton, rendered, soFar } from "../markdown.js";
 import { sign } from "../signs.js";
 import { asSentence, counted, endOf, nameOf, rowOf, seconds, times } from "../words.js";
 import { Cards } from "./cards.js";
+import { changed } from "./changes.js";
 import { cited, withoutMarks } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
 import { Headline } from "./headline.js";
@@ -27,6 +28,7 @@ export class AnswerView {
     this.answer = this.route = this.routeTold = this.outcome = null;
     this.loading = "";
     this.branches = new Map();
+    this.changes = []; // of a text that was rewritten by edits
     this.began = performance.now();
     this.axis = axisEnd(0);
     this.headline = new Headline();
@@ -104,6 +106,9 @@ export class AnswerView {
       case "passage_read":
         this.strip.add(event.record, event.total);
         this.dirty.add("strip");
+        break;
+      case "text_edited":
+        this.changes.push(event.edit);
         break;
       case "reasoning":
         this.thoughts += event.text;
@@ -268,8 +273,8 @@ export class AnswerView {
 
   finish(raw) {
     const live = this.branches.size > 0;
-    this.answer = raw;
-    const answer = (this.outcome = answerOf(raw));
+    this.answer = this.changes.length ? { ...raw, changes: this.changes } : raw;
+    const answer = (this.outcome = answerOf(this.answer));
     this.text = answer.text;
     this.cards.headed = answer.branches.some((branch) => branch.kind === "plan") && answer.branches.some(isSection) && /^## /m.test(answer.text); // no list
     this.settle(answer.branches.filter(isPart), answer.seconds);
@@ -291,6 +296,7 @@ export class AnswerView {
     if (gain) this.headline.compare(gain.seconds, gain.onePiece);
     this.headline.figures.textContent = figuresOf(answer);
     this.note(answer.warnings);
+    if (answer.changes.length) this.leaf.after(changed(answer.changes));
     if (answer.citations.length) this.notes.append(cited(this.body, this.leaf, answer.citations, answer.passages, this.documents));
   }
 
