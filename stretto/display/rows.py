@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from stretto.values.answer import Branch
 
-_KIND = re.compile(r"^(?:section|point|item|passage|piece|round)-")
+_KIND = re.compile(r"^(?:section|point|item|passage|piece|round|field|element|lookup)-")
 SHARED = "sections"  # the kind of a call that writes several sections, each in a branch of its own
 _MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
 
@@ -35,7 +35,9 @@ def label_of(branch: Branch) -> str:
     """The name of a row: number and heading or title. These come from a model: one line of them is not certain."""
     number = _KIND.sub("", branch.id)
     name = branch.heading or branch.title
-    return f"{number} {name}" if name else branch.id
+    if not name or number == name:
+        return name or branch.id
+    return f"{number} {name}"
 
 
 def tokens_of(branch: Branch) -> str:

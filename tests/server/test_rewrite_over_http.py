@@ -83,5 +83,5 @@ async def test_a_client_that_goes_away_ends_every_call():
                 break
         await stream.close()
         await live.upstream.wait_until(lambda upstream: upstream.active_streams == 0)
-        await until(lambda: not live.service.gate.running)
+        await until(lambda: not live.service.admission.running)
     assert TEXT.upper().startswith(text)

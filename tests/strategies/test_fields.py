@@ -11,6 +11,7 @@ from streaming import streamed, text_of
 
 from stretto import AsyncStretto, Budget
 from stretto.backends.base import Capabilities
+from stretto.display.rows import label_of
 from stretto.testing import Reply, ScriptedBackend
 from stretto.values.errors import ServerFailedError
 
@@ -100,6 +101,7 @@ async def test_short_fields_come_first_and_long_ones_side_by_side_in_the_order_o
     assert [branch.title for branch in answer.branches] == [
         *("", "findings", "chapters[0]", "chapters[1]", "conclusion"),
     ]
+    assert [label_of(branch) for branch in answer.branches][:2] == ["fields", "findings"]
     kinds = [event.kind for event in events if event.type == "branch_started"]
     assert kinds == ["fields", "field", "element", "element", "field"]
 
