@@ -25,7 +25,7 @@ DEBIAN = (f"{PYTHON}-minimal", f"lib{PYTHON}-stdlib", "libstdc++6", "zlib1g")
 PACKAGES = ("numba", "llvmlite", "numpy", "platformdirs")
 PARTS = """
 import json
-from stretto.local_engine.drafting.warm_up import DRAFTING
+from stretto.local_engine.drafting.suffix import DRAFTING
 from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING, forward, product
 wanted = [CHOOSING, DRAFTING, *map(product, ("bfloat16", "float16", "float32"))]
 wanted += [forward("float32", "bfloat16", "bfloat16"), forward("bfloat16", "pairs", "pairs")]

@@ -38,8 +38,8 @@ from rich.table import Table
 from recipes.pocket.corpus import topics
 from recipes.pocket.source import held_out_source
 from stretto.display.palette import Palette
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.loading.load import LoadedModel, load_model

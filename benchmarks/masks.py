@@ -26,18 +26,16 @@ from stretto.local_engine.choosing.sampling import Sampler
 from stretto.local_engine.choosing.verify import verify
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.drafting.auto import Auto
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
+from stretto.local_engine.drafting.protocol import Autoregressive, DraftContext, Drafter, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten
 from stretto.local_engine.model.forward.rows import Rows
-from stretto.local_engine.research.lookahead.jacobi import Jacobi
-from stretto.local_engine.research.lookahead.lookahead import Lookahead
+from stretto.local_engine.research.lookahead.lookahead import Jacobi, Lookahead
 
 __all__ = ["METHODS", "Step", "best_step", "picture", "steps"]
 

@@ -14,7 +14,7 @@ from router_prompts import (
 from recipes.router.rows import HELD_OUT, load, read
 from stretto.backends.base import Capabilities
 from stretto.router import Router
-from stretto.router.tails import wants_finished_list
+from stretto.router.parse import wants_finished_list
 from stretto.testing import ScriptedBackend
 from stretto.values.request import Request
 

@@ -13,7 +13,7 @@ from recipes.router.rows import GENERAL, Row, is_left_out, load, read
 from recipes.router.train import thresholds, train
 from stretto.backends.base import Capabilities
 from stretto.router import Router, ShapeModel
-from stretto.router.tails import wants_finished_list
+from stretto.router.parse import wants_finished_list
 from stretto.testing import ScriptedBackend
 from stretto.values.request import Request
 

@@ -66,7 +66,7 @@ def read(name: str, *, late: bool = False) -> Iterator[Row]:
 def is_left_out(row: Row) -> bool:
     """Whether a row is not trained on: the third trial's lists with a dependent end, and those beside them without one.
 
-    Their words are those of any list, and `stretto.router.tails` reads what tells them apart. Trained on as steps, they
+    Their words are those of any list, and `stretto.router.parse` reads what tells them apart. Trained on as steps, they
     taught the model that lists are steps.
     """
     return "third trial: dependent" in row.source

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, runtime_checkable
+
+import anyio
 
 from stretto.values.answer import Usage
 from stretto.values.request import GenerationOptions, Message
 from stretto.values.token_records import DecodingStats, TokenLogprob
 from stretto.values.tool_calls import ToolCallFragment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_ASKING_S = 1.0
+_ASKING_SHARE = 0.1  # of the time that an answer may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,10 +389,6 @@ class MeasuresItself(Protocol):
         ...
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
 def method_of(backend: Backend, method: Callable[Concatenate[Any, P], R]) -> Callable[P, R] | None:
     """A method of one of the protocols above, where a backend has it, or what it wraps."""
     # Not isinstance: what wrappers pass on, a protocol does not see since Python 3.12.
@@ -397,3 +400,17 @@ def measured_by(backend: Backend) -> Measured | None:
     """What a backend has measured of its speed; ``None`` where it measures nothing, or has not yet."""
     measured = method_of(backend, MeasuresItself.measured)
     return None if measured is None else measured()
+
+
+async def ask_servers(backends: Iterable[Backend], deadline_s: float | None = None) -> None:
+    """Ask the servers that were not asked yet, all at the same time, for a second or a tenth of the deadline.
+
+    If a server does not answer in that time, its abilities stay unknown; it is asked again with a later request.
+    """
+    asking = [ask for each in backends if (ask := method_of(each, AsksItsServer.ask_server)) is not None]
+    if not asking:
+        return
+    within_s = _ASKING_S if deadline_s is None else min(_ASKING_S, deadline_s * _ASKING_SHARE)
+    async with anyio.create_task_group() as tasks:
+        for ask in asking:
+            tasks.start_soon(ask, within_s)

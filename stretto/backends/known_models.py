@@ -21,8 +21,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from stretto.backends.base import Capabilities, ModelRequest
 from stretto.foundation.arguments import reason, safe_repr
-from stretto.prompts.families import family_of
+from stretto.prompts.catalogue import family_of
 from stretto.values.errors import SettingsError
+
+NO_ROWS: Rows = MappingProxyType({})
+_UNKNOWN = Capabilities(concurrent_calls=8)
+_UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
+_CHARACTERS_PER_TOKEN = 4  # of English
 
 
 class Known(BaseModel):
@@ -54,11 +59,7 @@ class Known(BaseModel):
 Rows = Mapping[str, Mapping[str, Known]]
 """Rows by the beginnings of models' names, by provider."""
 
-NO_ROWS: Rows = MappingProxyType({})
 _ROWS = TypeAdapter(dict[str, dict[str, Known]])
-
-_UNKNOWN = Capabilities(concurrent_calls=8)
-_UNKNOWN_OUTPUT = 1_048_576  # tokens; no model writes more
 
 
 @cache
@@ -159,3 +160,8 @@ def estimate_tokens(prompt: ModelRequest) -> int:
     size += sum(len(json.dumps(each)) for each in prompt.tools)
     size += sum(len(json.dumps(each)) for message in prompt.messages for each in message.tool_calls)
     return math.ceil(size / 3.5) + 4 * len(prompt.messages)
+
+
+def typical_tokens(characters: int) -> int:
+    """Estimated tokens of a text of this length; `estimate_tokens` errs upwards instead."""
+    return -(-characters // _CHARACTERS_PER_TOKEN)

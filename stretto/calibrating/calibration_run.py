@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from stretto.abilities.kept import key_of
-from stretto.backends.asking import ask_servers
+from stretto.backends.base import ask_servers
 from stretto.calibrating.goodness import Goodness, goodness
 from stretto.calibrating.measuring import Scored, ask_large, ask_small
 from stretto.calibrating.questions import LabelledQuestion

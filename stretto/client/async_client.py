@@ -227,7 +227,7 @@ class AsyncStretto:
         """
         from stretto.abilities import keep  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.abilities.checking import check  # noqa: PLC0415 - likewise
-        from stretto.backends.asking import ask_servers  # noqa: PLC0415 - likewise
+        from stretto.backends.base import ask_servers  # noqa: PLC0415 - likewise
 
         self._check_usable()
         _check_loop()
@@ -245,7 +245,7 @@ class AsyncStretto:
         return AnswerTask(partial(self._produce, request, began), within_s, request.options.given_format)
 
     async def _produce(self, request: Request, began: float, emit: Emit) -> None:
-        from stretto.backends.asking import ask_servers  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.backends.base import ask_servers  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.strategies.runtime.assembly import answer  # noqa: PLC0415 - likewise
 
         text = self.settings.log_text

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from stretto.client.async_client import AsyncStretto
 from stretto.comparing.comparison_questions import Question
 from stretto.comparing.question_sampling import HOPELESS
-from stretto.strategies.runtime.limits import THINKING
+from stretto.strategies.runtime.parts import THINKING
 from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.values.answer import REFUSALS
 from stretto.values.errors import StrettoError

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stretto.markup.call_forms import FORMS, CallText
 from stretto.markup.python_calls import python_calls
 
-__all__ = ["BEGINS", "JsonSpan", "ParsedCall", "Tools", "undoubled"]
+__all__ = ["BEGINS", "JsonSpan", "ParsedCall", "Parts", "Tools", "held_back", "undoubled"]
 
 _MOST = 128  # calls of one answer
 _NAMED = re.compile(r"[\w.-]{1,128}")
@@ -239,3 +240,30 @@ def _value(text: str) -> Any:
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     return at if found is None else found.end()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is certain of an answer, since the last time.
+
+    Attributes:
+        text: of the answer.
+        thought: what was thought before it, once it is whole.
+        thinking: the model has thought.
+        calls: of tools.
+    """
+
+    text: str = ""
+    thought: str = ""
+    thinking: bool = False
+    calls: tuple[ParsedCall, ...] = ()
+
+
+def held_back(text: str, marks: Sequence[str]) -> int:
+    """How many characters at the end of a text may be the beginning of one of these marks."""
+    longest = max(map(len, marks), default=1)
+    for size in range(min(longest - 1, len(text)), 0, -1):
+        end = text[-size:]
+        if any(mark.startswith(end) for mark in marks):
+            return size
+    return 0

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 
-from stretto.markup.calls import ParsedCall, Tools
+from stretto.markup.calls import ParsedCall, Parts, Tools, held_back
 from stretto.markup.forms import CHANNEL_MARKS
-from stretto.markup.parts import Parts, held_back
 
 __all__ = ["Channels"]
 

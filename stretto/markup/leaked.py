@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stretto.markup.calls import Tools
+from stretto.markup.calls import Parts, Tools
 from stretto.markup.channels import Channels
 from stretto.markup.forms import ANSWERS, THOUGHTS, MarkupForm
-from stretto.markup.parts import Parts
 from stretto.markup.reading import MarkReader, Reader
 
 __all__ = ["BEGINS", "Leaked"]

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stretto.markup.calls import JsonSpan, ParsedCall, Tools
+from stretto.markup.calls import JsonSpan, ParsedCall, Parts, Tools, held_back
 from stretto.markup.channels import Channels
 from stretto.markup.forms import PLAIN, CallForm, MarkupForm
-from stretto.markup.parts import Parts, held_back
 
 __all__ = ["MarkReader", "Reader", "reader_of"]
 

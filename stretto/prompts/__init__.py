@@ -3,7 +3,6 @@
 Private: not part of the public API, and may change at any time.
 """
 
-from stretto.prompts.catalogue import GENERAL, POCKET, SMALL, Catalogue, Template
-from stretto.prompts.families import family_for, family_of, parameters_in
+from stretto.prompts.catalogue import GENERAL, POCKET, SMALL, Catalogue, Template, family_for, family_of, parameters_in
 
 __all__ = ["GENERAL", "POCKET", "SMALL", "Catalogue", "Template", "family_for", "family_of", "parameters_in"]

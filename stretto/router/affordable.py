@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from stretto.backends.base import Backend
+from stretto.backends.base import Backend, Capabilities
 from stretto.router.case import Case
-from stretto.router.shared_beginning import least_shared
 from stretto.values.answer import Usage
 from stretto.values.errors import BudgetExceededError
+from stretto.values.request import Preference
 from stretto.values.route import Forecast
 
-__all__ = ["ALLOW_MORE", "cost_of", "over_budget", "price_needed", "priced", "sum_of", "unknown_price"]
+__all__ = ["ALLOW_MORE", "cost_of", "least_shared", "over_budget", "price_needed", "priced", "sum_of", "unknown_price"]
 
 ALLOW_MORE = "Allow more, or ask for a shorter answer with max_tokens."
+
+
+BALANCED = 4_000  # tokens that are worth the wait for a first text to somebody who has no preference
 
 
 def priced(case: Case, forecast: Forecast) -> Forecast:
@@ -82,3 +86,15 @@ def price_needed(most: float, model: str) -> BudgetExceededError:
         f"The budget of max_cost={most:g} US dollars cannot be kept: the price of {model} is unknown. Give it in a "
         "file (setting prices), or limit max_tokens_total instead."
     )
+
+
+def least_shared(preference: Preference, capabilities: Capabilities) -> float:
+    """Tokens of a common beginning from which the others wait for the first call; infinite where none does.
+
+    A cache holds a beginning once the first answer to it has begun. Until then the others would pay for all of it, and
+    waiting takes as long as a first text does.
+    """
+    least = capabilities.prompt_cache_minimum
+    if least is None or preference == "fastest":
+        return math.inf
+    return least if preference == "careful" else max(least, BALANCED)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by
+from stretto.backends.known_models import typical_tokens
 from stretto.backends.load import Load, load_of, with_calls_bounded
 from stretto.foundation.lazy import lazy
-from stretto.foundation.token_estimates import typical_tokens
 from stretto.prices import Prices
 from stretto.prompts import family_for
 from stretto.router import obstacles

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from stretto.language.follow_ups import is_follow_up
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from stretto.language.folding import fold
 from stretto.values.request import Request
 
 HEAD_CHARACTERS = 800
 TAIL_CHARACTERS = 500
+
+
+LONGEST = 80  # characters; a longer question stands alone
 
 
 def excerpt(text: str) -> str:
@@ -24,3 +32,16 @@ def question_in_context(request: Request) -> str:
         if asked:
             return f"{asked[-1]}\n{question}"
     return question
+
+
+def is_follow_up(question: str) -> bool:
+    """Whether a question cannot be understood alone ("and for cats?"). Any text is accepted."""
+    return len(question) <= LONGEST and _follow_up().match(fold(question)) is not None
+
+
+@cache
+def _follow_up() -> re.Pattern[str]:
+    tables = tomllib.loads(files("stretto.language").joinpath("follow_ups.toml").read_text("utf-8")).values()
+    lead = {fold(word.strip()) for table in tables for word in table["lead"].split(",")}
+    begins = (fold(pattern) for table in tables for pattern in table["begins"])
+    return re.compile(rf"\W*(?:(?:{'|'.join(sorted(lead, key=len, reverse=True))})\W+)*(?:{'|'.join(begins)})")

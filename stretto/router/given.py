@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Literal, get_args
 
-from stretto.foundation.token_estimates import typical_tokens
+from stretto.backends.known_models import typical_tokens
 from stretto.language.lists import first_letter_first
 from stretto.values.request import Request
 

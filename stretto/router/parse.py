@@ -9,10 +9,10 @@ from stretto.foundation.lazy import lazy
 from stretto.language.counting import Points, points_in
 from stretto.language.folding import fold
 from stretto.language.forms import FormName, depth_wanted, form_named, is_of_each, words_wanted
+from stretto.language.tails import tails
 from stretto.router.demands import items_wanted, wants_brevity, wants_format
 from stretto.router.excerpt import excerpt, question_in_context
 from stretto.router.given import Change, Given, given_in, ordered_change
-from stretto.router.tails import wants_finished_list
 from stretto.values.request import Request
 from stretto.values.route import Route
 
@@ -122,3 +122,16 @@ def parse_of(request: Request, route: Route) -> Parse:
     """The parse that the route carries, or a new one if that belongs to another question."""
     carried = route.parse
     return carried if isinstance(carried, Parse) and carried.question == request.question else Parse.of(request)
+
+
+def wants_finished_list(text: str) -> str | None:
+    """Return the words that ask for something that needs the finished list, or ``None``."""
+    known = tails()
+    text = fold(excerpt(text)).strip()
+    for link in known.link.finditer(text):
+        if found := known.linked.match(text, link.end()):
+            return found[1].strip(" ,?")
+    other = known.anywhere.search(text)
+    if other is None and known.other_letter.search(text):
+        other = known.other_scripts.search(text)
+    return other[0].strip(" ,.;:!?\n") if other else None

@@ -11,7 +11,7 @@ from typing import Literal
 import anyio
 
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
-from stretto.foundation.token_estimates import typical_tokens
+from stretto.backends.known_models import typical_tokens
 from stretto.values.answer import Usage
 from stretto.values.errors import InvalidRequestError, StrettoError
 from stretto.values.request import GenerationOptions

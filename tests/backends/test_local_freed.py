@@ -9,7 +9,7 @@ from small_models import collect, opened
 from stretto import AsyncStretto, Stretto
 from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting import catalogue
-from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.kernels.panels import Panels
 from stretto.values.errors import BackendError, StrettoError
 

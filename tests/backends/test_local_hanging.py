@@ -9,7 +9,7 @@ from small_models import collect, opened
 
 from stretto import AsyncStretto
 from stretto.local_engine.drafting import catalogue
-from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.values.errors import DeadlineExceededError
 
 pytestmark = pytest.mark.anyio

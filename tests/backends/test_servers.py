@@ -10,8 +10,7 @@ from patience import patience
 from talking import asking, hear, settled
 
 from stretto import AsyncStretto, Settings
-from stretto.backends.asking import ask_servers
-from stretto.backends.base import Capabilities
+from stretto.backends.base import Capabilities, ask_servers
 from stretto.backends.providers.learned import MOST_KEPT, forget, learned
 from stretto.backends.providers.openai import OpenAIBackend
 from stretto.backends.registry import open_backend

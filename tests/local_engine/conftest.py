@@ -11,7 +11,7 @@ from tiny_models import VOCABULARY, WINDOW, build
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from stretto.local_engine.drafting.warm_up import DRAFTING
+from stretto.local_engine.drafting.suffix import DRAFTING
 from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING
 from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.compiling.jit import run_compiled

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import stretto.local_engine
-from stretto.local_engine.drafting.warm_up import DRAFTING
+from stretto.local_engine.drafting.suffix import DRAFTING
 from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING
 from stretto.local_engine.kernels.compiling.jit import Kernel
 from stretto.local_engine.measuring.ahead import main

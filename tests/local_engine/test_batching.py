@@ -7,9 +7,9 @@ from asking import PROMPTS, outcome, submit_together, tokens
 from wild_drafters import Oracle
 
 from stretto.local_engine.drafting.auto import Auto
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.calibration import Experience
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 

@@ -12,8 +12,8 @@ from stretto.local_engine.choosing.device_sampling import choose_at_once
 from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.choosing.verify import verify
 from stretto.local_engine.draft_tree import ROOT, DraftTree
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED, DraftEquipment, make_drafter
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.loading.load import prepare

@@ -197,7 +197,7 @@ def test_a_program_whose_drafter_hangs_for_ever_ends_after_it_has_closed_the_eng
     code = """
 import threading
 from stretto.local_engine.drafting.catalogue import DRAFTERS
-from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.source import find_source

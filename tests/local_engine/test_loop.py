@@ -2,7 +2,7 @@ import pytest
 import torch
 from forwards import Watched
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.prefill import Prefill

@@ -8,8 +8,8 @@ import pytest
 import torch
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache, blocks
 from stretto.local_engine.model.cache.prefixes import PrefixCache

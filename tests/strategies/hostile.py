@@ -17,7 +17,7 @@ from stretto.strategies.items.layout import EntryLayout, layout_for
 from stretto.strategies.items.plan import checked, read_plan
 from stretto.strategies.items.samples import is_repeated
 from stretto.strategies.items.splitting import Split, split
-from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.runtime.parts import notes_for
 from stretto.strategies.skeleton.outline import OutlineParser
 from stretto.strategies.skeleton.plan import PlanParser
 from stretto.strategies.skeleton.points_text import PointText, words_for

@@ -20,7 +20,6 @@ from stretto.backends.load import Load
 from stretto.backends.local.before_loading import capabilities_of, compiled_by_default, of_blocks
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_loader import EngineShare
-from stretto.backends.local.engine_spans import tell_traces
 from stretto.backends.local.generations import format_of, generation
 from stretto.backends.local.loading import DEFAULT_DECODING, REMEMBERED, LoadingOptions
 from stretto.backends.local.path_tokens import tokens_with_paths
@@ -42,7 +41,7 @@ from stretto.local_engine.research_registry import long_prompts
 from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptReader, chosen_method
 from stretto.local_engine.serving.record import Record
 from stretto.markup.reading import reader_of
-from stretto.observe.telemetry import is_traced
+from stretto.observe.telemetry import EngineWork, is_traced, note_engine
 from stretto.values.errors import InvalidRequestError, SettingsError
 from stretto.values.request import GenerationOptions
 
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.serving.engine import Engine
     from stretto.local_engine.serving.handle import Handle
 
-__all__ = ["LocalBackend"]
+__all__ = ["LocalBackend", "tell_traces"]
 
 _log = logging.getLogger(__package__)
 
@@ -409,3 +408,26 @@ def _log_submitted(model: str, request: int, began: float, stages: Stages) -> No
         load_s=round(loaded - began, 4),
         prepare_s=round(prepared - loaded, 4),
     )
+
+
+def tell_traces(handle: Handle) -> None:
+    """Add the spans of the engine to the call under way; for a watched request that has ended."""
+    at, now = handle.stages.get, time.perf_counter()
+    submitted, admitted, first = at("submitted"), at("admitted"), at("first_token")
+    work = []
+    if submitted is not None:
+        work.append(EngineWork("queue", submitted, admitted or now))
+    if admitted is not None:
+        prompt, cached = len(handle.sequence.request.prompt), handle.sequence.cached
+        figures = {"prompt_tokens": prompt, "cached_tokens": cached}
+        work.append(EngineWork("prefill", admitted, first or now, figures))
+    for batch in handle.batches or ():
+        figures = {
+            "batch": batch.number,
+            "requests": batch.requests,
+            "steps": batch.steps,
+            "rows": batch.rows,
+            "tokens": batch.tokens,
+        }
+        work.append(EngineWork("steps", batch.began_s, batch.ended_s, figures))
+    note_engine(work)

@@ -16,7 +16,7 @@ from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.generation import TokenLogprob as Score
 from stretto.local_engine.research_registry import block_rules
 from stretto.local_engine.serving.record import Record
-from stretto.markup.parts import Parts
+from stretto.markup.calls import Parts
 from stretto.markup.reading import Reader
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError

@@ -22,7 +22,7 @@ import anyio
 from stretto.backends.base import Capabilities, ModelRequest
 from stretto.backends.known_models import NO_ROWS, Rows, bounded_output, may_take_schema, worth_caching
 from stretto.backends.providers.call_pieces import CallPiece
-from stretto.backends.providers.discovery import discover
+from stretto.backends.providers.discovery import Fetch, Page, discover
 from stretto.backends.providers.ends import end_of, word_of_end
 from stretto.backends.providers.event_values import (
     EventError,
@@ -44,9 +44,9 @@ from stretto.backends.providers.server_facts import Engine, ServerFacts, able
 from stretto.backends.providers.strict_schemas import strict_form
 from stretto.backends.providers.transport.error_bodies import is_error
 from stretto.backends.providers.transport.event_lines import json_events
-from stretto.backends.providers.transport.fetching import fetching
-from stretto.backends.providers.transport.http_clients import async_client, without_query
+from stretto.backends.providers.transport.http_clients import async_client, http_library, with_query, without_query
 from stretto.backends.providers.transport.long_bodies import around_the_sdk, post_very_long
+from stretto.backends.providers.transport.proxies import proxy_to
 from stretto.backends.tenants import cache_salt
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.answer import Usage
@@ -64,6 +64,12 @@ _GOING_ON = {"add_generation_prompt": False, "continue_final_message": True}
 _OF_A_CALL = frozenset({"index", "id", "type", "function", "custom"})
 _LONG = 10  # digits of an index
 _ASK_AGAIN_S = 60.0  # until a server that did not answer is asked again
+
+
+_FILES = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+_LATEST = "o200k_base"
+_AT_ONCE = 100_000  # characters; what tiktoken's pattern is given together
+_MOST = 4 * 2**20  # bytes of a body; the metrics of a large vLLM are below one MiB
 
 
 class OpenAIBackend(RemoteBackend):
@@ -428,11 +434,6 @@ def _usage(counted: Any) -> Usage | None:
     )
 
 
-_FILES = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
-_LATEST = "o200k_base"
-_AT_ONCE = 100_000  # characters; what tiktoken's pattern is given together
-
-
 def openai_counter(model: str) -> Callable[[str], int] | None:
     """A function that counts the tokens of a text; ``None`` where tiktoken would have to fetch something first."""
     try:
@@ -461,3 +462,35 @@ def _on_disk(name: str) -> bool:
         folder = str(Path(tempfile.gettempdir(), "data-gym-cache"))
     key = hashlib.sha1(_FILES.format(name).encode(), usedforsecurity=False).hexdigest()
     return bool(folder) and Path(folder, key).is_file()
+
+
+@asynccontextmanager
+async def fetching(key: str, base_url: str) -> AsyncGenerator[Fetch]:
+    """Give a function that asks for a URL below this address with this key, and with the parameters of the address.
+
+    Its connections are closed when the context is left.
+    """
+    import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
+
+    library = http_library(openai)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    _, query = without_query(base_url)
+    proxy = proxy_to(base_url)
+
+    async def fetch(url: str, body: Mapping[str, Any] | None = None) -> Page | None:
+        how = ("GET", None) if body is None else ("POST", dict(body))
+        read = bytearray()
+        try:
+            async with client.stream(how[0], with_query(url, query), json=how[1], headers=headers) as response:
+                async for piece in response.aiter_bytes():
+                    read += piece
+                    if len(read) > _MOST:
+                        return Page(413, {}, b"")
+        except (library.HTTPError, library.InvalidURL, OSError):
+            return None
+        return Page(
+            response.status_code, {name.lower(): value for name, value in response.headers.items()}, bytes(read)
+        )
+
+    async with async_client(openai, proxy.url if proxy else None) as client:
+        yield fetch

@@ -13,8 +13,8 @@ from stretto.backends.providers.bare_thoughts import BareThoughts
 from stretto.backends.providers.call_pieces import CallPiece, IncomingCalls
 from stretto.backends.providers.ends import End, Finish, end_of
 from stretto.backends.providers.transport.incoming import IncomingText
+from stretto.markup.calls import Parts
 from stretto.markup.leaked import Leaked
-from stretto.markup.parts import Parts
 from stretto.values.answer import Usage
 from stretto.values.content import mended
 from stretto.values.token_records import TokenLogprob

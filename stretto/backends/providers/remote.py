@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from stretto.backends.base import Capabilities, Chunk, ModelRequest
 from stretto.backends.ending import AFTER_FINISH_S, broken_off
-from stretto.backends.known_models import NO_ROWS, Rows, capabilities_of, estimate_tokens
+from stretto.backends.known_models import NO_ROWS, Rows, capabilities_of, estimate_tokens, typical_tokens
 from stretto.backends.provider_table import key_variable_of, url_variable_of
 from stretto.backends.providers.bare_thoughts import expected_of
 from stretto.backends.providers.event_values import EventError
@@ -36,7 +36,6 @@ from stretto.backends.providers.transport.proxies import Proxy, proxy_to
 from stretto.backends.tenants import own_usage
 from stretto.foundation.bounds import is_long
 from stretto.foundation.threads import in_own_thread
-from stretto.foundation.token_estimates import typical_tokens
 from stretto.values.answer import Usage
 from stretto.values.errors import AuthenticationError, BackendError, missing
 from stretto.values.request import GenerationOptions

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stretto.backends.base import Capabilities
-from stretto.prompts.families import family_of, parameters_in
+from stretto.prompts.catalogue import family_of, parameters_in
 
 __all__ = [
     "Engine",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import webbrowser
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from stretto.cli.command_client import key_in, local_opener, models_of, opener_o
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
 from stretto.cli.local_models import OF_A_LOCAL_MODEL, with_local_model
 from stretto.cli.optional_values import RESUMED
-from stretto.values.errors import InvalidRequestError, StrettoError
+from stretto.values.errors import InvalidRequestError, MissingDependencyError, StrettoError, missing
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from stretto.cli.chat.chat_folder import ChatFolder
     from stretto.cli.chat.chat_state import ChatState
     from stretto.cli.chat.conversation import Conversation
+    from stretto.client.async_client import AsyncStretto
+    from stretto.server.service import Service
 
 
 @reporting
@@ -75,7 +78,6 @@ def chat(
     opener = partial(opener, roles=models_of(role))
     if web:
         _refuse_with_web(context)
-        from stretto.cli.chat.web_chat import serve_chat  # noqa: PLC0415
 
         client = opener(model, base_url=base_url, api_key=key_in(key_variable))
         if serve_chat(client, port=port, browse=not no_browser) == signal.SIGINT:
@@ -213,3 +215,23 @@ def _prepare() -> bool:
     with contextlib.suppress(ImportError):  # Windows has its own
         import readline  # noqa: F401, PLC0415 - importing it is what gives `input` its line editing
     return True
+
+
+def serve_chat(client: AsyncStretto, *, port: int = 0, browse: bool = True) -> int | None:
+    """Serve the page on this machine only until a signal comes, which is returned. ``browse``: open a browser."""
+    try:
+        from stretto.server.running import serve  # noqa: PLC0415
+        from stretto.server.server_options import ServerOptions  # noqa: PLC0415 - these two are of an extra
+    except ImportError as error:
+        if isinstance(error, MissingDependencyError) or (error.name or "").startswith("stretto"):
+            raise
+        raise missing("stretto chat --web", str(error.name), "server") from None
+
+    def announce(address: str, _: Service) -> None:
+        if client.model_reason:
+            typer.echo(client.model_reason, err=True)
+        typer.echo(f"The chat is at {address}/ on this machine. Ctrl-C ends it.", err=True)
+        if browse and not webbrowser.open(f"{address}/"):
+            typer.echo("No browser could be opened. Open that address in one.", err=True)
+
+    return serve(client, ServerOptions(port=port), announce)

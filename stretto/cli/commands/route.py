@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stretto.backends.known_models import typical_tokens
 from stretto.cli import options
 from stretto.cli.command_client import local_opener, models_of, opener_of, question_of
 from stretto.cli.exits import reporting
-from stretto.foundation.token_estimates import typical_tokens
 
 if TYPE_CHECKING:
     from rich.text import Text

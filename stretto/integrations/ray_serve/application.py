@@ -4,10 +4,13 @@ import hashlib
 
 # No `from __future__ import annotations`: `serve run` looks at the annotation of `build` to read its arguments.
 import logging
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ray
-from prometheus_client import generate_latest
+from prometheus_client import Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.request_router import (
@@ -23,7 +26,6 @@ from stretto.backends.resilience.resilient import Resilience, resilient
 from stretto.client.async_client import AsyncStretto
 from stretto.config.settings import Settings
 from stretto.integrations.ray_serve.cluster_options import RayOptions
-from stretto.integrations.ray_serve.counters import Gathered
 from stretto.integrations.ray_serve.engine import Engine
 from stretto.integrations.ray_serve.ray_backend import RayBackend
 from stretto.server.app import create_app
@@ -33,6 +35,32 @@ from stretto.server.server_options import ServerOptions
 
 log = logging.getLogger("stretto.server")
 _COUNTING_S = 5.0  # a scraper waits for ten seconds
+
+
+class Gathered(Collector):
+    """What several servers have counted, each under the label ``replica``.
+
+    They are not added up: a replica that ends would take its part away, and a counter must not fall.
+
+    Args:
+        texts: the counters in Prometheus' text form, by the name of the replica.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them, each name once."""
+        found: dict[str, Metric] = {}
+        for replica, text in self._texts.items():
+            for family in text_string_to_metric_families(text):
+                if family.name.endswith("_created"):  # when a counter began; as a family it would clash with it
+                    continue
+                gathered = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                gathered.samples += [
+                    sample._replace(labels=sample.labels | {"replica": replica}) for sample in family.samples
+                ]
+        return found.values()
 
 
 @serve.ingress()  # without an application: it is made in the replica, where its keys and its client are

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-__all__ = ["CANDIDATES", "cut_tail", "distribution", "drop_unlikely", "widen"]
+from stretto.local_engine.generation import TokenLogprob
+
+__all__ = ["CANDIDATES", "cut_tail", "distribution", "drop_unlikely", "score", "widen"]
 
 CANDIDATES = 256
 """Most probable tokens among which top-k and top-p are looked for first."""
@@ -82,3 +86,21 @@ def cut_tail(probabilities: Tensor, top_p: Tensor, top_k: Tensor, most: int) -> 
 def widen(logits: Tensor) -> Tensor:
     """Return the logits in float32, or in float64 if that is their type."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def score(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
+    """Take log-probabilities from the model's own distribution: temperature 1, before penalties, limits and constraint.
+
+    Args:
+        logits: from which each of the tokens was chosen # [tokens, vocabulary]
+        tokens: those that were chosen.
+        top: number of most probable tokens to report beside each.
+    """
+    wide = widen(logits)
+    logprobs = wide - wide.logsumexp(dim=-1, keepdim=True)
+    best, ids = logprobs.topk(min(top, logits.shape[-1]), dim=-1)  # [tokens, top]
+    own = [float(row[token]) for row, token in zip(logprobs, tokens, strict=True)]
+    return [
+        TokenLogprob(token, value, tuple(zip(beside, values, strict=True)))
+        for token, value, beside, values in zip(tokens, own, ids.tolist(), best.tolist(), strict=True)
+    ]

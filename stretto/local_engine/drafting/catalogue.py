@@ -15,11 +15,10 @@ from typing import Any
 from stretto.foundation import plugins
 from stretto.foundation.arguments import safe_repr
 from stretto.local_engine import research_registry
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.draft_model import DraftModel, check_vocabulary
 from stretto.local_engine.drafting.method import USUAL_COSTS, DraftEquipment, Method
 from stretto.local_engine.drafting.prompt_lookup import PromptLookup
-from stretto.local_engine.drafting.protocol import Drafter
+from stretto.local_engine.drafting.protocol import Autoregressive, Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.values.errors import SettingsError
 

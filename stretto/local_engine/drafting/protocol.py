@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DraftContext", "DraftOutcome", "DraftSource", "Drafter"]
+__all__ = ["Autoregressive", "DraftContext", "DraftOutcome", "DraftSource", "Drafter"]
 
 
 @dataclass(slots=True)
@@ -125,3 +125,17 @@ class DraftSource(Protocol):
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
         """See `Drafter.propose`."""
         ...
+
+
+class Autoregressive:
+    """Proposes nothing."""
+
+    name = "autoregressive"
+    wants_top = 0
+
+    def propose(self, context: DraftContext, rows: int) -> DraftTree:  # noqa: ARG002 - the protocol's arguments
+        """See `Drafter`."""
+        return DraftTree()
+
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
+        """See `Drafter`."""

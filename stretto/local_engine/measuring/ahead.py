@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         from rich.text import Text  # noqa: PLC0415
 
         from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment  # noqa: PLC0415
-        from stretto.local_engine.drafting.warm_up import DRAFTING  # noqa: PLC0415
+        from stretto.local_engine.drafting.suffix import DRAFTING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiling.compiler import compile_now, try_again  # noqa: PLC0415
         from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stretto.local_engine.choosing.constraint import Constraint
-from stretto.local_engine.choosing.logprobs import score
+from stretto.local_engine.choosing.distribution import score
 from stretto.local_engine.choosing.sampling import Sampler, best_tokens
 from stretto.local_engine.choosing.verify import Verified, verify
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.budget import divide
-from stretto.local_engine.drafting.protocol import DraftContext, Drafter, DraftOutcome
+from stretto.local_engine.drafting.protocol import Autoregressive, DraftContext, Drafter, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost, step_clock
 from stretto.local_engine.generation import Generation, TokenLogprob
 from stretto.local_engine.model.adapters.lora_deltas import adapters_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from stretto.local_engine.drafting.warm_up import DRAFTING, warm_up
+from stretto.local_engine.drafting.suffix import DRAFTING, warm_up
 from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING, Part
 from stretto.local_engine.kernels.compiling.compiler import Compilation, are_ready, compile_now
 from stretto.local_engine.kernels.compiling.jit import run_compiled, runs_compiled

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.sources.texts import DraftText, EarlierAnswers
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.failures import explain, out_of_memory

@@ -10,7 +10,7 @@ from stretto.language.echoes import refuses
 from stretto.strategies.consensus.consensus_options import JUDGE_TOKENS
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.fencing import numbered
-from stretto.strategies.runtime.limits import THINKING
+from stretto.strategies.runtime.parts import THINKING
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.answer import REFUSALS
 from stretto.values.generation_options import GenerationOptions

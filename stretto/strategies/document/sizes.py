@@ -11,7 +11,7 @@ from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.prompts import SMALL
 from stretto.router.forecast import SHORT_PROMPT
 from stretto.strategies.document.task import Task
-from stretto.strategies.runtime.limits import THINKING
+from stretto.strategies.runtime.parts import THINKING
 from stretto.values.errors import ContextOverflowError
 from stretto.values.request import Request
 

@@ -32,7 +32,7 @@ from stretto.strategies.document.reading.narrowing import narrowed
 from stretto.strategies.document.reading.plainly import quoted_answer, read_plainly
 from stretto.strategies.document.report import PLAN_ROOM, Material, Report, of_documents, of_findings
 from stretto.strategies.document.sizes import UNKNOWN_WINDOW, reading_s
-from stretto.strategies.runtime.limits import THINKING
+from stretto.strategies.runtime.parts import THINKING
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.in_form import held_to_format
 from stretto.values.citation import Citation, Evidence, PassageRecord

@@ -16,8 +16,8 @@ from typing import Any
 
 import anyio
 
+from stretto.backends.known_models import typical_tokens
 from stretto.documents import cut
-from stretto.foundation.token_estimates import typical_tokens
 from stretto.router.schema_tokens import resolved
 from stretto.strategies.document.library import Library, Place
 from stretto.strategies.document.sizes import LARGEST_CHUNK, UNKNOWN_WINDOW, read_well

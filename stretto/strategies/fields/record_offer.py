@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from stretto.prompts import GENERAL
 from stretto.router import obstacles
+from stretto.router.affordable import least_shared
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s, seconds
 from stretto.router.history import history_of
 from stretto.router.offer import Offer
-from stretto.router.shared_beginning import least_shared
 from stretto.strategies.fields.record_plan import NotSplit, Record, record_of
 from stretto.values.route import Forecast
 

@@ -12,7 +12,7 @@ import anyio
 from pydantic import BaseModel, ValidationError
 
 from stretto.backends.base import ModelRequest
-from stretto.foundation.token_estimates import typical_tokens
+from stretto.backends.known_models import typical_tokens
 from stretto.prompts import POCKET
 from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
@@ -22,8 +22,8 @@ from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSpl
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
-from stretto.strategies.runtime.limits import THINKING, share_of, tell_limits
 from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
+from stretto.strategies.runtime.parts import THINKING, share_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.fitting import fit
 from stretto.strategies.structured.in_form import warn_of_misfit

@@ -14,7 +14,7 @@ from stretto.strategies.direct import asked, shared_by_all
 from stretto.strategies.items.labels import one_of, schema_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec, TextWatch
-from stretto.strategies.runtime.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of
+from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.request import Request
 

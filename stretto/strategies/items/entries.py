@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stretto.strategies.runtime.flow import Flow
+from stretto.strategies.runtime.parts import Flow
 
 _LEAD = re.compile(r"[\s*_\"“„«']*")
 _BEHIND = re.compile(r"[*_\"”“»']{0,3}\s*(?:[:：=]|→|->|=>|\s[-–—]\s|\n)[*_]{0,3}\s*")

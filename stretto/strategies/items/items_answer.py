@@ -22,8 +22,7 @@ from stretto.strategies.items.splitting import NotSplit, Split
 from stretto.strategies.items.voting import start_vote, votes_within
 from stretto.strategies.quality.text_guard import LowQualityTextError
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.limits import tell_limits
-from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.runtime.parts import notes_for, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.strategy_options import options_of
 from stretto.values.answer import Branch

@@ -13,7 +13,7 @@ from stretto.language.lists import listed
 from stretto.strategies.items.entries import EntryText, Held
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.runtime.merge import TextFilter
-from stretto.strategies.runtime.notes import Notes
+from stretto.strategies.runtime.parts import Notes
 from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.values.answer import Branch
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.rewrite.rewrite_offer import offer_rewrite
-from stretto.strategies.rewrite.rewrite_options import RewriteOptions
+from stretto.strategies.rewrite.rewrite_offer import RewriteOptions, offer_rewrite
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.request import Request
 from stretto.values.route import Route

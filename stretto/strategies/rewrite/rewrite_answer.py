@@ -16,15 +16,14 @@ from stretto.strategies.direct import Direct, asked
 from stretto.strategies.rewrite.entries import Entries, entry_pieces
 from stretto.strategies.rewrite.kept_text import STUB, lost, relaid, runs
 from stretto.strategies.rewrite.result import Result
-from stretto.strategies.rewrite.rewrite_options import RewriteOptions
+from stretto.strategies.rewrite.rewrite_offer import RewriteOptions
 from stretto.strategies.rewrite.share import ANEW, share_of_change, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Piece, cut, edited_pieces
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.fencing import fence_for, unfenced
-from stretto.strategies.runtime.limits import ROOM, THINKING, tell_limits
-from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.runtime.parts import ROOM, THINKING, notes_for, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.strategy_options import options_of
 from stretto.values.answer import REFUSALS, Branch

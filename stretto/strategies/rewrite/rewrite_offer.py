@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from stretto.prompts import POCKET, SMALL
 from stretto.router import obstacles
@@ -16,7 +19,7 @@ from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
 from stretto.values.route import Forecast
 
-__all__ = ["offer_rewrite"]
+__all__ = ["RewriteOptions", "Way", "offer_rewrite"]
 
 PRIORITY = 22  # the form of the request shows the text, as that of a list shows its items
 OF_DOCUMENTS = 27  # above citing them, below callers' own strategies
@@ -40,6 +43,9 @@ _DOES = {
 ONE_VOICE = frozenset({"tone", "simplify"})
 """Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/rewrite_readings.jsonl."""
 READERS = 'readers preferred texts that one writer changed; preference="fastest" has pieces written in parallel'
+
+
+Way = Literal["auto", "pieces", "edits"]
 
 
 def offer_rewrite(case: Case) -> Offer | None:
@@ -160,3 +166,30 @@ def _against(case: Case, given: Given) -> Iterator[str]:
         yield "stop strings are set, which would cut the pieces in the middle"
     if limit is not None and limit < given.answer_tokens:
         yield f"max_tokens={limit} leaves no room for the whole text"
+
+
+class RewriteOptions(BaseModel):
+    """Options of ``rewrite``.
+
+    Attributes:
+        terms: words of the text and how they are to be rendered, ``{"saddle": "Sattel"}``; on a command line
+            ``terms=saddle:Sattel,chain:Kette``.
+        way: "pieces" writes the text anew, "edits" has the model write only what changes; by default, what is expected
+            to change decides.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    terms: Mapping[str, str] = Field(default_factory=dict)
+    way: Way = "auto"
+
+    @field_validator("terms", mode="before")
+    @classmethod
+    def _pairs(cls, value: object) -> object:
+        """``saddle:Sattel,chain:Kette`` as on a command line."""
+        if not isinstance(value, str):
+            return value
+        pairs = [each.partition(":") for each in value.split(",") if each.strip()]
+        if any(not (term.strip() and becomes.strip()) for term, _, becomes in pairs):
+            raise ValueError("it takes terms as term:rendering,term:rendering")
+        return {term.strip(): becomes.strip() for term, _, becomes in pairs}

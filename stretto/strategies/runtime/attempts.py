@@ -10,8 +10,7 @@ from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stretto.backends.asking import ask_servers
-from stretto.backends.base import Backend, ModelRequest
+from stretto.backends.base import Backend, ModelRequest, ask_servers
 from stretto.backends.resilience.wrapper import Wrapper
 from stretto.strategies.quality.text_guard import LowQualityTextError, is_enough
 from stretto.strategies.runtime.answer_limit import NoRoomError

@@ -13,9 +13,9 @@ from anyio.lowlevel import checkpoint
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Chunk, ModelRequest, Stages
 from stretto.backends.ending import UntilWhole, broken_off
+from stretto.backends.known_models import typical_tokens
 from stretto.backends.load import CallTimer, meter_of
 from stretto.foundation.surrogates import Mending, fix_surrogates
-from stretto.foundation.token_estimates import typical_tokens
 from stretto.strategies.quality.text_guard import LowQualityTextError
 from stretto.strategies.runtime.answer_limit import AnswerLimit
 from stretto.strategies.runtime.branch import FurtherChoice, RunningBranch

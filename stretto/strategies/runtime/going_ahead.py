@@ -6,7 +6,7 @@ import anyio
 
 from stretto.backends.base import Backend, Capabilities, ModelRequest
 from stretto.backends.known_models import tokens_of
-from stretto.router.shared_beginning import least_shared
+from stretto.router.affordable import least_shared
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.values.request import Preference
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stretto.backends.base import Backend, Measured, measured_by
-from stretto.foundation.token_estimates import typical_tokens
+from stretto.backends.known_models import typical_tokens
 from stretto.router.forecast import TOKENS_BY_SHAPE
 from stretto.router.history import WHOLE, History, history_of
 from stretto.router.track_record import Kind, Prompts

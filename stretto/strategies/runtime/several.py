@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stretto.backends.base import Backend, Capabilities
+from stretto.backends.known_models import typical_tokens
 from stretto.foundation.arguments import safe_repr
-from stretto.foundation.token_estimates import typical_tokens
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.errors import InvalidRequestError
 from stretto.values.generation_options import GenerationOptions

@@ -13,8 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from stretto.foundation.json_schema import is_deeper, validator_of
-from stretto.markup.calls import BEGINS, JsonSpan, ParsedCall, Tools, undoubled
-from stretto.markup.parts import held_back
+from stretto.markup.calls import BEGINS, JsonSpan, ParsedCall, Tools, held_back, undoubled
 from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.values.tool_calls import ToolCallFragment
 

@@ -21,8 +21,7 @@ from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.quality.titles import Titles
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
-from stretto.strategies.runtime.limits import ROOM, THINKING, TOKENS_PER_WORD, share_of, tell_limits
-from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, notes_for, share_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.outline import CANCEL_LINE, OutlineParser, Point
 from stretto.strategies.skeleton.points_text import EXPECTED_POINTS, INDENTS, PointText, label, words_for

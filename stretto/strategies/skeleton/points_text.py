@@ -9,8 +9,7 @@ from stretto.language.echoes import echoes
 from stretto.language.forms import FormName
 from stretto.router.parse import USUAL_POINTS, Parse
 from stretto.strategies.quality.words import words_of
-from stretto.strategies.runtime.flow import Flow
-from stretto.strategies.runtime.limits import TOKENS_PER_WORD
+from stretto.strategies.runtime.parts import TOKENS_PER_WORD, Flow
 from stretto.values.request import Preference, Request
 
 _LEAD = re.compile(r"(?:#{1,6}\s+)?[*_\s]*(?:\d{1,2}[.):]\s*)?[*_\s\"“]*")

@@ -18,9 +18,8 @@ from stretto.strategies.direct import Direct, asked, direct_spec, rest_of, share
 from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
-from stretto.strategies.runtime.limits import ROOM, THINKING, TOKENS_PER_WORD, tell_limits
 from stretto.strategies.runtime.merge import Ending, TextFilter
-from stretto.strategies.runtime.notes import notes_for
+from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, notes_for, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.plan import PlanParser, Section
 from stretto.strategies.skeleton.section_text import Seams, SectionText

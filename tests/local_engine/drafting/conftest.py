@@ -7,7 +7,7 @@ from one_batch import EIGHT, run
 from reading_heads import TEXT
 from tiny_models import build
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.model.forward.layer_states import LAST
 
 

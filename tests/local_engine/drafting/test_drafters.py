@@ -11,8 +11,7 @@ from stretto.local_engine.drafting.prompt_lookup import PromptLookup
 from stretto.local_engine.drafting.protocol import DraftContext, Drafter
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.drafting.suffix import Suffix
-from stretto.local_engine.research.lookahead.jacobi import Jacobi
-from stretto.local_engine.research.lookahead.lookahead import NGramPool
+from stretto.local_engine.research.lookahead.lookahead import Jacobi, NGramPool
 from stretto.values.errors import SettingsError
 
 METHODS = sorted(set(DRAFTERS) - EQUIPPED)

@@ -4,9 +4,9 @@ import pytest
 from corners import corners
 from one_batch import EIGHT, START, run
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import METHODS as KNOWN
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 

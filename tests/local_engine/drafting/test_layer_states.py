@@ -11,8 +11,8 @@ from test_forward import packed
 from tiny_models import build
 
 from stretto.local_engine.draft_tree import DraftTree
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DRAFTERS
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten

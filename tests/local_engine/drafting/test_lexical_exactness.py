@@ -6,8 +6,8 @@ from lexical_adapters import adapted
 from one_batch import run
 from test_exactness import FREE, PROMPTS
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 
 

@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from stretto.local import LocalBackend
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment, make_drafter
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.compiling.store import Store

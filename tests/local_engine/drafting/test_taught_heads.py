@@ -10,8 +10,8 @@ from plain_heads import medusa as plain_medusa
 from tiny_models import build
 from torch.nn.functional import cross_entropy
 
-from stretto.local_engine.drafting.autoregressive import Autoregressive
 from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
+from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.forward.layer_states import LAST

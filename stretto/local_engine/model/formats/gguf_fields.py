@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any
 
 from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.model.formats.gguf_header import Header, nextn_layers
-from stretto.local_engine.model.loading.llamacpp_offer import llamacpp_offer
 
-__all__ = ["wrong_field"]
+__all__ = ["llamacpp_offer", "wrong_field"]
 
 _NEEDED = ("block_count", "embedding_length", "attention.head_count")
 _WHOLE = (
@@ -22,6 +24,12 @@ _LEAST = {"context_length": 2, "rope.freq_base": 1, "attention.layer_norm_rms_ep
 """What fields of an architecture are at least, where a smaller value would only show as an error of its arithmetic."""
 _TURNS_A_PART = ("nemotron",)
 """Architectures that are known to rotate only some numbers of a head."""
+
+
+_XLLAMACPP = (
+    "import sys, xllamacpp; given = xllamacpp.CommonParams(); given.model.path = sys.argv[1]; "
+    'given.hostnames, given.port = ["127.0.0.1"], 8080; server = xllamacpp.Server(given); sys.stdin.read()'
+)
 
 
 def wrong_field(header: Header) -> str:
@@ -90,3 +98,15 @@ def _width(header: Header, heads: int) -> int:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def llamacpp_offer(file: Path) -> str:
+    """A sentence with the command that starts a server for this file, and the name to ask it by."""
+    where = shlex.quote(str(file))
+    if find_spec("llama_cpp") is not None:
+        start = f"llama-cpp-python is installed: python -m llama_cpp.server --port 8080 --model {where}"
+    elif find_spec("xllamacpp") is not None:
+        start = f"xllamacpp is installed: python -c {shlex.quote(_XLLAMACPP)} {where}"
+    else:
+        start = f"llama.cpp's server may run it: llama-server --model {where}"
+    return f"{start} and, in another program, the model llamacpp:NAME."

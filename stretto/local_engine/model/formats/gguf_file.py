@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from stretto.local_engine.kernels.block_layout import Numbers
-from stretto.local_engine.model.formats.gguf_fields import wrong_field
+from stretto.local_engine.model.formats.gguf_fields import llamacpp_offer, wrong_field
 from stretto.local_engine.model.formats.gguf_header import (
     PLAIN_TYPES,
     DamagedFileError,
@@ -31,7 +31,6 @@ from stretto.local_engine.model.formats.gguf_tokenizer import read_tokenizer
 from stretto.local_engine.model.forward.llama_family import is_llama_like
 from stretto.local_engine.model.loading.fitting import check_room
 from stretto.local_engine.model.loading.kept_data import key_of
-from stretto.local_engine.model.loading.llamacpp_offer import llamacpp_offer
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.quantised.quantisation import PRODUCTS, StoredBlocks, fill_blocks, hollow_weight
 from stretto.local_engine.model.quantised.stored import FORMS, taken_apart

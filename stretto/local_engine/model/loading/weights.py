@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,11 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, read_lora_config
 from stretto.local_engine.model.adapters.lora import read_lora
+from stretto.local_engine.model.formats.gguf_fields import llamacpp_offer
 from stretto.local_engine.model.formats.quantised_folder import check_packages, explained
 from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
-from stretto.local_engine.model.forward.extra_layers import is_extra
 from stretto.local_engine.model.loading.changed import base_of, changed_weights
 from stretto.local_engine.model.loading.config_values import wrong_rotation, wrong_value
-from stretto.local_engine.model.loading.llamacpp_offer import llamacpp_offer
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.research_registry import recognised
 from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
@@ -34,7 +34,7 @@ from stretto.values.errors import BackendError, MissingDependencyError, ModelNot
 if TYPE_CHECKING:
     from stretto.local_engine.model.quantised.quantisation import StoredBlocks
 
-__all__ = ["block_form", "fetch", "read_model"]
+__all__ = ["block_form", "extra_layers", "fetch", "is_extra", "read_model"]
 
 _NAMED = 3
 _SETTINGS = (
@@ -49,6 +49,11 @@ _NOT_FETCHED = ("*/*.json", "*/*.safetensors", "*/*.txt", "*/*.model", "*/*.py")
 _TOKENIZER = ("tokenizer.json",)  # large, so it is read only to explain an error
 _HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "position_ids", "num_batches_tracked")
 """Ends of the names of buffers that old versions of transformers saved; they are computed now."""
+
+
+_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+_NEXTN = re.compile(r"(^|\.)mtp(\.|_)")
+_NUMBERED = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 def fetch(source: Source) -> Source:
@@ -346,3 +351,22 @@ def _quietly() -> Iterator[None]:
 
 def _is_no_table(record: logging.LogRecord) -> bool:
     return "LOAD REPORT" not in record.getMessage()
+
+
+def extra_layers(config: Mapping[str, Any]) -> int:
+    """How many layers for multi-token prediction a model has beside its own, by ``config.json`` of the text model.
+
+    The code of published models does not run them.
+    """
+    counts = [config.get(name) for name in _COUNTS]
+    return max((count for count in counts if isinstance(count, int)), default=0)
+
+
+def is_extra(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a weight belongs to the extra layers: by its name, or by a layer number behind the model's last one."""
+    if not (count := extra_layers(config)):
+        return False
+    if _NEXTN.search(name):
+        return True
+    layer, last = _NUMBERED.search(name), config.get("num_hidden_layers")
+    return layer is not None and isinstance(last, int) and last <= int(layer[1]) < last + count

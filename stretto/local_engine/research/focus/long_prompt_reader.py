@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from stretto.local_engine.choosing.constraint import Constraint
-from stretto.local_engine.choosing.logprobs import score
+from stretto.local_engine.choosing.distribution import score
 from stretto.local_engine.choosing.sampling import Sampler, choose
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.failures import explain

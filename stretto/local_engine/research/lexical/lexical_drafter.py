@@ -11,7 +11,7 @@ from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.drafting.calibration import Gains
 from stretto.local_engine.drafting.protocol import DraftContext, DraftOutcome
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.drafting.warm_up import run_once
+from stretto.local_engine.drafting.suffix import run_once
 from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.research.lexical.compiled.units import ROWS, Units, learn, no_predictions, plan
 

@@ -9,8 +9,7 @@ Private: not part of the public API, and may change at any time.
 from __future__ import annotations
 
 from stretto.local_engine.drafting.method import Method
-from stretto.local_engine.research.lookahead.jacobi import Jacobi
-from stretto.local_engine.research.lookahead.lookahead import Lookahead
+from stretto.local_engine.research.lookahead.lookahead import Jacobi, Lookahead
 from stretto.local_engine.research_registry import Offers
 
 __all__ = ["OFFERS"]

@@ -1,0 +1,70 @@
+"""Parts of an answer: how long they may get, what stands where one is missing, and their text in a list item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stretto.language.telling import language_of, languages
+from stretto.strategies.runtime.runner import Runner
+from stretto.values.answer import Branch
+from stretto.values.request import Request
+
+TOKENS_PER_WORD = 2.0  # allows for other languages and for code
+ROOM = 3  # a part is cut at this multiple of its budget
+THINKING = 2_000  # tokens a reasoning model may spend before it writes; providers count them as completion tokens
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The notes for a missing part and for one that broke off; empty: no note."""
+
+    missing: str = field(default_factory=lambda: languages().notes["en"][0])
+    broken: str = field(default_factory=lambda: languages().notes["en"][1])
+
+    def ending(self, branch: Branch, title: str = "") -> str:
+        """The note after a part that has ended; give ``title`` if the reader has not seen it yet."""
+        if branch.status == "finished":
+            return ""
+        if branch.text.strip():
+            return f" […{self.broken}]" if self.broken else ""
+        named = f"{title}: " if title else ""
+        return f"[{named}{self.missing}]" if self.missing else ""
+
+
+def notes_for(request: Request) -> Notes:
+    """The notes for a request, in the language of its question; empty if it asks for none."""
+    if request.on_missing == "omit":
+        return Notes("", "")
+    return Notes(*languages().notes[language_of(request.question)])
+
+
+def tell_limits(request: Request, runner: Runner) -> None:
+    """Warn about ``stop``, which parts do not get."""
+    if request.options.stop:
+        runner.warn(
+            "stop was left out: it would cut parts in the middle. Ask with strategy='direct' to have it.", "option"
+        )
+
+
+def share_of(request: Request, wanted: int, parts: int) -> int:
+    """The most tokens of one of so many parts that wants this many: at most its share of ``max_tokens``."""
+    most = request.options.max_tokens
+    return wanted if most is None else min(wanted, max(1, most // max(1, parts)))
+
+
+class Flow:
+    """Formats streamed text. White space is shown only once text follows it, so that none is trailing."""
+
+    def __init__(self, indent: str) -> None:
+        self._indent = indent
+        self._space: list[str] = []
+
+    def feed(self, text: str) -> str:
+        """Take new text; return what can be shown already."""
+        shown = text.rstrip()
+        if not shown:
+            self._space.append(text)
+            return ""
+        shown, self._space = "".join((*self._space, shown)), [text[len(shown) :]]
+        first, *lines = shown.split("\n")
+        return "\n".join([first, *(self._indent + line if line else "" for line in lines)])
