@@ -2,6 +2,7 @@
 
     python benchmarks/exactness.py                    four architectures with random weights, fp32 and fp64
     python benchmarks/exactness.py local:./folder     your own model
+    python benchmarks/exactness.py local:smollm2 --dtypes default     as it is loaded without a dtype: in its few bits
     python benchmarks/exactness.py --prompts 20 --methods suffix auto
     python benchmarks/exactness.py --dtypes bfloat16  see below
     python benchmarks/exactness.py --minutes 30       stops then; the same command goes on where it stopped
@@ -133,17 +134,20 @@ def equipped(name: str, method: str) -> bool:
 def made(name: str, dtype: str) -> tuple[LoadedModel, LoadedModel | None]:
     """The model of that name, and one that drafts for it."""
     if ":" in name:
-        return load_model(find_source(name), dtype=dtype), None
+        return load_model(find_source(name), dtype=None if dtype == "default" else dtype), None
     return tiny(name, dtype), tiny(name, dtype, noise=0.02)
 
 
 def questions(model: LoadedModel, count: int, length: int, *, greedy: bool) -> list[Generation]:
-    """Prompts of 1 to 60 random tokens; answers of half to the whole length, so that they end at different times."""
+    """Prompts of 1 to 60 random tokens; answers of half to the whole length, so that they end at different times.
+
+    A large vocabulary never repeats by chance, so its prompts are written three times: models go on with a fourth.
+    """
     chance = random.Random(11)  # noqa: S311 - chance, not secrets
-    vocabulary = VOCABULARY if model.context_window == 512 else len(model.tokenizer)
+    vocabulary, repeats = (VOCABULARY, 1) if model.context_window == 512 else (len(model.tokenizer), 3)
     return [
         Generation(
-            prompt=tuple(chance.randrange(vocabulary) for _ in range(chance.randint(1, 60))),
+            prompt=tuple(chance.randrange(vocabulary) for _ in range(chance.randint(1, 60))) * repeats,
             max_new_tokens=chance.randint(max(1, length // 2), length),
             temperature=0.0 if greedy else 0.7 * (number % 2),
             seed=number,
@@ -314,7 +318,8 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=48, help="of each answer at most")
     parser.add_argument("--methods", nargs="*", default=METHODS, choices=METHODS, metavar="METHOD")
-    parser.add_argument("--dtypes", nargs="*", default=DTYPES, choices=(*DTYPES, "bfloat16"), metavar="DTYPE")
+    choices = (*DTYPES, "bfloat16", "default")
+    parser.add_argument("--dtypes", nargs="*", default=DTYPES, choices=choices, metavar="DTYPE")
     parser.add_argument("--minutes", type=float, default=240, help="stop after the cell that is then worked on")
     parser.add_argument("--file", type=Path, default=Path("build/exactness.json"), help="where finished cells are kept")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
