@@ -21,7 +21,7 @@ _SCHEMES = ("http://", "https://")
 
 
 def open_backend(
-    name: str,
+    source: Any,
     *,
     base_url: str | None = None,
     api_key: str | None = None,
@@ -31,7 +31,9 @@ def open_backend(
     local: Mapping[str, Any] | None = None,
     own_rows: Rows = NO_ROWS,
 ) -> Backend:
-    """Open a model by its name; nothing is loaded or connected yet.
+    """Open a model by its name, or a chat model of LangChain; a backend is given back as it is.
+
+    Nothing is loaded or connected yet. A LangChain model that retries by itself is not retried here as well.
 
     Backends that are given the same ``endpoints`` share what they learn of a server's health. ``argument`` is what
     the caller passed the name as, for errors. ``local``: arguments of `LocalBackend`, for a local model.
@@ -43,6 +45,9 @@ def open_backend(
     its engine has its own queue, and a long prompt on a slow machine is no stall.
     Raises `UnknownModelError`, `SettingsError`.
     """
+    if not isinstance(source, str):
+        return _opened(source, resilience, argument, own_rows)
+    name = source
     if is_address(name):
         return resilient(_at_address(name, base_url, api_key), resilience, endpoints)
     provider, colon, model = name.partition(":")
@@ -71,33 +76,7 @@ def open_backend(
     return resilient(make(model, base_url=base_url, api_key=api_key, **table), resilience, endpoints)
 
 
-def as_backend(
-    source: Any,
-    *,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    resilience: Resilience | None = None,
-    endpoints: Endpoints | None = None,
-    argument: str = "model",
-    local: Mapping[str, Any] | None = None,
-    own_rows: Rows = NO_ROWS,
-) -> Backend:
-    """Make a backend of a model's name, a chat model of LangChain, or a backend (given back as it is).
-
-    A LangChain model that retries by itself is not retried here as well. Raises `UnknownModelError`, which names
-    ``argument``.
-    """
-    if isinstance(source, str):
-        return open_backend(
-            source,
-            base_url=base_url,
-            api_key=api_key,
-            resilience=resilience,
-            endpoints=endpoints,
-            argument=argument,
-            local=local,
-            own_rows=own_rows,
-        )
+def _opened(source: Any, resilience: Resilience | None, argument: str, own_rows: Rows) -> Backend:
     if _is_langchain(source):
         from stretto.backends.providers.langchain import LangChainBackend  # noqa: PLC0415 - imported on first use
 

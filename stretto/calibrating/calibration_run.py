@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -155,15 +155,8 @@ def calibrate(
                 progress=progress,
             )
 
-    loop = BackgroundLoop(_nothing, FORKED)
-    try:
+    with closing(BackgroundLoop(FORKED)) as loop:
         return loop.call(run)
-    finally:
-        loop.close()
-
-
-async def _nothing() -> None:
-    """Each client of a calibration is closed where it was opened."""
 
 
 class _Run:

@@ -49,7 +49,7 @@ class ClientBackends:
         """A backend for a name or a LangChain model; a backend itself is used unchanged. Raises `StrettoError`."""
         if isinstance(given, Backend):
             return given
-        from stretto.backends.registry import as_backend  # noqa: PLC0415 - keeps `import stretto` light
+        from stretto.backends.registry import open_backend  # noqa: PLC0415 - keeps `import stretto` light
         from stretto.backends.resilience.resilient import Endpoints, Resilience  # noqa: PLC0415 - likewise
 
         self._endpoints = self._endpoints or Endpoints(store=self.store)
@@ -62,7 +62,7 @@ class ClientBackends:
             hedge=settings.hedge,
         )
         try:
-            backend = as_backend(
+            backend = open_backend(
                 given,
                 base_url=base_url,
                 api_key=api_key,

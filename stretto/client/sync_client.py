@@ -37,7 +37,7 @@ class Stretto:
     @expand_kwargs(ClientOptions)
     def __init__(self, model: ModelLike | None = None, **options: Unpack[ClientOptions]) -> None:
         self._stretto = AsyncStretto(model, **options)
-        self._loop = BackgroundLoop(self._stretto.aclose, FORKED)
+        self._loop = BackgroundLoop(FORKED, self._stretto.aclose)
         self._finalizer = weakref.finalize(self, self._loop.close)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from stretto.client.async_client import FORKED, AsyncStretto
@@ -112,15 +112,8 @@ def compare(
                 questions, one, other, judge=judging, seed=seed, budget=budget, keep=keep, progress=progress
             )
 
-    loop = BackgroundLoop(_nothing, FORKED)
-    try:
+    with closing(BackgroundLoop(FORKED)) as loop:
         return loop.call(run)
-    finally:
-        loop.close()
-
-
-async def _nothing() -> None:
-    """Each client of a comparison is closed where it was opened."""
 
 
 def _described(

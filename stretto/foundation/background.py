@@ -26,11 +26,11 @@ class BackgroundLoop:
     they leave. Nothing that a task of the loop does ends it: not what it raises, and not that it stops the loop.
 
     Args:
-        at_end: runs in the loop before it ends.
         forked: what a call says in a child process that was forked after the first one.
+        at_end: runs in the loop before it ends.
     """
 
-    def __init__(self, at_end: Callable[[], Awaitable[None]], forked: str) -> None:
+    def __init__(self, forked: str, at_end: Callable[[], Awaitable[None]] | None = None) -> None:
         self._at_end = at_end
         self._forked = forked
         self._fork = Fork()
@@ -129,7 +129,8 @@ class BackgroundLoop:
 
     async def _end(self) -> None:
         try:
-            await self._at_end()
+            if self._at_end is not None:
+                await self._at_end()
         finally:
             async with anyio.create_task_group() as leaving:
                 for called in tuple(self._calls):

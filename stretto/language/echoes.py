@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
+from stretto.language import tables_in
 from stretto.language.folding import fold
 
 
@@ -26,7 +25,7 @@ class PromptLeakWords:
 @cache
 def echoes() -> PromptLeakWords:
     """The words, read once."""
-    tables = tomllib.loads(files("stretto.language").joinpath("echoes.toml").read_text("utf-8")).values()
+    tables = tables_in("echoes.toml").values()
 
     def words(kind: str) -> frozenset[str]:
         return frozenset(word for table in tables for word in table.get(kind, "").split())

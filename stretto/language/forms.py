@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
+from stretto.language import tables_in
 from stretto.language.folding import fold
 
 FormName = Literal["paragraphs", "bulleted", "numbered", "sections"]
@@ -45,7 +44,7 @@ class Forms:
 @cache
 def forms() -> Forms:
     """The patterns, read and compiled once."""
-    tables = tomllib.loads(files("stretto.language").joinpath("forms.toml").read_text("utf-8"))
+    tables = tables_in("forms.toml")
     whole = [table for table in tables.values() if table.get("whole-words", True)]
     parts = [table for table in tables.values() if not table.get("whole-words", True)]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from stretto.language import tables_in
 
 _NOTHING = "(?!)"
 _GROUP = r"\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*+\))*+\)"
@@ -38,7 +38,7 @@ def languages(key: str) -> list[str]:
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files("stretto.language").joinpath("lists.toml").read_text("utf-8"))
+    return tables_in("lists.toml")
 
 
 def first_letter_first(patterns: Iterable[str], *, any_case: bool = False) -> str:

@@ -7,14 +7,13 @@ takes for an end within a sentence is mended here.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from itertools import accumulate
 
 import sentencex
 
+from stretto.language import tables_in
 from stretto.language.line_ends import pieces
 from stretto.language.telling import language_of
 
@@ -187,7 +186,7 @@ def _is_abbreviated(token: str, before: str, behind: str, language: str) -> bool
 @cache
 def _abbreviations() -> tuple[frozenset[str], frozenset[str]]:
     """Those before a number, and those before anything."""
-    tables = tomllib.loads(files("stretto.language").joinpath("abbreviations.toml").read_text("utf-8"))
+    tables = tables_in("abbreviations.toml")
     return frozenset(tables["numbers"].split()), frozenset(tables["names"].split())
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from stretto.language import tables_in
 from stretto.language.folding import fold
 
 MOST_BETWEEN = 3  # words between a link and the request it leads to
@@ -36,7 +35,7 @@ class Tails:
 @cache
 def tails() -> Tails:
     """The patterns, read and compiled once."""
-    tables = tomllib.loads(files("stretto.language").joinpath("tails.toml").read_text("utf-8"))
+    tables = tables_in("tails.toml")
     latin = [table for table in tables.values() if "links" in table]
     others = [table for table in tables.values() if "links" not in table]
     links = {fold(word.strip()) for table in latin for word in table["links"].split(",")}

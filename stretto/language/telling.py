@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from stretto.language import tables_in
 
 READ = 2_000  # characters of a text that are read
 _OF_DOCUMENTS = ("nothing", "unmatched", "partly", "unread", "unable")
@@ -37,7 +37,7 @@ class Languages:
 @cache
 def languages() -> Languages:
     """The tables, read once."""
-    tables = tomllib.loads(files("stretto.language").joinpath("notes.toml").read_text("utf-8"))
+    tables = tables_in("notes.toml")
     small = {name: frozenset(table["small"].split()) for name, table in tables.items() if "small" in table}
     spoken: dict[str, list[str]] = {}
     for name, words in small.items():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from stretto.language import tables_in
 from stretto.language.folding import fold
 
 HAN_NUMBER = r"\d{1,3}|[〇零一二两兩三四五六七八九十百]{1,4}"
@@ -38,7 +37,7 @@ class Words:
 @cache
 def words() -> Words:
     """The tables, read once."""
-    tables = tomllib.loads(files("stretto.language").joinpath("words.toml").read_text("utf-8"))
+    tables = tables_in("words.toml")
     spaced = {name: table for name, table in tables.items() if "counters" not in table}
     numbers: dict[str, dict[str, int]] = {}
     points: dict[str, set[str]] = {}

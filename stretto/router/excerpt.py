@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from functools import cache
-from importlib.resources import files
 
+from stretto.language import tables_in
 from stretto.language.folding import fold
 from stretto.values.request import Request
 
@@ -41,7 +40,7 @@ def is_follow_up(question: str) -> bool:
 
 @cache
 def _follow_up() -> re.Pattern[str]:
-    tables = tomllib.loads(files("stretto.language").joinpath("follow_ups.toml").read_text("utf-8")).values()
+    tables = tables_in("follow_ups.toml").values()
     lead = {fold(word.strip()) for table in tables for word in table["lead"].split(",")}
     begins = (fold(pattern) for table in tables for pattern in table["begins"])
     return re.compile(rf"\W*(?:(?:{'|'.join(sorted(lead, key=len, reverse=True))})\W+)*(?:{'|'.join(begins)})")

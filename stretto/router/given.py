@@ -8,16 +8,15 @@ writes. Where the border is in doubt, the answer is written in one piece.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import islice
 from pathlib import PurePath
 from typing import Literal, get_args
 
 from stretto.backends.known_models import typical_tokens
+from stretto.language import tables_in
 from stretto.language.lists import first_letter_first
 from stretto.values.request import Request
 
@@ -277,7 +276,7 @@ class _Words:
     @cache
     def read() -> _Words:
         """The patterns, read and compiled once."""
-        tables = tomllib.loads(files("stretto.language").joinpath("given.toml").read_text("utf-8")).values()
+        tables = tables_in("given.toml").values()
 
         def either(*keys: str, whole: bool) -> str:
             of_these = [table for table in tables if table.get("whole-words", True) is whole]

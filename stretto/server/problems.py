@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from stretto.foundation.arguments import looks_like_key, safe_repr
 from stretto.values import errors
 
 _NO_RETRY = {"x-should-retry": "false"}  # the SDKs would send it again, up to twice
+
+Body = TypeVar("Body", bound=BaseModel)
 
 
 @dataclass
@@ -75,6 +77,14 @@ def shutting_down() -> Problem:
 
 
 _MEMBERS = ("str", "_Document")  # of the unions in bodies, beside lists and mappings
+
+
+def read_as(model: type[Body], body: object) -> Body:
+    """Read a body. Raises `Problem` for a field that cannot be used."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise of_validation(error) from None
 
 
 def of_validation(error: ValidationError) -> Problem:

@@ -7,7 +7,7 @@ from langchain_openai import ChatOpenAI
 from talking import KEY, Heard, hear
 
 from stretto import AsyncStretto, RequestRejectedError, ToolCall
-from stretto.backends.registry import as_backend
+from stretto.backends.registry import open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.testing.server import Fault, HttpReply, ScriptedServer
 from stretto.values.errors import AuthenticationError, BackendError, ServerFailedError, StreamBrokenError
@@ -22,18 +22,18 @@ def chat(server, **changes):
 
 
 async def test_a_model_of_langchain_core_streams():
-    heard = await hear(as_backend(FakeListChatModel(responses=["Hello there"])))
+    heard = await hear(open_backend(FakeListChatModel(responses=["Hello there"])))
     assert (heard.text, heard.finish, heard.usage.calls) == ("Hello there", "stop", 1)
 
 
 async def test_a_message_with_blocks_is_read():
     model = GenericFakeChatModel(messages=iter([AIMessage(content="Hello there")]))
-    assert (await hear(as_backend(model))).text == "Hello there"
+    assert (await hear(open_backend(model))).text == "Hello there"
 
 
 async def test_chat_openai_streams_usage_and_finish_reason():
     async with ScriptedServer(HttpReply("one two three", prompt_tokens=9, cached_tokens=4)) as server:
-        heard = await hear(as_backend(chat(server)), options=GenerationOptions(max_tokens=2, temperature=0.5))
+        heard = await hear(open_backend(chat(server)), options=GenerationOptions(max_tokens=2, temperature=0.5))
     assert (heard.text, heard.finish) == ("one two", "length")
     assert (heard.usage.prompt_tokens, heard.usage.completion_tokens, heard.usage.cached_tokens) == (9, 2, 4)
     assert server.requests[0].body["temperature"] == 0.5
@@ -46,12 +46,12 @@ async def test_a_model_that_has_a_field_for_usage_and_no_argument_is_not_given_o
         async def _astream(self, *_, **__):
             yield ChatGenerationChunk(message=AIMessageChunk("Hello there"))
 
-    assert (await hear(as_backend(Strict(responses=[])))).text == "Hello there"
+    assert (await hear(open_backend(Strict(responses=[])))).text == "Hello there"
 
 
 async def test_a_refused_parameter_is_left_out_and_remembered():
     async with ScriptedServer(rejects=("top_p",)) as server:
-        backend = as_backend(chat(server))
+        backend = open_backend(chat(server))
         for _ in range(2):
             assert (await hear(backend, options=GenerationOptions(top_p=0.5))).text == "OK."
     assert ["top_p" in request.body for request in server.requests] == [True, False, False]
@@ -62,19 +62,19 @@ async def test_a_failure_is_retried_by_exactly_one_layer():
     async with ScriptedServer() as server:
         server.script(*[Fault("status", status=500)] * 3)
         with pytest.raises(ServerFailedError):
-            await hear(as_backend(chat(server), resilience=quick))
+            await hear(open_backend(chat(server), resilience=quick))
         assert len(server.requests) == 3
         server.requests.clear()
         server.script(*[Fault("status", status=500, headers={"retry-after-ms": "1"})] * 3)
         with pytest.raises(ServerFailedError):
-            await hear(as_backend(chat(server, max_retries=1), resilience=quick))
+            await hear(open_backend(chat(server, max_retries=1), resilience=quick))
         assert len(server.requests) == 2
 
 
 async def test_a_refused_key_is_ours_and_hidden():
     async with ScriptedServer(key="sk-another-key-0123456789") as server:
         with pytest.raises(AuthenticationError) as caught:
-            await hear(as_backend(chat(server)))
+            await hear(open_backend(chat(server)))
     assert KEY not in str(caught.value) + repr(vars(caught.value))
 
 
@@ -83,7 +83,7 @@ async def test_a_stream_cut_off_is_noticed():
         server.script(Fault("cut", after=2))
         heard = Heard()
         with pytest.raises(StreamBrokenError):
-            await hear(as_backend(chat(server)), heard=heard)
+            await hear(open_backend(chat(server)), heard=heard)
     assert heard.text == "one two"
 
 
@@ -91,7 +91,7 @@ async def test_leaving_early_ends_the_call_at_the_server():
     async with ScriptedServer("one two three") as server:
         server.script(Fault("stall", after=2))
         async with anyio.create_task_group() as callers:
-            callers.start_soon(hear, as_backend(chat(server)))
+            callers.start_soon(hear, open_backend(chat(server)))
             await server.wait_until(lambda server: server.active_streams == 1)
             callers.cancel_scope.cancel()
         await server.wait_until(lambda server: server.active_streams == 0)
@@ -100,7 +100,7 @@ async def test_leaving_early_ends_the_call_at_the_server():
 async def test_an_error_of_an_unknown_kind_is_still_ours():
     model = GenericFakeChatModel(messages=iter([]))
     with pytest.raises(BackendError, match="langchain:GenericFakeChatModel"):
-        await hear(as_backend(model))
+        await hear(open_backend(model))
 
 
 async def test_a_model_of_langchain_that_takes_no_stop_texts_is_cut_here_and_its_options_are_named():
@@ -108,7 +108,7 @@ async def test_a_model_of_langchain_that_takes_no_stop_texts_is_cut_here_and_its
         model_name: str = "gpt-5-mini"
 
     model = Deaf(messages=iter([AIMessage(content="one two END three")]))
-    async with AsyncStretto(as_backend(model)) as stretto:
+    async with AsyncStretto(open_backend(model)) as stretto:
         answer = await stretto.ask("Why?", strategy="direct", stop="END", temperature=0.5)
     assert (answer.text, answer.finish_reason) == ("one two ", "stop")
     assert answer.warnings == ("temperature=0.5 had no effect: langchain:gpt-5-mini does not take it.",)

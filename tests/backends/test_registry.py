@@ -5,7 +5,7 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from stretto.backends.base import Backend
-from stretto.backends.registry import as_backend, default_model, open_backend
+from stretto.backends.registry import default_model, open_backend
 from stretto.backends.resilience.resilient import Resilience
 from stretto.testing import ScriptedBackend
 from stretto.values.errors import SettingsError, UnknownModelError
@@ -75,8 +75,8 @@ def test_capabilities_are_known_without_a_call():
 
 def test_whatever_a_caller_holds_becomes_a_backend():
     own = ScriptedBackend({"": "Yes."})
-    assert as_backend(own) is own
-    assert isinstance(as_backend("openai:gpt-5-mini"), Backend)
-    assert as_backend(FakeListChatModel(responses=["x"])).name == "langchain:FakeListChatModel"
+    assert open_backend(own) is own
+    assert isinstance(open_backend("openai:gpt-5-mini"), Backend)
+    assert open_backend(FakeListChatModel(responses=["x"])).name == "langchain:FakeListChatModel"
     with pytest.raises(UnknownModelError, match="int"):
-        as_backend(3)
+        open_backend(3)

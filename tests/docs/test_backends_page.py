@@ -13,7 +13,7 @@ import pytest
 
 from stretto import Stretto
 from stretto.backends.provider_table import PROVIDERS
-from stretto.backends.registry import as_backend
+from stretto.backends.registry import open_backend
 
 PAGE = (Path(__file__).parents[2] / "docs" / "backends.md").read_text(encoding="utf-8")
 
@@ -41,7 +41,7 @@ def test_the_line_of_a_service_makes_a_model_of_langchain_that_is_a_backend(serv
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
     kind = line.partition("(")[0]
     model = eval(line, {kind: getattr(importlib.import_module(package.replace("-", "_")), kind)})  # noqa: S307 - our own page
-    assert as_backend(model).name.startswith("langchain:")
+    assert open_backend(model).name.startswith("langchain:")
 
 
 def test_every_provider_of_the_library_is_in_the_table_that_the_page_leads_to():

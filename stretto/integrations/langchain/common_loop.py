@@ -39,13 +39,9 @@ class InCommonLoop(Stretto):
 
 def _common_loop() -> BackgroundLoop:
     if os.getpid() not in _loops:
-        _loops[os.getpid()] = loop = BackgroundLoop(_nothing, FORKED)
+        _loops[os.getpid()] = loop = BackgroundLoop(FORKED)
         atexit.register(loop.close)
     return _loops[os.getpid()]
-
-
-async def _nothing() -> None:
-    pass
 
 
 def _close(loop: BackgroundLoop, client: AsyncStretto) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from stretto.backends.base import ModelRequest
 from stretto.foundation.arguments import safe_repr
@@ -16,7 +16,7 @@ from stretto.server.apis.extension import Extension
 from stretto.server.apis.fields import MOST_STOPS, Count, Number, check_number, check_tools
 from stretto.server.exchange import Exchange
 from stretto.server.models import Served
-from stretto.server.problems import Problem, of_error, of_validation
+from stretto.server.problems import Problem, of_error, read_as
 from stretto.server.service import Service
 from stretto.values.answer_warning import AnswerWarning
 from stretto.values.errors import StrettoError
@@ -109,7 +109,7 @@ class Messages:
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
-        asked = _read(body)
+        asked = read_as(MessagesBody, body)
         if asked.max_tokens is None:
             raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
         served = service.models.find(asked.model)
@@ -131,7 +131,7 @@ class Messages:
 
 async def count_tokens(service: Service, exchange: Exchange) -> None:
     """How many tokens a request's prompt has, as far as its backend can tell."""
-    asked = _read(await read_object(exchange.receive, exchange.headers, service.options))
+    asked = read_as(MessagesBody, await read_object(exchange.receive, exchange.headers, service.options))
     served = service.models.find(asked.model)
     asked.check_tools(served)
     backend = served.client.backends["main"]
@@ -142,13 +142,6 @@ async def count_tokens(service: Service, exchange: Exchange) -> None:
     except StrettoError as error:
         raise of_error(error) from error
     await exchange.send_json({"input_tokens": counted})
-
-
-def _read(body: dict[str, Any]) -> MessagesBody:
-    try:
-        return MessagesBody.model_validate(body)
-    except ValidationError as error:
-        raise of_validation(error) from None
 
 
 def _options(asked: MessagesBody, served: Served, extension: Extension) -> RequestOptions:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
@@ -19,7 +19,7 @@ from stretto.server.apis.fields import MOST_STOPS, Count, Number, Seed, Small, c
 from stretto.server.apis.proxy import responding
 from stretto.server.exchange import Exchange
 from stretto.server.models import Served
-from stretto.server.problems import Problem, of_validation
+from stretto.server.problems import Problem, read_as
 from stretto.server.service import Service
 from stretto.values.answer import Answer
 from stretto.values.events import (
@@ -143,10 +143,7 @@ class Chat:
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
-        try:
-            asked = ChatBody.model_validate(body)
-        except ValidationError as error:
-            raise of_validation(error) from None
+        asked = read_as(ChatBody, body)
         served = service.models.find(asked.model)
         if not self._only_routed:
             asked.check_form(served)

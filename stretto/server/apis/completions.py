@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, ValidationError
+from pydantic import Field, StrictBool
 
 from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import ParsedBody, sse
@@ -16,7 +16,7 @@ from stretto.server.apis.choices import finish_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
 from stretto.server.apis.fields import MOST_STOPS, Count, Small, check_number
 from stretto.server.exchange import Exchange
-from stretto.server.problems import Problem, of_validation
+from stretto.server.problems import Problem, read_as
 from stretto.server.service import Service
 from stretto.values.answer import Answer, Usage
 from stretto.values.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
@@ -44,10 +44,7 @@ class Completions:
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
-        try:
-            asked = CompletionsBody.model_validate(body)
-        except ValidationError as error:
-            raise of_validation(error) from None
+        asked = read_as(CompletionsBody, body)
         served = service.models.find(asked.model)
         check_number("stop", asked.stop, MOST_STOPS)
         prompts = _prompts(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import ParsedBody
@@ -16,7 +16,7 @@ from stretto.server.apis.response_items import conversation_of, tool_choice_of, 
 from stretto.server.apis.responses_writer import ResponsesWriter
 from stretto.server.exchange import Exchange
 from stretto.server.models import Served
-from stretto.server.problems import Problem, of_validation
+from stretto.server.problems import Problem, read_as
 from stretto.server.service import Service
 from stretto.values.messages import Message
 from stretto.values.request import RequestOptions
@@ -60,10 +60,7 @@ class Responses:
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
         """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
-        try:
-            asked = ResponsesBody.model_validate(body)
-        except ValidationError as error:
-            raise of_validation(error) from None
+        asked = read_as(ResponsesBody, body)
         served = service.models.find(asked.model)
         for name in _STATEFUL:
             if body.get(name) not in (None, False):
