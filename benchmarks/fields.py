@@ -73,18 +73,18 @@ def replies(words: int) -> list[tuple[str, str]]:
     return [("only these fields now", json.dumps(first)), *own, (".", json.dumps(short | texts))]
 
 
-async def by_stretto(url: str, strategy: str) -> Run:
-    """With one strategy."""
+async def by_stretto(url: str, **way: Any) -> Run:
+    """With one strategy, or by a preference."""
     async with AsyncStretto("openai:model", base_url=url, api_key=KEY) as stretto:
         began = time.perf_counter()
         firsts: dict[str, float] = {}
-        async with stretto.stream(QUESTION, response_format=Town, strategy=strategy) as stream:
+        async with stretto.stream(QUESTION, response_format=Town, **way) as stream:
             async for event in stream:
                 if event.type == "text_delta" and event.text.strip(" {"):
                     firsts.setdefault("text", time.perf_counter() - began)
             answer, wall_s = stream.answer, time.perf_counter() - began
         began = time.perf_counter()
-        async with stretto.stream(QUESTION, response_format=Town, strategy=strategy) as stream:
+        async with stretto.stream(QUESTION, response_format=Town, **way) as stream:
             async for value in stream.partial():
                 if any(getattr(value, name) for name in LONG):
                     firsts["long"] = time.perf_counter() - began
@@ -119,9 +119,9 @@ async def measured(options: argparse.Namespace) -> dict[str, list[Run]]:
         tokens_per_second=options.tokens_per_second,
     ) as url:
         ways: dict[str, Callable[[], Awaitable[Run]]] = {
-            "straight": partial(by_stretto, url, "direct"),
-            "fields": partial(by_stretto, url, "fields"),
-            "auto": partial(by_stretto, url, "auto"),
+            "straight": partial(by_stretto, url, strategy="direct"),
+            "fields": partial(by_stretto, url, strategy="fields"),
+            "auto, fastest": partial(by_stretto, url, preference="fastest"),
             "LangChain": partial(by_langchain, url),
         }
         for _ in range(options.runs):

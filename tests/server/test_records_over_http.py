@@ -33,7 +33,9 @@ REPLIES = [
 
 async def test_openais_sdk_gets_its_class_and_the_way_it_was_written():
     async with in_front_of(REPLIES) as live, live.openai() as client:
-        answer = await client.chat.completions.parse(model="stretto", messages=ASKED, response_format=Town)
+        answer = await client.chat.completions.parse(
+            model="stretto", messages=ASKED, response_format=Town, extra_body={"stretto": {"preference": "fastest"}}
+        )
         named = await client.chat.completions.parse(model="stretto-fields", messages=ASKED, response_format=Town)
         forms = [request.body["response_format"]["json_schema"] for request in live.upstream.requests]
     assert answer.choices[0].message.parsed == named.choices[0].message.parsed == Town(**WHOLE)
@@ -45,7 +47,7 @@ async def test_openais_sdk_gets_its_class_and_the_way_it_was_written():
 
 async def test_openais_sdk_streams_one_json_text():
     async with in_front_of(REPLIES) as live, live.openai() as client:
-        opened = client.chat.completions.stream(model="stretto", messages=ASKED, response_format=Town)
+        opened = client.chat.completions.stream(model="stretto-fields", messages=ASKED, response_format=Town)
         async with opened as stream:
             pieces = [event.delta async for event in stream if event.type == "content.delta"]
             final = await stream.get_final_completion()

@@ -425,8 +425,11 @@ async def test_what_cannot_be_taken_apart_is_written_in_one_piece_with_a_reason(
 
 async def test_the_router_takes_it_where_it_pays_and_says_so():
     async with AsyncStretto(writer()) as stretto:
-        route = await stretto.route(QUESTION, response_format=Report)
-        answer = await stretto.ask(QUESTION, response_format=Report)
+        route = await stretto.route(QUESTION, response_format=Report, preference="fastest")
+        answer = await stretto.ask(QUESTION, response_format=Report, preference="fastest")
+        balanced = await stretto.route(QUESTION, response_format=Report)
+    assert balanced.strategy == "direct"
+    assert "readers preferred records that one writer wrote" in balanced.reason
     assert route.strategy == answer.strategy == "fields"
     assert route.reason.startswith("Short fields first, then 4 long ones side by side (summary, findings, chapters,")
     assert route.forecast["fields"].seconds < 0.5 * route.forecast["direct"].seconds

@@ -21,6 +21,7 @@ __all__ = ["offer_fields"]
 PRIORITY = 30  # a schema says better than words what the answer consists of
 MOST_AGAIN = 3  # times the tokens of a straight answer, that calls may read again
 FROM_CACHE = 0.1  # of a prompt token's price
+READERS = 'readers preferred records that one writer wrote; preference="fastest" has long fields written in parallel'
 _SHOWN = 4  # fields that a reason names
 # What orders to take out what documents say, in the languages of the router. Any other record is written from them.
 _EXTRACTS = re.compile(
@@ -80,6 +81,8 @@ def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool)
             "documents come with the request, which does not say to extract fields from them; strategy='fields' looks "
             "for each, and cites it"
         )
+    if not looked_up and request.preference != "fastest":
+        yield READERS
     if case.family != GENERAL:
         yield "a model of this size writes a record better in one piece"
     if most is not None and most < record.tokens:

@@ -397,14 +397,14 @@ class Town(BaseModel):
     food: str = Field(description="Two paragraphs")
 
 
-@pytest.mark.parametrize("strategy", ["auto", "fields"])
-def test_a_record_with_long_fields_is_written_field_by_field(strategy):
+@pytest.mark.parametrize("options", [{"preference": "fastest"}, {"strategy": "fields"}])
+def test_a_record_with_long_fields_is_written_field_by_field(options):
     long = [
         ReplyRule(f"only the field `{name}` now", f'{{"{name}": "On {name}."}}')
         for name in ("history", "sights", "food")
     ]
     with served([ReplyRule("only these fields now", '{"name": "Vell"}'), *long]) as server:
-        model = chat(server, strategy=strategy).with_structured_output(Town, method="json_schema")
+        model = chat(server, **options).with_structured_output(Town, method="json_schema")
         assert model.invoke("Describe Vell.") == Town(
             name="Vell", history="On history.", sights="On sights.", food="On food."
         )
