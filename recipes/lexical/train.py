@@ -40,8 +40,8 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.loading.load import LoadedModel, load_model
+from stretto.local_engine.model.loading.model_files import read_model
 from stretto.local_engine.model.loading.source import Source, find_source
-from stretto.local_engine.model.loading.weights import read_model
 from stretto.local_engine.research.lexical import FILE
 from stretto.local_engine.research.lexical.pad_adapter_file import write_adapter
 from stretto.local_engine.research.lexical.pads import PadAdapter

@@ -10,8 +10,8 @@ from transformers import BertConfig, BertLMHeadModel, MixtralConfig, MixtralForC
 
 from stretto.local_engine.draft_tree import DraftTree
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.llama_family import is_llama_like
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.model.loading.numerics_check import Expected, choose_forward, disagreement
 from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError

@@ -19,9 +19,9 @@ from stretto.local_engine.model.adapters.lora import LoraAdapter, LoraDelta
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward import compiled
 from stretto.local_engine.model.forward.flatten import flatten
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.loading.load import load_model, prepare
 from stretto.local_engine.model.loading.source import find_source
 from stretto.values.errors import InvalidRequestError, SettingsError

@@ -11,10 +11,10 @@ from tiny_models import VOCABULARY, build
 from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.llama_family import is_llama_like
 from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
 CPU = torch.device("cpu")
 

@@ -10,11 +10,11 @@ from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.llama_family import is_llama_like
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.segments import parts
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.model.loading.numerics_check import Expected, disagreement
 from stretto.values.errors import BackendError

@@ -3,6 +3,7 @@
 import math
 import os
 import struct
+import subprocess
 import sys
 from contextlib import suppress
 
@@ -13,15 +14,19 @@ import torch
 from asking import PROMPTS, tokens
 from corners import corners
 from gguf_files import MODELS, write_gguf
+from transformers import PreTrainedTokenizerFast
 
 from stretto import Stretto
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.formats import gguf_tokenizer
 from stretto.local_engine.model.formats.gguf_header import DamagedFileError, read_header
+from stretto.local_engine.model.formats.gguf_plain import read_plain
+from stretto.local_engine.model.formats.gguf_tables import read_by_tables
 from stretto.local_engine.model.formats.gguf_tokenizer import read_tokenizer
+from stretto.local_engine.model.forward.llama_family import family_of
 from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.model_files import read_model
 from stretto.local_engine.model.loading.source import find_source
-from stretto.local_engine.model.loading.weights import read_model
 from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError
 
 
@@ -276,7 +281,7 @@ def test_the_tokenizer_is_kept_for_the_next_loading_and_damage_to_it_costs_only_
     (kept,) = (tmp_path / "kept").rglob("tokenizer-*")
     text = "One, two: 12\n<end> drei"
     with monkeypatch.context() as without:
-        without.setattr(gguf_tokenizer, "_texts", None)  # nothing is made anew
+        without.setattr(gguf_tokenizer, "_made", None)  # nothing is made anew
         again = read_tokenizer(header)
     assert first(text).input_ids == again(text).input_ids
     assert first.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
@@ -286,3 +291,92 @@ def test_the_tokenizer_is_kept_for_the_next_loading_and_damage_to_it_costs_only_
     os.utime(llama, ns=(1, 1))
     read_tokenizer(header)
     assert len([*(tmp_path / "kept").rglob("tokenizer-*")]) == 2
+
+
+# --- without transformers' modelling code
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "llama tied"])
+def test_a_model_in_blocks_is_what_transformers_tables_make_of_the_file(tmp_path, tokenizer, kind):
+    config = MODELS[kind]().config
+    config.intermediate_size, model = 96, type(MODELS[kind]())
+    factors = [("rope_freqs.weight", np.linspace(1, 8, 8, dtype=np.float32))] if kind == "llama" else []
+    made = model(config).eval()
+    for own in made.parameters():
+        own.data.uniform_(-0.5, 0.5)
+    path = write_gguf(tmp_path / "a.gguf", made, tokenizer, kind="Q8_0", tensors=factors)
+    source, header = find_source(str(path)), read_header(path)
+    plain = read_plain(source, header)
+    theirs, _, stored = read_by_tables(source, header, torch.float32, blocks=True)
+    own, expected = dict(plain.model.named_parameters()), dict(theirs.named_parameters())
+    assert own.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert own[name].shape == weight.shape
+        if name not in stored:
+            assert torch.equal(own[name], weight)
+    modules = dict(theirs.named_modules())
+    for name, module in plain.model.named_modules():
+        if f"{name}.weight" in stored:
+            lines = slice(0, len(module.weight))
+            ours, told = (
+                blocks.reading(each, vectors=False).numbers(lines)
+                for blocks, each in ((plain.stored, module), (stored, modules[name]))
+            )
+            assert np.array_equal(ours.codes, told.codes)
+            assert np.array_equal(ours.scales, told.scales)
+    assert torch.equal(plain.model.model.rotary_emb.inv_freq, theirs.model.rotary_emb.inv_freq)
+    wanted = ("hidden_size", "num_key_value_heads", "rms_norm_eps", "eos_token_id", "tie_word_embeddings", "vocab_size")
+    assert [getattr(plain.model.config, name) for name in wanted] == [getattr(theirs.config, name) for name in wanted]
+    assert family_of(plain.model).windows == family_of(theirs).windows
+
+
+IMPORTED = """
+import sys
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.serving.engine import Engine
+engine = Engine(load_model(find_source(sys.argv[1]), compiled=None))
+engine.model.chat.encode([{"role": "user", "content": "One <end> two"}])
+print(*(name for name in ("transformers", "torch._dynamo") if name in sys.modules))
+engine.close()
+"""
+
+
+def test_a_known_architecture_in_blocks_is_loaded_without_transformers(tmp_path, tokenizer):
+    config = MODELS["qwen2"]().config
+    config.intermediate_size = 96
+    path = write_gguf(tmp_path / "a.gguf", type(MODELS["qwen2"]())(config), tokenizer, kind="Q8_0")
+    read_tokenizer(read_header(path))  # which is kept
+    command = [sys.executable, "-c", IMPORTED, str(path)]
+    assert not subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_kept_tokenizer_answers_as_that_of_transformers(llama):
+    kept = read_tokenizer(read_header(llama))
+    theirs = PreTrainedTokenizerFast.from_pretrained(llama.parent, gguf_file=llama.name)
+    for text in ("", "One, two: 12\n<end> drei", "<begin>größe 東京<end>"):
+        for special in (True, False):
+            assert (
+                kept(text, add_special_tokens=special)["input_ids"]
+                == theirs(text, add_special_tokens=special).input_ids
+            )
+        ids = theirs(text).input_ids
+        assert kept.decode(ids) == theirs.decode(ids)
+        assert kept.decode(ids, skip_special_tokens=True) == theirs.decode(ids, skip_special_tokens=True)
+    alike = (
+        "chat_template",
+        "all_special_tokens",
+        "special_tokens_map",
+        "bos_token_id",
+        "eos_token_id",
+        "unk_token_id",
+    )
+    assert [getattr(kept, name) for name in alike] == [getattr(theirs, name) for name in alike]
+    assert (len(kept), kept.get_vocab()) == (len(theirs), theirs.get_vocab())
+    assert kept.convert_tokens_to_ids("<end>") == theirs.convert_tokens_to_ids("<end>")
+    assert kept.convert_tokens_to_ids("nowhere") == theirs.convert_tokens_to_ids("nowhere")
+    assert [str(each) for each in kept.added_tokens_decoder.values()] == [
+        *map(str, theirs.added_tokens_decoder.values())
+    ]
+    turns = [{"role": "user", "content": "One"}]
+    assert kept.apply_chat_template(turns, tokenize=False) == theirs.apply_chat_template(turns, tokenize=False)

@@ -10,10 +10,10 @@ from stretto.local_engine.draft_tree import ROOT, DraftTree
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward import gpu_attention
 from stretto.local_engine.model.forward.flatten import flatten
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.gpu_attention import attend
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.loading.load import prepare
 
 pytestmark = pytest.mark.thorough

@@ -12,7 +12,7 @@ from tiny_models import WINDOW, build
 from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import make_drafter
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
 from stretto.local_engine.model.graphs.recording import recorded
 from stretto.local_engine.model.loading.load import load_model, prepare

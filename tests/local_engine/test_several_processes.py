@@ -12,8 +12,8 @@ from asking import PROMPTS, submit_together, tokens
 from transformers import GPT2Config, LlamaConfig
 
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.process_layout import ProcessLayout
 from stretto.local_engine.research.several_devices.part import ModelPart

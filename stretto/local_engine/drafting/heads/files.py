@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stretto.local_engine.drafting.heads.nextn import config_of, holds_layer
-from stretto.local_engine.model.loading.weights import extra_layers, is_extra
+from stretto.local_engine.model.loading.misfits import extra_layers, is_extra
 from stretto.values.errors import SettingsError
 
 __all__ = ["BESIDE", "HeadFolder", "find_head"]

@@ -18,8 +18,8 @@ from stretto.local_engine.drafting.heads.mtp import Mtp, names_of
 from stretto.local_engine.drafting.heads.nextn import tensors_of
 from stretto.local_engine.drafting.heads.own_layer import OwnLayer, knows_its_own
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.forward.forward import TransformersForward
-from stretto.local_engine.model.loading.weights import is_extra
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
+from stretto.local_engine.model.loading.misfits import is_extra
 from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:

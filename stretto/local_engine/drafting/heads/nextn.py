@@ -61,7 +61,7 @@ def config_of(file: Path) -> Mapping[str, Any]:
 
 def tensors_of(file: Path) -> dict[str, Tensor]:
     """The tensors of the first such layer, in float32. Raises `SettingsError` for one that is not dense."""
-    from stretto.local_engine.model.formats.gguf_file import read_numbers  # noqa: PLC0415 - torch and transformers
+    from stretto.local_engine.model.formats.gguf_tables import read_numbers  # noqa: PLC0415 - torch and transformers
 
     header = _header(file)
     layer = (header.count("block_count") or 0) - nextn_layers(header)

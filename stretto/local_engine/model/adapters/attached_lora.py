@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from stretto.local_engine.model.adapters.lora import LoraAdapter, LoraDelta
 from stretto.local_engine.model.adapters.lora_deltas import Places
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.products import Weight, unpacked
 from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.values.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
 __all__ = ["UnmergedLora", "attach_lora", "unmerged_products"]
 
@@ -31,6 +34,8 @@ def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaFor
 
     Raises `SettingsError` where it does not fit the model, or cannot be kept beside it.
     """
+    from stretto.local_engine.model.forward.transformers_forward import TransformersForward  # noqa: PLC0415 - slow
+
     forward = getattr(model.forward, "plain", model.forward)  # recorded steps are those without it
     own = dict(forward.model.named_parameters()) if isinstance(forward, TransformersForward) else {}
     for weight, whole in adapter.replaced.items():

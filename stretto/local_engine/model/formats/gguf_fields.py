@@ -11,8 +11,10 @@ from typing import Any
 
 from stretto.foundation.arguments import safe_repr
 from stretto.local_engine.model.formats.gguf_header import Header, nextn_layers
+from stretto.local_engine.model.loading.source import Source
+from stretto.values.errors import ModelNotFoundError
 
-__all__ = ["llamacpp_offer", "wrong_field"]
+__all__ = ["llamacpp_offer", "refused", "wrong_field"]
 
 _NEEDED = ("block_count", "embedding_length", "attention.head_count")
 _WHOLE = (
@@ -110,3 +112,11 @@ def llamacpp_offer(file: Path) -> str:
     else:
         start = f"llama.cpp's server may run it: llama-server --model {where}"
     return f"{start} and, in another program, the model llamacpp:NAME."
+
+
+def refused(source: Source, cause: str, *, elsewhere: bool = False) -> ModelNotFoundError:
+    """The error for a file that is not read; ``elsewhere``: llama.cpp may run it."""
+    instead = f" {llamacpp_offer(source.file)}" if elsewhere and source.file is not None else ""
+    return ModelNotFoundError(
+        f"The file {str(source.file)!r} could not be loaded: {cause}.{instead}", backend=source.name
+    )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "ARCHITECTURES",
     "FILE_TYPES",
     "PLAIN_TYPES",
     "DamagedFileError",
@@ -32,6 +33,13 @@ _MOST_KEY = 65_535
 _KEPT = 4_096  # numbers of an array; longer ones belong to the vocabulary
 _LEAST_FIELD, _LEAST_TENSOR = 13, 24  # bytes
 _LARGEST_ALIGNMENT = 2**20
+
+ARCHITECTURES = {
+    **{name: name for name in ("llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "starcoder2", "nemotron")},
+    "qwen2moe": "qwen2_moe",
+    "qwen3moe": "qwen3_moe",
+}
+"""Those that are read: ggml's names, and those of transformers' tables."""
 
 FILE_TYPES: Mapping[int, str] = {
     0: "F32",

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from stretto.local_engine.model.forward.rows import Rows
 
@@ -48,6 +47,8 @@ class Rotary:
         if _kind(own) != _TWO_SETS or not found:
             self.longest = min(lengths)
             return
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS  # noqa: PLC0415 - slow
+
         self.switch = lengths[0]
         for module in found:
             short = module.original_inv_freq

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.kernels.compiling.compiler import are_ready, can_compile, compile_now
+from stretto.local_engine.model.formats.gguf_plain import PlainModel
 from stretto.local_engine.model.forward.block_form import BlockForm
-from stretto.local_engine.model.forward.forward import Forward, TransformersForward
+from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.graphs.recording import recorded, refuse_elsewhere
 from stretto.local_engine.model.loading import recommended
@@ -30,11 +32,11 @@ from stretto.local_engine.model.loading.fitting import (
 )
 from stretto.local_engine.model.loading.loading_progress import step
 from stretto.local_engine.model.loading.memory import give_back, older_objects_kept
+from stretto.local_engine.model.loading.model_files import read_model
 from stretto.local_engine.model.loading.numerics_check import choose_forward, tolerance
 from stretto.local_engine.model.loading.shape import LONGEST_WINDOW, bytes_per_token, context_window, threads_of
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.model.loading.unpacked import Unpacked
-from stretto.local_engine.model.loading.weights import block_form, read_model
 from stretto.local_engine.model.quantised.acceptance import NotInBlocksError, Partial, in_blocks
 from stretto.local_engine.model.quantised.comparison import Comparison
 from stretto.local_engine.model.quantised.quantisation import Quantisation, rounding
@@ -45,7 +47,13 @@ from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import MarkupForm, form_of
 from stretto.values.errors import SettingsError, StrettoError
 
+if TYPE_CHECKING:
+    from stretto.local_engine.model.forward.transformers_forward import TransformersForward
+
 __all__ = ["LoadedModel", "load_model", "prepare"]
+
+if find_spec("transformers") is None:  # not every model needs it, so it is imported late
+    raise ModuleNotFoundError("No module named 'transformers'", name="transformers")
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +69,7 @@ class LoadedModel:
     Attributes:
         name: as the user wrote it, with ``local:``.
         forward: runs the model.
-        tokenizer: transformers' tokenizer.
+        tokenizer: transformers' tokenizer, or one that answers as it does.
         decode: token ids to text, without special tokens other than marks of thoughts and calls.
         token_bytes: the bytes of a token; ``None`` where they cannot be read.
         diffusion: how it writes blocks of tokens at once; ``None`` for a model that writes from left to right.
@@ -265,8 +273,16 @@ def _loaded(
             model = model.to(dtype)
     if model.device != device:  # some quantised ones cannot be moved
         model = model.to(device)
-    diffusion = block_form(*read.args)
-    return make(model, tokenizer, quantisation=quantisation, diffusion=diffusion)
+    return make(model, tokenizer, quantisation=quantisation, diffusion=_block_form(source))
+
+
+def _block_form(source: Source) -> BlockForm | None:
+    """How a model that was read writes blocks at once; ``None`` for one that writes from left to right."""
+    if source.file is not None:
+        return None
+    from stretto.local_engine.model.loading.weights import block_form  # noqa: PLC0415 - slow
+
+    return block_form(source)
 
 
 def prepare(
@@ -318,7 +334,7 @@ def prepare(
     unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
     comparison = None
     if quantisation is not None and isinstance(forward, LlamaForward):
-        comparison = Comparison(name, model, forward, quantisation.key)
+        comparison = Comparison(name, partial(_in_transformers, model), forward, quantisation.key)
     kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code
@@ -349,6 +365,11 @@ def prepare(
         unpacked=unpacked,
         comparison=comparison,
     )
+
+
+def _in_transformers(model: Any) -> Any:
+    """A model that can run in transformers' code."""
+    return model.in_transformers() if isinstance(model, PlainModel) else model
 
 
 def _unpacked(model: Any, forward: Forward, limit: float, *, owned: bool) -> Unpacked | Partial | None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,13 +20,16 @@ from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.kernels.compiling.compiler import compile_now
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten
-from stretto.local_engine.model.forward.forward import Forward, TransformersForward
+from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.llama_family import is_llama_like
 from stretto.local_engine.model.forward.rotary import switched_early
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.loading.config_values import wrong_value
 from stretto.values.errors import BackendError
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
 __all__ = ["Expected", "choose_forward", "disagreement", "tolerance"]
 
@@ -75,7 +78,10 @@ def choose_forward(
     lean = _lean(model, limit, packed=packed, ready=ready, owned=owned) if tried else None
     if lean is not None:
         return lean
-    general = general or TransformersForward
+    if general is None:
+        from stretto.local_engine.model.forward.transformers_forward import TransformersForward  # noqa: PLC0415 - slow
+
+        general = TransformersForward
     with torch.inference_mode():
         _check_plain(name, model)
         alone, cause = False, ""

@@ -1,16 +1,15 @@
-"""Reads a model and its tokenizer from files; what does not fit together is refused, never filled in."""
+"""Reads a model and its tokenizer from a folder or the hub, by transformers; see ``model_files.py``."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -22,21 +21,17 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, read_lora_config
 from stretto.local_engine.model.adapters.lora import read_lora
-from stretto.local_engine.model.formats.gguf_fields import llamacpp_offer
 from stretto.local_engine.model.formats.quantised_folder import check_packages, explained
 from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
 from stretto.local_engine.model.loading.changed import base_of, changed_weights
 from stretto.local_engine.model.loading.config_values import wrong_rotation, wrong_value
+from stretto.local_engine.model.loading.misfits import is_extra, misfit
 from stretto.local_engine.model.loading.source import Source
 from stretto.local_engine.research_registry import recognised
 from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError, StrettoError
 
-if TYPE_CHECKING:
-    from stretto.local_engine.model.quantised.quantisation import StoredBlocks
+__all__ = ["block_form", "fetch", "quietly", "read_folder"]
 
-__all__ = ["block_form", "extra_layers", "fetch", "is_extra", "read_model"]
-
-_NAMED = 3
 _SETTINGS = (
     *("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json"),
     *("special_tokens_map.json", "added_tokens.json", "model.safetensors.index.json"),
@@ -47,13 +42,6 @@ _FETCHED = (
 )
 _NOT_FETCHED = ("*/*.json", "*/*.safetensors", "*/*.txt", "*/*.model", "*/*.py")  # of other forms of a model
 _TOKENIZER = ("tokenizer.json",)  # large, so it is read only to explain an error
-_HARMLESS = ("inv_freq", ".masked_bias", ".attn.bias", ".attention.bias", "position_ids", "num_batches_tracked")
-"""Ends of the names of buffers that old versions of transformers saved; they are computed now."""
-
-
-_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
-_NEXTN = re.compile(r"(^|\.)mtp(\.|_)")
-_NUMBERED = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 
 def fetch(source: Source) -> Source:
@@ -70,37 +58,21 @@ def fetch(source: Source) -> Source:
     return Source(source.name, Path(folder), None)
 
 
-def read_model(
-    source: Source,
-    dtype: torch.dtype | str,
-    *,
-    trust_remote_code: bool,
-    blocks: bool = False,
-    distributed: Any = None,
-) -> tuple[Any, Any, StoredBlocks[Any] | None]:
-    """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
-
-    ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
-    a folder's files, and bfloat16 for a GGUF file. ``distributed``: transformers' `DistributedConfig`, of which process
-    holds which weights.
-
-    Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
-    adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
-    here. Where memory runs out, it raises what torch or Python raise.
-    """
+def read_folder(
+    source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool, distributed: Any = None
+) -> tuple[Any, Any]:
+    """Read a model from safetensors files, and its tokenizer; see `read_model` of ``model_files.py``."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     divided = {} if distributed is None else {"distributed_config": distributed}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
-    if source.file is not None:
-        return _from_file(source, torch.bfloat16 if dtype == "auto" else dtype, blocks=blocks)
     if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
         raise _not_loaded(source, ValueError(problem))
     if wrong := wrong_rotation(source.config()):
         raise _wrong_config(source, wrong)
     config: Any = None
     try:
-        with _quietly():
+        with quietly():
             base = _base_of_adapter(source) if _is_lora(source) else _base(source)
             lora = read_lora(Path(source.where)) if _is_lora(source) else None
             # First, because its errors say best what is wrong with a folder, and a dead hub times out only once.
@@ -140,17 +112,15 @@ def read_model(
         ) from error
     text = model.config.get_text_config(decoder=True).to_dict()
     found["unexpected_keys"] = [name for name in found["unexpected_keys"] if not is_extra(name, text)]
-    if misfit := _misfit(found):
-        raise _misfits(source, misfit, model)
+    if problem := misfit(found):
+        raise _misfits(source, problem, model)
     if lora is not None:
         lora.merge(dict(model.named_parameters()))
-    return model, tokenizer, None
+    return model, tokenizer
 
 
 def block_form(source: Source) -> BlockForm | None:
-    """How a model that was read writes blocks at once; ``None`` for one that writes from left to right."""
-    if source.file is not None:
-        return None
+    """How a model in a folder writes blocks at once; ``None`` for one that writes from left to right."""
     written = _written_at_once(_base_of_adapter(source) if _is_lora(source) else _base(source))
     return None if written is None else written.form
 
@@ -182,33 +152,6 @@ def _tokenizer(where: str, config: Any, options: dict[str, Any]) -> Any:
         # It came with code of its own, which is not run; its files are those of the base.
         own: Any = transformers.TOKENIZER_MAPPING[type(config)]
         return own.from_pretrained(where)
-
-
-def _from_file(source: Source, dtype: Any, *, blocks: bool) -> tuple[Any, Any, StoredBlocks[Any] | None]:
-    from stretto.local_engine.model.formats.gguf_file import read_gguf  # noqa: PLC0415 - its tables are imported when needed
-
-    assert source.file is not None  # noqa: S101 - the caller has checked; for the type checker
-    try:
-        with _quietly():
-            model, tokenizer, found, stored = read_gguf(source, dtype, blocks=blocks)
-    except StrettoError:
-        raise
-    except Exception as error:  # as in `read_model`
-        if out_of_memory(error):
-            raise
-        raise ModelNotFoundError(
-            f"The file {source.where!r} could not be loaded as a causal language model: "
-            f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again. "
-            f"{llamacpp_offer(source.file)}",
-            backend=source.name,
-        ) from error
-    if misfit := _misfit(found):
-        raise ModelNotFoundError(
-            f"The weights in {source.where!r} do not fit what it says of its model: {misfit}. Copy or download it "
-            f"again. {llamacpp_offer(source.file)}",
-            backend=source.name,
-        )
-    return model, tokenizer, stored
 
 
 def _damaged(source: Source, names: Collection[str]) -> str:
@@ -260,24 +203,6 @@ def _kind(config: Any, written: Recognised | None) -> Any:
     if composite and type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForCausalLM
-
-
-def _misfit(found: dict[str, Any]) -> str:
-    """Say which weights and which entries of the configuration do not fit together."""
-    parts = []
-    if resized := sorted(found["mismatched_keys"]):
-        name, saved, wanted = resized[0]
-        parts.append(f"{len(resized)} of another size ({name} is {list(saved)}, not {list(wanted)})")
-    if missing := sorted(found["missing_keys"]):
-        parts.append(f"{len(missing)} missing ({_some(missing)})")
-    if surplus := sorted(name for name in found["unexpected_keys"] if not name.endswith(_HARMLESS)):
-        parts.append(f"{len(surplus)} that the model does not have ({_some(surplus)})")
-    return ", ".join(parts)
-
-
-def _some(names: Collection[str]) -> str:
-    named = ", ".join([*names][:_NAMED])
-    return named if len(names) <= _NAMED else f"{named}, ..."
 
 
 def _misfits(source: Source, problem: str, model: Any) -> BackendError:
@@ -332,7 +257,7 @@ def _wrong_config(source: Source, wrong: str) -> BackendError:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without progress bars, and without tables of what our errors say in one line."""
     shown = transformers.utils.logging.is_progress_bar_enabled()
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # not typed there
@@ -351,22 +276,3 @@ def _quietly() -> Iterator[None]:
 
 def _is_no_table(record: logging.LogRecord) -> bool:
     return "LOAD REPORT" not in record.getMessage()
-
-
-def extra_layers(config: Mapping[str, Any]) -> int:
-    """How many layers for multi-token prediction a model has beside its own, by ``config.json`` of the text model.
-
-    The code of published models does not run them.
-    """
-    counts = [config.get(name) for name in _COUNTS]
-    return max((count for count in counts if isinstance(count, int)), default=0)
-
-
-def is_extra(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a weight belongs to the extra layers: by its name, or by a layer number behind the model's last one."""
-    if not (count := extra_layers(config)):
-        return False
-    if _NEXTN.search(name):
-        return True
-    layer, last = _NUMBERED.search(name), config.get("num_hidden_layers")
-    return layer is not None and isinstance(last, int) and last <= int(layer[1]) < last + count

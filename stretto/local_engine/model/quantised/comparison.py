@@ -42,13 +42,13 @@ class Comparison:
 
     Args:
         name: of the model.
-        model: of transformers, without its weights.
+        in_transformers: makes the model of transformers, without the weights of its products.
         forward: of the model.
         key: of its weights; empty if nothing can be kept of them.
     """
 
-    def __init__(self, name: str, model: Any, forward: LlamaForward, key: str) -> None:
-        self._name, self._model, self._forward, self._key = name, model, forward, key
+    def __init__(self, name: str, in_transformers: Callable[[], Any], forward: LlamaForward, key: str) -> None:
+        self._name, self._in_transformers, self._forward, self._key = name, in_transformers, forward, key
         self._expected: Expected | None = None
         self._ended = threading.Event()
         self._thread: EndingThread | None = None
@@ -148,8 +148,11 @@ class Comparison:
     def _expect(self) -> None:
         """Let the model say what `judge` compares with; nothing where that ends or fails."""
         try:
-            with torch.inference_mode(), runnable(self._model, self._forward, self._look):
-                self._expected = Expected.of(self._model)
+            with torch.inference_mode(mode=False):
+                model = self._in_transformers()
+            self._look()
+            with torch.inference_mode(), runnable(model, self._forward, self._look):
+                self._expected = Expected.of(model)
         except _EndedError:
             return
         except Exception as error:  # noqa: BLE001 - the forward goes on, and the next loading tries again

@@ -9,7 +9,7 @@ from stretto.local_engine.drafting.heads.decoder import Weights, whole_number
 from stretto.local_engine.drafting.heads.files import HeadFolder
 from stretto.local_engine.drafting.heads.head import Head
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.forward.forward import TransformersForward
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.research.rare_heads.dflash import DFlash
 from stretto.local_engine.research.rare_heads.gemma_assistant import KINDS, GemmaAssistant
 from stretto.local_engine.research.rare_heads.medusa import Medusa

@@ -87,10 +87,10 @@ def _loaded(rank: int, layout: ProcessLayout, said: dict[str, Any]) -> LoadedMod
     import torch  # noqa: PLC0415
     import torch.distributed as dist  # noqa: PLC0415
 
-    from stretto.local_engine.model.forward.forward import TransformersForward  # noqa: PLC0415
+    from stretto.local_engine.model.forward.transformers_forward import TransformersForward  # noqa: PLC0415
     from stretto.local_engine.model.loading.load import prepare  # noqa: PLC0415
+    from stretto.local_engine.model.loading.model_files import read_model  # noqa: PLC0415
     from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415
-    from stretto.local_engine.model.loading.weights import read_model  # noqa: PLC0415
     from stretto.local_engine.research.several_devices.pipeline import StageForward  # noqa: PLC0415
 
     source = find_source(said["name"])

@@ -19,8 +19,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
-from stretto.local_engine.model.forward.forward import TransformersForward
 from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
 __all__ = ["StageForward", "microbatches"]
 

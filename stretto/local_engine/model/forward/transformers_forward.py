@@ -1,0 +1,223 @@
+"""Runs transformers' own modelling code, with our cache inside.
+
+Importing transformers' modelling code takes longer than importing torch, so this module is imported where it is needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from stretto.local_engine.model.cache.kv_cache import KeyValueCache
+from stretto.local_engine.model.forward.layer_states import LAST, keys_and_values
+from stretto.local_engine.model.forward.rotary import Rotary
+from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.transformers_attention import attend_in
+
+if TYPE_CHECKING:
+    from stretto.local_engine.model.adapters.attached_lora import UnmergedLora
+
+__all__ = ["CacheAdapter", "TransformersForward", "changing", "listen"]
+
+_KINDS = frozenset({"full_attention", "sliding_attention"})
+_CHUNKED = "chunked_attention"
+
+
+class TransformersForward:
+    """Any decoder-only model of transformers, with our cache inside.
+
+    Most models take a four-dimensional mask, so this class makes one for each kind of layer; batches and draft trees
+    are expressed by the mask. A model that adds something else to the attention scores (a bias by position, a window
+    fixed when the model was built) is right only with the mask it makes itself, which is for one sequence whose rows
+    follow each other. That is what ``alone`` is for.
+
+    Raises `ValueError` for models whose layers keep a state other than keys and values.
+
+    Args:
+        model: of transformers.
+        alone: run one sequence after the other, with the model's own mask; drafts must be chains.
+    """
+
+    def __init__(self, model: Any, *, alone: bool = False) -> None:
+        self._model = model
+        attend_in(model)
+        self.alone = alone
+        self.packs = self.is_exact = False
+        self._first_layer = 0  # that this process holds
+        self._unmerged: dict[str, Mapping[str, UnmergedLora]] = {}
+        self._keeping = threading.Lock()
+        config = model.config.get_text_config(decoder=True)
+        self._kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
+        others = [kind for kind in self._kinds if kind not in _KINDS | {_CHUNKED}]
+        if others:
+            raise ValueError(f"layers of the kind {others[0]!r} keep a state other than keys and values")
+        if _CHUNKED in self._kinds and not alone:
+            raise ValueError("layers that attend within chunks are run with the model's own mask only")
+        self._window: int | None = getattr(config, "sliding_window", None)
+        if self._kinds == ("full_attention",):
+            self._window = None
+        self._rotary = Rotary(model, config)
+        takes = inspect.signature(model.forward).parameters
+        self._takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+        self._takes = frozenset(takes)
+
+    @property
+    def model(self) -> Any:
+        """The model of transformers."""
+        return self._model
+
+    @property
+    def switch(self) -> int | None:
+        """See `Forward`."""
+        return self._rotary.switch
+
+    @property
+    def longest(self) -> int | None:
+        """See `Forward`."""
+        return self._rotary.longest
+
+    def attach_lora(self, name: str, changes: Mapping[str, UnmergedLora]) -> None:
+        """Keep an adapter beside the weights, by the names of the modules that it changes. From any thread."""
+        with self._keeping:
+            for module in changes:
+                listen(self._model.get_submodule(module), module)
+            self._unmerged[name] = changes
+
+    def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        """See `Forward`. Sequences with different adapters run one after the other."""
+        sides = self._rotary.sides(rows)
+        adapters = rows.adapters or (None,) * len(sides)
+        if not self.alone and len({*zip(sides, adapters, strict=True)}) == 1:
+            cache.begin(rows)
+            with self._as_wanted(sides[0], adapters[0]):
+                return self._run(rows, cache, keep)
+        parts: list[Tensor | None] = []
+        for sequence, (side, adapter) in enumerate(zip(sides, adapters, strict=True)):
+            own, chosen = rows.of(sequence)
+            if not len(chosen):
+                parts.append(None)
+                continue
+            cache.begin_alone(own, sequence)
+            wanted = torch.isin(chosen, keep).nonzero()[:, 0]
+            with self._as_wanted(side, adapter):
+                said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
+            _collect(rows, own, sequence, chosen)
+            part = said.new_zeros(rows.tokens.shape[1], said.shape[-1])
+            part[chosen[wanted]] = said
+            parts.append(part[keep])
+        blank = torch.zeros_like(next(part for part in parts if part is not None))
+        return torch.stack([blank if part is None else part for part in parts])
+
+    def _as_wanted(self, side: bool, adapter: str | None) -> ExitStack:
+        """Set the rotary factors, and let an adapter change the products."""
+        stack = ExitStack()
+        stack.enter_context(self._rotary.on(side))
+        if adapter is not None:
+            stack.enter_context(changing(self._unmerged[adapter]))
+        return stack
+
+    def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
+        said = self._model(input_ids=rows.tokens, **self._inputs(rows, cache, keep))
+        logits: Tensor = said.logits
+        if rows.states is not None:
+            last = len(said.hidden_states) - 1
+            rows.states.found |= {
+                layer: said.hidden_states[last if layer == LAST else layer]
+                for layer in rows.states.layers
+                if layer >= LAST
+            }
+        return logits if logits.shape[1] == len(keep) else logits[:, keep]
+
+    def _inputs(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> dict[str, Any]:
+        """The arguments of the model beside the tokens."""
+        options: dict[str, Any] = {"position_ids": rows.positions, "logits_to_keep": keep}
+        if not self.alone:
+            options["attention_mask"] = self._mask(rows)
+        if self.alone or not self._takes_any:
+            options = {name: value for name, value in options.items() if name in self._takes}
+        if rows.states is not None:
+            options["output_hidden_states"] = True
+        return options | {"past_key_values": CacheAdapter(cache, rows, self._first_layer), "use_cache": True}
+
+    def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
+        dtype = self._model.dtype
+        if len(self._kinds) > 1:
+            return {"full_attention": rows.mask(dtype), "sliding_attention": rows.mask(dtype, self._window)}
+        return rows.mask(dtype, self._window)
+
+
+def _collect(rows: Rows, own: Rows, sequence: int, chosen: Tensor) -> None:
+    """Put the hidden states of one sequence, which ran alone, into those of all."""
+    if rows.states is None or own.states is None:
+        return
+    for layer, states in own.states.found.items():
+        if layer not in rows.states.found:
+            rows.states.found[layer] = states.new_zeros(*rows.tokens.shape, states.shape[-1])
+        rows.states.found[layer][sequence, chosen] = states[0]
+
+
+class CacheAdapter(Cache):
+    """Our cache behind the interface of transformers' caches."""
+
+    def __init__(self, cache: KeyValueCache, rows: Rows, first_layer: int = 0) -> None:
+        super().__init__(layers=[])
+        self._cache, self._first_layer, self._states = cache, first_layer, rows.states
+        self._before = rows.kv_len - rows.tokens.shape[1]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write to the slots of the current rows; the keys and values of all slots in use."""
+        if self._states is not None and (wanted := keys_and_values(layer_idx)) in self._states.layers:
+            both = (each.transpose(1, 2).flatten(2) for each in (key_states, value_states))
+            self._states.found[wanted] = torch.cat([*both], -1)
+        keys, values = self._cache.write(
+            layer_idx - self._first_layer, key_states.transpose(1, 2), value_states.transpose(1, 2)
+        )
+        return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, num_kv_heads, kv_len, head_dim]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens
+        """Tokens before the current rows."""
+        return self._before
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:  # noqa: ARG002 - as above
+        """Slots that the current rows see, and the first of them."""
+        return self._before + query_length, 0
+
+
+_here = threading.local()
+
+
+@contextmanager
+def changing(changes: Mapping[str, UnmergedLora]) -> Iterator[None]:
+    """Let the linear layers with these names be changed in this thread."""
+    _here.changes = changes
+    try:
+        yield
+    finally:
+        _here.changes = {}
+
+
+def listen(module: Any, name: str) -> None:
+    """Let a linear layer look for its change, once however many adapters there are."""
+    if getattr(module, "stretto_listens", False):
+        return
+    module.stretto_listens = True
+
+    def changed(own: Any, given: tuple[Tensor, ...], product: Tensor) -> Tensor:
+        change: UnmergedLora | None = getattr(_here, "changes", {}).get(name)
+        if change is None:
+            return product
+        if own.bias is None:
+            return change(given[0], product)
+        with_bias: Tensor = change(given[0], product - own.bias) + own.bias
+        return with_bias
+
+    module.register_forward_hook(changed)
