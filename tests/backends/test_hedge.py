@@ -101,7 +101,7 @@ async def test_the_whole_layer_works_around_a_hedged_call():
 
 async def test_a_hedge_beyond_the_budget_of_calls_is_not_sent():
     ledger = Ledger(Budget(max_calls=1))
-    _, reservation = ledger.reserve(0, None)
+    _, reservation = await ledger.reserve(0, None)
     async with talk(after_s=0.0, share=1.0) as (backend, server):
         with allowed(reservation):
             assert (await hear(backend)).usage.hedges == 0
