@@ -190,8 +190,8 @@ Written by `python benchmarks/fields.py`.
 
 The bar is {BAR} of the time of a straight answer: {"met" if results["met"] else "missed"}. A straight answer is shown
 once it was checked, so its first text is its end. The column behind it is when `stream.partial()` (LangChain:
-`astream`) has words of a long field. What is written side by side has to wait for the short fields there,
-{results["first_over_straight"]:.1f} times as long as straight.
+`astream`) has words of a long field; field by field, the first one follows the short fields in their call, after
+{results["first_over_straight"]:.2f} times as long as straight.
 
 ## Whether records fit
 
