@@ -41,7 +41,7 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _XHTML = re.compile(
-    r"\s*+(?:<\?xml\s|(?:(?:<!--.{0,2000}?-->|<!doctype[^>]{0,300}>)\s*+){0,3}<html\b[^>]{0,2000}?\bxmlns=)",
+    r"\s*+(?:<\?xml\s|(?:(?>(?:<!--.{0,2000}?-->)|<!doctype[^>]{0,300}>)\s*+){0,3}<html\b[^>]{0,2000}?\bxmlns=)",
     re.IGNORECASE | re.DOTALL,
 )
 _CLOSED_AT_ONCE = re.compile(

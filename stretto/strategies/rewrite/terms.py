@@ -21,7 +21,9 @@ MOST_TERMS = 12
 _LONGEST = 80  # characters of a term or a rendering
 _SHORTEST = 3  # characters of a word that is looked for
 _SHORT = 4  # characters of a word that takes no ending but a plural
+_ENDING = 2  # characters of one
 _STEM = 0.7  # of a word has to be there: the rest is its ending
+_WORD = re.compile(r"\w+")
 
 
 @dataclass
@@ -92,16 +94,21 @@ def _is_term(value: object) -> bool:
 
 def _stands(text: str, term: str) -> bool:
     """Whether a source has a term: its words behind each other, the last one with an ending if it is no short one."""
-    words = _folded(term).split()
-    begins, ends = r"(?<!\w)", r"\w{0,2}(?!\w)" if len(words[-1]) > _SHORT else r"s?(?!\w)"
-    if not term.isascii() and not any(map(str.isupper, term.upper())):  # scripts that have no blanks between words
-        begins = ends = ""
-    return re.search(begins + r"[\s-]+".join(map(re.escape, words)) + ends, _folded(text)) is not None
+    if not any(map(str.isupper, term.upper())):  # scripts that have no blanks between words
+        return _folded(term) in _folded(text)
+    source, words = _WORD.findall(_folded(text)), _WORD.findall(_folded(term))
+    *begins, last = words or [term]
+    places = (place for place, word in enumerate(source) if word.startswith(last))
+    return any(
+        source[max(0, place - len(begins)) : place] == begins
+        and (source[place] in (last, f"{last}s") or (len(last) > _SHORT and len(source[place]) <= len(last) + _ENDING))
+        for place in places
+    )
 
 
 def _rendered(text: str, becomes: str) -> bool:
     """Whether a text has a rendering, in whatever inflection: the beginning of each of its words."""
-    folded, words = _folded(text), re.findall(r"\w+", _folded(becomes))
+    folded, words = _folded(text), _WORD.findall(_folded(becomes))
     words = [word for word in words if len(word) >= _SHORTEST] or words
     return all(word[: max(_SHORTEST, round(len(word) * _STEM))] in folded for word in words)
 
