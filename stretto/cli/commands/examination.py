@@ -142,7 +142,8 @@ def look_at_engine() -> str | None:
     if any(find_spec(name) is None for name in LOCAL):
         return None
     try:
-        import_module("stretto.local_engine.model.loading.load")  # with all that it needs: numba, transformers
+        import_module("stretto.local_engine.model.loading.load")  # with numba; transformers only where a model needs it
+        import_module("transformers")
     except Exception as error:  # noqa: BLE001 - a broken installation may raise anything, and saying so is the point
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return None
