@@ -54,7 +54,8 @@ def test_it_is_never_much_slower_than_no_draft(target, cost):
 def test_it_costs_hardly_more_than_its_best_source(target):
     prompt = plain(target(), [], 200)
     alone = cost_of(generate(Suffix(), target(), prompt, 300, rows=16), USUAL)
-    assert cost_of(generate(Auto(USUAL), target(), prompt, 300, rows=32), USUAL) <= 1.03 * alone
+    cost = Quick({1: 10.0, 8: 11.4, 16: 13.3, 32: 21.0, 64: 26.0})
+    assert cost_of(generate(Auto(cost), target(), prompt, 300, rows=32), USUAL) <= 1.03 * alone
 
 
 def test_it_takes_its_guesses_from_the_source_it_is_given():
