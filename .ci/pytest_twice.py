@@ -15,7 +15,21 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-MAY_FAIL_ONCE: dict[str, str] = {}
+MAY_FAIL_ONCE: dict[str, str] = {
+    "tests/backends/test_shared_state.py::test_replicas_together_send_no_more_than_a_server_says_is_left": (
+        "Redis has to answer within a second"
+    ),
+    "tests/docs/test_guides.py::test_the_snippets_of_the_guides_run": (
+        "some load and compile a model within the time limit of a test"
+    ),
+    "tests/document/test_long_document.py::test_a_deadline_that_ends_while_reading_still_gives_an_answer": (
+        "all but one passage have to be read within its deadline of 3 s"
+    ),
+    "tests/strategies/test_cascade.py::"
+    "test_a_local_main_model_drafts_from_the_answer_that_did_not_stand_and_writes_the_same": (
+        "two models are loaded and compiled within the time limit of a test"
+    ),
+}
 """Why a test may pass at its second try, by its name without parameters: `tests/test_queue.py::test_order`."""
 
 TESTS_FAILED = 1  # pytest's exit status; others tell of an interruption or of wrong arguments
