@@ -36,6 +36,7 @@ _NO_PLAN = re.compile(r"\s*(?:[-*+•]\s|\d{1,2}[.)]\s|[{|<\[])")  # how a list,
 _SENTENCE = re.compile(r"[.?](?=\s)|[。？]|[.?]$")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？:：])\s|\n")
 _FENCE = re.compile(r"\s*```\w*\s*$")
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class PlanParser:
 
     def feed(self, text: str) -> None:
         """Take new text."""
-        for piece in text.splitlines(keepends=True):
+        for piece in _LINES.findall(text):
             self._line += piece.rstrip("\r\n")
             if piece.endswith(("\n", "\r")):
                 self._end_line()

@@ -10,6 +10,7 @@ __all__ = ["Seams", "SectionText"]
 _HEADING = re.compile(r"\s*(?P<marks>#{1,6})\s+(?P<text>\S.*)$")
 _BOLD_LINE = re.compile(r"\s*+(?:\*\*|__)(?P<text>.{1,300}?)(?:\*\*|__)\s{0,3}[:：]?\s{0,3}$")
 _FENCE = re.compile(r"\s*(```|~~~)")
+_LINES = re.compile(r".*\n|.+")  # `splitlines` would end lines at U+2028 and others, too
 _UNNUMBERED = re.compile(r"^[\s#*_]*(?:\d{1,2}[.):]\s*)?")
 LEVEL = 3  # of headings within a section
 LONGEST_HEADING = 300  # characters of its line
@@ -30,12 +31,12 @@ class SectionText:
         self._held = True  # the line is held back
         self._in_code = False
         self._begun = False
-        self._space = ""  # behind what was shown
+        self._space: list[str] = []  # behind what was shown
         self._any = False  # something was shown
 
     def feed(self, text: str) -> str:
         """Take new text; return what can be shown already."""
-        return self._spaced("".join(self._piece(piece) for piece in text.splitlines(keepends=True)))
+        return self._spaced("".join(self._piece(piece) for piece in _LINES.findall(text)))
 
     def finish(self) -> str:
         """Return what was held back; trailing white space is dropped."""
@@ -89,10 +90,11 @@ class SectionText:
         """The text without white space before it and at its end."""
         if not self._any:
             text = text.lstrip("\n")
-        text = self._space + text
         shown = text.rstrip()
-        self._space = text[len(shown) :]
-        self._any = self._any or bool(shown)
+        if shown:
+            shown, self._space, self._any = "".join(self._space) + shown, [text[len(shown) :]], True
+        else:
+            self._space.append(text)
         return shown
 
 
@@ -118,7 +120,7 @@ class Seams:
     def feed(self, text: str) -> list[tuple[int, str]]:
         """Take new text; return the pieces that are known to belong to a section, with its place."""
         found = []
-        for piece in text.splitlines(keepends=True):
+        for piece in _LINES.findall(text):
             self._line += piece
             ends = piece.endswith("\n")
             if not self._held:
