@@ -44,6 +44,7 @@ TEXTS = ROOT / "benchmarks" / "data" / "strong_answers.jsonl"
 KEY = "benchmark"
 FIRST_S = 0.4  # to the first token of each call
 CHARACTERS = 4  # of a token
+ANEW = "Agree on it in writing before the first day, and look at it again together after a month."
 TOKENS_A_SECOND_AT_ONCE, MOST_AT_ONCE = 700, 7  # of straight answers, so that a client of one core keeps up
 WAYS: dict[str, dict[str, Any]] = {
     "straight": {"strategy": "direct"},
@@ -109,6 +110,7 @@ def letters(text: str) -> str:
 
 def rules(texts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Patterns of prompts and what each is answered with; the first that is found decides."""
+    yield "Write this one sentence or line anew", ANEW
     for each in texts:
         question = f"(?s){re.escape(each['question'])}"
         yield f"{question}.*You plan the answer", each["plan"]
@@ -283,7 +285,8 @@ def checks(done: Sequence[Asked], alone: Sequence[Asked], texts: Sequence[Mappin
             f"{len(alone)} planned answers were asked for once more with nothing beside them. Those of the run had "
             f"taken {statistics.median(ratios):.3f} times as long ({min(ratios):.3f} to {max(ratios):.3f})."
         )
-    lines.append(f"{sum(each.whole for each in done)} of {len(done)} answers have all recorded parts.")
+    whole = sum(each.whole for each in done)
+    lines.append(f"{whole} of {len(done)} answers have all recorded parts; in the others a sentence was written anew.")
     warned = {warning for each in done for warning in each.warnings}
     return [*lines, *(f"Warning of an answer: {warning}" for warning in sorted(warned))]
 
