@@ -12,11 +12,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.backends.base import Backend
-from stretto.config.kept_values import file_for, read_kept, write_kept
+from stretto.config.kept_values import file_for, read_all, read_kept, write_kept
 from stretto.prompts import Catalogue
 
-__all__ = ["Abilities", "Ability", "abilities_of", "file_of", "keep", "prompts_version"]
+__all__ = ["Abilities", "Ability", "abilities_of", "all_abilities", "file_of", "keep", "prompts_version"]
 
+AGAIN = "stretto check"
+FOLDER = "abilities"
 
 Right = Annotated[int, Field(ge=0)]
 Streams = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -74,6 +76,11 @@ class Abilities(BaseModel):
     tokens_per_s: Mapping[Streams, Rate] = Field(default_factory=dict)
     direct_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the library's prompts are still those of the check."""
+        return self.prompts == prompts_version()
+
     def against(self, *needed: str) -> str | None:
         """Why what needs these abilities is not offered, as half a sentence; ``None`` if nothing speaks against it."""
         for name in needed:
@@ -113,7 +120,7 @@ def key_of(backend: Backend) -> str:
 
 def file_of(key: str) -> Path:
     """Where the abilities of a model are kept."""
-    return file_for("abilities", key)
+    return file_for(FOLDER, key)
 
 
 def keep(abilities: Abilities) -> Path:
@@ -126,5 +133,10 @@ def keep(abilities: Abilities) -> Path:
 def abilities_of(backend: Backend) -> Abilities | None:
     """What is kept of a model; ``None`` where it was not checked, or with other prompts. Reads a file at most."""
     key = key_of(backend)
-    found = read_kept(file_of(key), Abilities, "stretto check")
-    return found if found is not None and found.model == key and found.prompts == prompts_version() else None
+    found = read_kept(file_of(key), Abilities, AGAIN)
+    return found if found is not None and found.model == key and found.is_current else None
+
+
+def all_abilities() -> list[tuple[Path, Abilities]]:
+    """What is kept of all models, each with its file."""
+    return read_all(FOLDER, Abilities, AGAIN)

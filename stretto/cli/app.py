@@ -11,7 +11,7 @@ import typer
 
 from stretto.backends.local.loading_notice import silence
 from stretto.cli.command_client import Opener
-from stretto.cli.commands import chats, logs, prompts
+from stretto.cli.commands import chats, learned_of_models, logs, prompts
 from stretto.cli.commands.ask import ask
 from stretto.cli.commands.bench import bench
 from stretto.cli.commands.calibrate import calibrate
@@ -46,6 +46,7 @@ app.add_typer(logs.app, name="logs")
 app.command()(compare)
 app.command()(calibrate)
 app.command()(check)
+app.add_typer(learned_of_models.app, name="learned")
 app.command()(bench)
 app.command()(doctor)
 

@@ -12,7 +12,8 @@ from stretto.cli.exits import MEANINGS
 COMMANDS = (
     "", "ask", "route", "chat", "chats", "chats list", "chats search", "chats show", "chats delete", "serve",
     "logs", "logs on", "logs off", "logs status", "logs search", "logs show",
-    "logs delete", "prompts", "prompts list", "prompts show", "compare", "calibrate", "check", "bench", "doctor",
+    "logs delete", "prompts", "prompts list", "prompts show", "compare", "calibrate", "check", "learned",
+    "learned delete", "bench", "doctor",
 )  # fmt: skip
 
 OPTION = re.compile(r"^  -.*\n(?:^ {4,}\S.*\n)*", re.MULTILINE)

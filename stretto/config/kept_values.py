@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from stretto.config.settings import settings_file
 
-__all__ = ["file_for", "read_kept", "write_kept"]
+__all__ = ["file_for", "files_in", "read_all", "read_kept", "write_kept"]
 
 Kept = TypeVar("Kept", bound=BaseModel)
 _LONGEST_NAME = 60
@@ -25,6 +25,11 @@ _log = logging.getLogger(__name__)
 def file_for(folder: str, key: str) -> Path:
     """The file of a key in a folder beside the settings; a person can tell from its name what it is of."""
     return beside_settings(f"{folder}/{_name(key)}.json")
+
+
+def files_in(folder: str) -> list[Path]:
+    """All files of a folder beside the settings."""
+    return sorted(beside_settings(folder).glob("*.json"))
 
 
 def beside_settings(name: str) -> Path:
@@ -67,6 +72,12 @@ def read_kept(path: Path, kind: type[Kept], again: str) -> Kept | None:
         return None
     found: Kept | None = _read(path, changed, kind, again)
     return found
+
+
+def read_all(folder: str, kind: type[Kept], again: str) -> list[tuple[Path, Kept]]:
+    """What the files of a folder hold, with each file; see `read_kept`."""
+    read = ((file, read_kept(file, kind, again)) for file in files_in(folder))
+    return [(file, found) for file, found in read if found is not None]
 
 
 @lru_cache(maxsize=64)

@@ -24,18 +24,14 @@ def test_it_prints_the_curve_and_keeps_what_it_learned(stretto, questions, tmp_p
     assert "own:small alone" in result.stdout
     assert "10 questions are few" in result.stdout
     assert "own:small" in out.read_text()
-    shown = stretto("calibrate", "--show")
+    shown = stretto("learned")
     assert "own:small before own:big" in shown.stdout
     assert "learned from 10 questions on" in shown.stdout
-    [kept] = json.loads(stretto("calibrate", "--show", "--json").stdout)["cascades"]
+    [kept] = json.loads(stretto("learned", "--json").stdout)["cascades"]
     assert kept["questions"] == 10
     again = stretto("calibrate", questions, *MODELS, "--agreement", "0.8", "--out", str(out), script="Never asked.")
     assert again.exit_code == 0, again.stderr
     assert "Never asked." not in out.read_text()
-
-
-def test_before_anything_was_learned_it_says_so(stretto):
-    assert stretto("calibrate", "--show").stdout == "Nothing was learned yet.\n"
 
 
 @pytest.mark.thorough
@@ -93,7 +89,7 @@ def test_somebody_who_wants_straight_answers_corrects_the_router(stretto, tmp_pa
     assert json.loads(stretto("route", question, "--json").stdout)["probabilities"]["skeleton"] < before
     said = " ".join(stretto("route", question, "--explain").stdout.split())
     assert f"{before:.0%} sure of an outline before a correction of -" in said
-    assert "router: a correction of -" in stretto("calibrate", "--show").stdout
+    assert "router: a correction of -" in stretto("learned").stdout
 
 
 def test_a_correction_that_does_not_help_is_refused(stretto, tmp_path):

@@ -11,6 +11,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.command_client import key_in, opener_of
 from stretto.cli.commands.compare import FirstSeed, MostSpent, Report, kept_beside, spending_of, telling_what_is_kept
+from stretto.cli.commands.learned_of_models import said_of_step
 from stretto.cli.exits import reporting
 from stretto.cli.output.plain import one_line, plain_json
 from stretto.values.errors import InvalidRequestError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from stretto.calibrating.curve import Point
     from stretto.cli.output.columns import Cell
     from stretto.cli.output.screen import Screen
-    from stretto.router.correction import Correction
 
 ROLES = ("smallest", "smaller", "small")
 
@@ -79,7 +79,6 @@ def calibrate(
             "or from the .json report of stretto compare. No model is asked.",
         ),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print what was learned before, and ask nothing.")] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -89,9 +88,6 @@ def calibrate(
     answers say, else by the judge. What is learned is kept for these models, and `--strategy cascade` goes by it. The
     table shows the cascade on questions that it was not learned from, and random routing beside it.
     """
-    if show:
-        _show(json=json)
-        return
     if router:
         _correct(questions)
         return
@@ -176,58 +172,6 @@ def _correct(questions: Path | None) -> None:
         typer.echo(f"Kept in {keep_correction(found.correction)}; stretto route --explain shows it.")
 
 
-def _show(*, json: bool) -> None:
-    from stretto.router.correction import correction, correction_file  # noqa: PLC0415 - keeps `stretto --help` light
-    from stretto.strategies.cascade.learned import all_learned  # noqa: PLC0415 - likewise
-
-    found, router = all_learned(), correction()
-    if json:
-        import json as written  # noqa: PLC0415 - only here
-
-        kept = {
-            "cascades": [{"file": str(file), **learned.model_dump(mode="json")} for file, learned in found],
-            "router": router and router.model_dump(mode="json"),
-        }
-        typer.echo(plain_json(written.dumps(kept, indent=2, ensure_ascii=False)))
-        return
-    from rich.text import Text  # noqa: PLC0415 - not needed for JSON
-
-    lines = [] if found or router else [Text("Nothing was learned yet.")]
-    if router is not None:
-        lines += [Text(f"router: {said_of(router)}"), Text(f"  {correction_file()}", "dim")]
-    for file, learned in found:
-        lines.append(Text(f"{' then '.join(step.model for step in learned.steps)} before {learned.main}"))
-        lines += [Text(f"  {_step(step.model, step.by, step.threshold)}") for step in learned.steps]
-        agreement, share = learned.agreement, learned.share
-        lines += [
-            Text(
-                f"  learned from {learned.questions} questions on {learned.learned}; held out, {agreement.value:.0%} "
-                f"({agreement.low:.0%} to {agreement.high:.0%}) as good, and {share.value:.0%} to the large model"
-            ),
-            Text(f"  {file}", "dim"),
-        ]
-    _print(lines)
-
-
-def said_of(found: Correction) -> str:
-    """A correction of the router as half a sentence."""
-    return (
-        f"a correction of {found.offset:+.2f}, learned from {found.questions} questions on {found.learned}; held out, "
-        f"{found.right} instead of {found.right_before} got the strategy that was wanted"
-    )
-
-
-def _step(model: str, by: str, threshold: float | None) -> str:
-    if threshold is None:
-        return f"{one_line(model)}: asking it first does not pay"
-    said = {
-        "probability": f"its answer stands from a mean log-probability of {threshold:g} on",
-        "check": "its answer stands where it says that it is sure" if threshold > 0 else "its answer always stands",
-        "agreement": f"its answer stands where two of its answers have {threshold:.0%} in common",
-    }
-    return f"{one_line(model)}: {said[by]}"
-
-
 def rendered(found: Calibration) -> list[Text]:
     """The calibration for a person."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
@@ -260,8 +204,8 @@ def rendered(found: Calibration) -> list[Text]:
     if found.caution:
         lines.append(Text(found.caution, "yellow"))
     if found.learned is not None:
-        lines += [Text(_step(step.model, step.by, step.threshold), "bold") for step in found.learned.steps]
-        lines.append(Text("Kept: --strategy cascade goes by it. --show prints what is kept.", "dim"))
+        lines += [Text(said_of_step(step.model, step.by, step.threshold), "bold") for step in found.learned.steps]
+        lines.append(Text("Kept: --strategy cascade goes by it. stretto learned prints what is kept.", "dim"))
     return lines
 
 

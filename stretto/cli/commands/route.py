@@ -143,7 +143,7 @@ def _outline(route: Route, question: str) -> list[Text]:
     """What spoke for and against an outline, and what a correction of the user's changed."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.commands.calibrate import said_of  # noqa: PLC0415 - likewise
+    from stretto.cli.commands.learned_of_models import said_of_correction  # noqa: PLC0415 - likewise
     from stretto.cli.output.columns import columns  # noqa: PLC0415 - likewise
     from stretto.cli.output.plain import one_line  # noqa: PLC0415 - likewise
     from stretto.router.correction import correction, moved  # noqa: PLC0415 - likewise
@@ -158,5 +158,8 @@ def _outline(route: Route, question: str) -> list[Text]:
             Text("The router is as it comes: no correction was learned (stretto calibrate --router).", "dim"),
         ]
     elif chance is not None:
-        lines += [Text(), Text(f"{moved(chance, -found.offset):.0%} sure of an outline before {said_of(found)}.")]
+        lines += [
+            Text(),
+            Text(f"{moved(chance, -found.offset):.0%} sure of an outline before {said_of_correction(found)}."),
+        ]
     return lines

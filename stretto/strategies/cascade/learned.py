@@ -10,14 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.abilities.kept import key_of, prompts_version
 from stretto.backends.base import Backend
-from stretto.config.kept_values import file_for, read_kept, write_kept
-from stretto.config.settings import settings_file
+from stretto.config.kept_values import file_for, read_all, read_kept, write_kept
 from stretto.strategies.cascade.answer_verdict import Bound, By
 
 __all__ = ["Estimate", "Learned", "Step", "all_learned", "keep_learned", "learned_for"]
 
 AGAIN = "stretto calibrate"
-_FOLDER = "cascades"
+FOLDER = "cascades"
 
 
 class Estimate(BaseModel):
@@ -111,10 +110,8 @@ def learned_for(smaller: Sequence[Backend], main: Backend) -> Learned | None:
 
 def all_learned() -> list[tuple[Path, Learned]]:
     """Everything that is kept, the newest first, with its file."""
-    files = sorted((settings_file().parent / _FOLDER).glob("*.json"))
-    read = [(file, read_kept(file, Learned, AGAIN)) for file in files]
-    return sorted(((file, found) for file, found in read if found), key=lambda each: each[1].learned, reverse=True)
+    return sorted(read_all(FOLDER, Learned, AGAIN), key=lambda each: each[1].learned, reverse=True)
 
 
 def _file(steps: Sequence[str], main: str) -> Path:
-    return file_for(_FOLDER, " then ".join([*steps, main]))
+    return file_for(FOLDER, " then ".join([*steps, main]))
