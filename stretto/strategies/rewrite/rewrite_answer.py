@@ -15,6 +15,7 @@ from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
 from stretto.strategies.rewrite.entries import Entries, entry_pieces
 from stretto.strategies.rewrite.kept_text import STUB, lost, relaid, runs
+from stretto.strategies.rewrite.lengths import Lengths
 from stretto.strategies.rewrite.result import Result
 from stretto.strategies.rewrite.rewrite_offer import RewriteOptions
 from stretto.strategies.rewrite.share import ANEW, share_of_change, written_by_edits
@@ -110,6 +111,8 @@ class Rewriting:
         self.refused = False
         self.fence = fence_for(given.text, *options.terms, *options.terms.values())
         self.task = given.task or "Do what the system message tells, to this text."
+        shortens = given.change == "shorten"
+        self.lengths = Lengths.asked(given.task or request.system, given.text) if shortens else Lengths()
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
 
@@ -208,6 +211,7 @@ class Rewriting:
                 piece=piece.text,
                 before=piece.before,
                 after=piece.after,
+                length=self.lengths.told(piece.said),
                 faults="\n".join(lacks),
             )
 
@@ -254,7 +258,8 @@ class Rewriting:
         change = self.given.change
         if not isinstance(piece, Entries):
             result = self.runner.leaks.clean(relaid(piece.text, self._result(piece).whole(written)))
-            return result, [*lost(piece.text, result, change), *self.shared.missed(piece.text, result)]
+            kept = lost(piece.text, result, change)
+            return result, [*kept, *self.shared.missed(piece.text, result), *self.lengths.missed(piece.text, result)]
         said = read_object(written)
         texts: list[str | None] = []
         faults: list[str] = []
@@ -270,6 +275,7 @@ class Rewriting:
                 lacks.append("it has markup that a browser runs")
             texts.append(unwritten if STUB in lacks or runs(entry.text, text) else text.strip())
             faults += [f"text {number}: {each}" for each in lacks]
+        faults += self.lengths.missed(piece.said, "\n\n".join(filter(None, texts)))
         return piece.filled(texts) if any(each != unwritten for each in texts) else "", faults
 
     async def settled(self, part: RewritePart) -> str:

@@ -1,0 +1,65 @@
+"""How long a text is to be that a task shortens: "by a third", "to 60 %", "in 300 words"."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Literal
+
+from stretto.language import tables_in
+from stretto.language.folding import fold
+from stretto.language.forms import is_of_each
+
+__all__ = ["Measure", "length_asked"]
+
+Measure = Literal["share", "words", "characters"]
+
+_PARTS = {"three-quarters": 3 / 4, "two-thirds": 2 / 3, "half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4}
+_NEAR = 18  # characters between "to" or "by" and an amount: "about", an article
+_FRACTION = r"(?<![\d/])(?P<over>[1-9])/(?P<under>[2-9])(?![\d/])"
+_PERCENT = r"(?<![\d.,])(?P<percent>\d\d)"
+_NUMBER = r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,’ ]\d{3})+|\d{2,6})"
+
+
+def length_asked(task: str) -> tuple[float, Measure] | None:
+    """The length that a task names for the whole text; ``None`` where it names none, or may mean something else."""
+    text = fold(task)
+    share, total, before, behind = _patterns()
+    for found in share.finditer(text):
+        part = next((value for name, value in _PARTS.items() if found[name.replace("-", "_")]), None)
+        if part is None:
+            part = int(found["over"]) / int(found["under"]) if found["over"] else int(found["percent"]) / 100
+        way = before.match(text, 0, found.start()) or behind.match(text, found.end())
+        if 0 < part < 1 and (way or part == _PARTS["half"]):
+            return (1 - part if way and way["by"] else part), "share"
+    totals: list[tuple[bool, int, Measure]] = []
+    for found in total.finditer(text):
+        way = before.match(text, 0, found.start()) or behind.match(text, found.end())
+        if not (way and way["by"]):
+            measure: Measure = "words" if found["words"] else "characters"
+            totals.append((way is None, int(re.sub(r"\D", "", found["number"])), measure))
+    return min(totals)[1:] if totals and not is_of_each(text) else None
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """An amount as a share, and as a total; "to" or "by" before it, and behind it."""
+    tables = tables_in("forms.toml").values()
+
+    def either(*keys: str) -> str:
+        return "|".join([_either(tables, keys, whole=True), _either(tables, keys, whole=False)])
+
+    parts = "|".join(f"(?P<{name.replace('-', '_')}>{either(name)})" for name in _PARTS)
+    ways = {side: f"(?:(?P<to>{either(f'to{side}')})|(?P<by>{either(f'by{side}')}))" for side in ("", "-behind")}
+    return (
+        re.compile(rf"{_FRACTION}|{_PERCENT} ?(?:[%٪％]|{either('percent')})|{parts}"),
+        re.compile(rf"{_NUMBER}[- ]?(?:(?P<words>{either('words')})|{either('characters', 'letters')})"),
+        re.compile(rf"(?s:.*){ways['']}[^.,;:!?。，、]{{0,{_NEAR}}}\Z"),
+        re.compile(rf" ?{ways['-behind']}"),
+    )
+
+
+def _either(tables: Any, keys: tuple[str, ...], *, whole: bool) -> str:
+    of_these = [table for table in tables if table.get("whole-words", True) is whole]
+    patterns = "|".join(fold(each) for key in keys for table in of_these for each in table.get(key, ())) or "(?!)"
+    return rf"\b(?:{patterns})\b" if whole else patterns

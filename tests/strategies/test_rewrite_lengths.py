@@ -1,0 +1,87 @@
+"""A text that is to be shortened to a length: what its writers are told, and what stayed too long."""
+
+import pytest
+from streaming import streamed, text_of
+from test_rewrite import piece_of
+
+from stretto.testing import ScriptedBackend
+
+pytestmark = pytest.mark.anyio
+
+WORDS = 100
+PARAGRAPHS = [" ".join([f"paragraph{number}", *["word"] * (WORDS - 2), "end."]) for number in range(6)]
+TEXT = "\n\n".join(["# A short heading", *PARAGRAPHS])
+
+
+def shortened(piece, words):
+    return " ".join(piece.split()[:words])
+
+
+async def ask(reply, task, text=TEXT):
+    backend = ScriptedBackend(lambda prompt: reply(piece_of(prompt), text_of(prompt)))
+    answer, _ = await streamed(backend, f"{task}\n\n{text}", strategy="rewrite")
+    return answer, [text_of(prompt) for prompt, _ in backend.calls]
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("Shorten this text to half its length:", 50),
+        ("Shorten this text by a third:", 67),
+        ("Kürze diesen Text um 20 Prozent:", 80),
+        (f"Shorten this text to {len(TEXT.split()) // 4} words:", 25),
+    ],
+)
+async def test_each_piece_is_asked_for_in_the_words_of_its_share(task, words):
+    answer, told = await ask(lambda piece, _: shortened(piece, words), task)
+    assert sum(f"about {words} words in place of the 100 " in prompt for prompt in told) == len(PARAGRAPHS)
+    assert answer.warnings == ()
+
+
+async def test_a_total_of_characters_is_shared_by_the_pieces():
+    total = round(0.3 * len("".join(TEXT.split())))
+    _, told = await ask(lambda piece, _: shortened(piece, 30), f"Shorten this text to {total} characters:")
+    assert sum("about 30 words in place of the 100 " in prompt for prompt in told) == len(PARAGRAPHS)
+
+
+async def test_a_text_without_blanks_is_asked_for_in_characters():
+    text = "\n\n".join(f"第{number}段" + "文" * 417 for number in range(4))
+    _, told = await ask(lambda piece, _: piece[: len(piece) // 2], "把这篇文章缩短到一半：", text)
+    assert sum("about 210 characters in place of the 420 " in prompt for prompt in told) == 4
+
+
+async def test_a_piece_that_stays_too_long_is_asked_for_once_more_with_its_figures():
+    def reply(piece, prompt):
+        again = "it has 90 words where about 50 were asked for" in prompt
+        return shortened(piece, 90 if "paragraph3" in piece and not again else 50)
+
+    answer, told = await ask(reply, "Shorten this text to half its length:")
+    assert len(told) == len(PARAGRAPHS) + 2
+    assert answer.text == "\n\n".join(["# A short heading", *(shortened(each, 50) for each in PARAGRAPHS)])
+    assert answer.warnings == ()
+
+
+async def test_a_piece_that_stays_too_long_twice_is_told():
+    def reply(piece, _):
+        return shortened(piece, 90 if "paragraph3" in piece else 50)
+
+    answer, told = await ask(reply, "Shorten this text to half its length:")
+    assert len(told) == len(PARAGRAPHS) + 2
+    (warning,) = answer.warnings
+    assert warning.code == "kept"
+    assert "it has 90 words where about 50 were asked for" in warning
+
+
+async def test_without_a_length_none_is_told_or_checked():
+    answer, told = await ask(lambda piece, _: piece, "Shorten this text:")
+    assert not any("in place of the" in prompt for prompt in told)
+    assert answer.warnings == ()
+
+
+async def test_texts_of_a_file_are_shortened_to_their_share():
+    long, task = "word " * 99 + "end", "Shorten this text to half its length:"
+    text = "```html\n" + "".join(f"<p>{long}</p>\n" for _ in range(4)) + "```"
+    answer, told = await ask(lambda piece, _: piece, task, text)
+    assert answer.text == text
+    assert sum("about 50 words in place of the 100 " in prompt for prompt in told) == 2 * 4
+    assert sum("it has 100 words where about 50 were asked for" in warning for warning in answer.warnings) == 4
