@@ -139,7 +139,7 @@ class Editing:
     def _lost(self, piece: Piece, result: str) -> list[str]:
         """What a piece with its changes lacks, or has besides."""
         source, of_file = self.given.text[piece.start : piece.end], isinstance(piece, Entries)
-        found = lost(source, result, self.given.change, tags=of_file)
+        found = lost(source, result, self.given.change, self.whole.task, tags=of_file)
         return [*found, "it has markup that a browser runs"] if of_file and runs(source, result) else found
 
     async def _settled(self, edited: Edited) -> str:

@@ -1,20 +1,19 @@
-"""What a rewritten piece has to keep of its source, compared by code: its layout, links, placeholders and numbers."""
+"""What a rewritten piece has to keep of its source, compared by code: layout, links, placeholders, numbers, units."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from stretto.router.given import Change
+from stretto.strategies.rewrite.units import EAST, NUMBER, changed_units, digits_of
 
-__all__ = ["STUB", "kept_of", "lost", "relaid", "runs"]
+__all__ = ["STUB", "lost", "relaid", "runs"]
 
 Form = Mapping[str, re.Pattern[str]]
 
 BLANK = re.compile(r"(?<![ \t])(?:[ \t]*+(?:\r\n|\r|\n)){2,}+")
-_EAST = r"\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"  # scripts without blanks, whose characters hold more
 _LAYOUT: Form = {
     "headings": re.compile(r"^ {0,3}#{1,6}(?=[ \t])", re.MULTILINE),
     "list items": re.compile(r"^[ \t]*(?:[-*+•]|\d{1,9}[.)])(?=[ \t])", re.MULTILINE),
@@ -27,7 +26,7 @@ _WHOLE: Form = {
         r"\{\{[^{}\n]{1,80}\}\}|\$\{[^{}\n]{1,80}\}|\{[\w.:!#-]{0,60}\}|%\([\w.]{1,60}\)[a-zA-Z]|%(?:\d{1,3}\$)?[-+#0]{0,3}\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?|z)?[sdifuxXgc@](?!\w)"
         r"|\[\^[\w-]{1,40}\]|</?[a-zA-Z][^<>\n]{0,400}>|(?<!`)`[^`\n]{1,200}`(?!`)"
     ),
-    "numbers": re.compile(rf"(?<![^\W_{_EAST}])\d{{1,400}}(?:[.,'’:٫٬][\d]{{1,400}}|[ \u00a0\u202f]\d{{3}}(?!\d))*"),
+    "numbers": NUMBER,
 }
 _ALL = ("paragraphs", *_LAYOUT, *_WHOLE)
 _KEPT: Mapping[Change, tuple[str, ...]] = {
@@ -55,21 +54,17 @@ STUB = "most of its text is missing"
 _JUDGED = 120  # characters of a source; a shorter one may be written in a few
 _LEAST_SHARE: Mapping[Change, float] = {"shorten": 0.0, "simplify": 0.2, "tone": 0.2, "redact": 0.1, "reformat": 0.1}
 _LEAST = 0.3  # of the length, for all other changes
-_WIDE = re.compile(f"[{_EAST}]")
-_PARTS = re.compile(r"[.,'’:٫٬ \u00a0\u202f]")
+_WIDE = re.compile(f"[{EAST}]")
 
 
-def kept_of(change: Change) -> tuple[str, ...]:
-    """What a change leaves as it is."""
-    return _KEPT[change]
-
-
-def lost(source: str, result: str, change: Change, *, tags: bool = False) -> list[str]:
+def lost(source: str, result: str, change: Change, task: str = "", *, tags: bool = False) -> list[str]:
     """What a result lacks of its source, or has besides, each as a few words; empty if all is kept.
 
     ``tags``: it is a text within a file, which may have none but the tags of its source.
     """
-    found = list(_lost(source, result, kept_of(change)))
+    found = list(_lost(source, result, _KEPT[change]))
+    if "numbers" in _KEPT[change]:
+        found += changed_units(source, result, change, task)
     if _length(source) >= _JUDGED and _length(result) < _LEAST_SHARE.get(change, _LEAST) * _length(source):
         found.append(STUB)
     if tags and Counter(_TAG.findall(source)) != Counter(_TAG.findall(result)):
@@ -101,13 +96,9 @@ def _lost(source: str, result: str, kept: tuple[str, ...]) -> Iterator[str]:
 
 
 def _of(pattern: re.Pattern[str], name: str, text: str) -> Counter[str]:
-    """What is there, and how often; of numbers only the digits: their signs and separators differ by language."""
+    """What is there, and how often; of numbers only the digits."""
     found = (match[0] for match in pattern.finditer(text))
-    return Counter(_digits(each) if name == "numbers" else each for each in found)
-
-
-def _digits(number: str) -> str:
-    return "".join(str(unicodedata.digit(sign)) for sign in _PARTS.sub("", number))
+    return Counter(digits_of(each) if name == "numbers" else each for each in found)
 
 
 def relaid(source: str, result: str) -> str:

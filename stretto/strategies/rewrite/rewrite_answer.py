@@ -258,7 +258,7 @@ class Rewriting:
         change = self.given.change
         if not isinstance(piece, Entries):
             result = self.runner.leaks.clean(relaid(piece.text, self._result(piece).whole(written)))
-            kept = lost(piece.text, result, change)
+            kept = lost(piece.text, result, change, self.task)
             return result, [*kept, *self.shared.missed(piece.text, result), *self.lengths.missed(piece.text, result)]
         said = read_object(written)
         texts: list[str | None] = []
@@ -270,7 +270,7 @@ class Rewriting:
                 texts.append(unwritten)
                 faults.append(f"text {number} is missing")
                 continue
-            lacks = [*lost(entry.text, text, change, tags=True), *self.shared.missed(entry.text, text)]
+            lacks = [*lost(entry.text, text, change, self.task, tags=True), *self.shared.missed(entry.text, text)]
             if runs(entry.text, text):
                 lacks.append("it has markup that a browser runs")
             texts.append(unwritten if STUB in lacks or runs(entry.text, text) else text.strip())
