@@ -179,6 +179,19 @@ async def test_terms_are_agreed_on_once_and_told_to_every_writer_but_the_first()
     assert answer.warnings == ()
 
 
+async def test_one_form_of_headings_and_one_of_instructions_is_told_to_every_writer_but_the_first():
+    backend = writer(
+        terms='{"terms": {}, "voice": "formal", "headings": "infinitive:\\nKette prüfen",'
+        ' "instructions": "formal address: Prüfen Sie die Kette"}'
+    )
+    await ask(backend)
+    told = "Voice: formal\nHeadings: infinitive: Kette prüfen\nInstructions: formal address: Prüfen Sie die Kette\n"
+    pieces = [text_of(prompt) for prompt, _ in backend.calls if piece_of(prompt)]
+    assert sum(told in text for text in pieces) == len(pieces) - 1
+    (agreeing,) = (text_of(prompt) for prompt, _ in backend.calls if not piece_of(prompt))
+    assert all(name in agreeing for name in ('"voice"', '"headings"', '"instructions"'))
+
+
 def test_what_explains_a_rendering_is_left_out_of_it():
     shared = Shared({})
     shared.take('{"terms": {"demand": "demand (how much people want)"}, "voice": "you"}', "The demand grew.")

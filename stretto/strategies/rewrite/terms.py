@@ -18,6 +18,7 @@ SHARED = ("translate", "tone", "simplify")
 TERMS_TOKENS = 500
 
 MOST_TERMS = 12
+_VOICE = ("voice", "headings", "instructions")  # what is agreed on besides terms
 _LONGEST = 80  # characters of a term or a rendering
 _SHORTEST = 3  # characters of a word that is looked for
 _SHORT = 4  # characters of a word that takes no ending but a plural
@@ -33,7 +34,7 @@ class Shared:
     Attributes:
         given: terms of the caller, with their renderings.
         agreed: those that a call agreed on.
-        voice: how readers are addressed, and the tone.
+        voice: how readers are addressed, the tone, and the form of headings and of instructions, a line each.
     """
 
     given: Mapping[str, str]
@@ -47,14 +48,14 @@ class Shared:
         for term, becomes in terms.items() if isinstance(terms, dict) else ():
             if len(self.agreed) < MOST_TERMS and term not in self.given and term in source and _is_term(becomes):
                 self.agreed[term] = _plain(becomes)
-        voice = said.get("voice")
-        self.voice = " ".join(voice.split())[: 4 * _LONGEST] if isinstance(voice, str) else ""
+        named = {name: " ".join(how.split()) for name in _VOICE if isinstance(how := said.get(name), str)}
+        self.voice = "\n".join(f"{name.capitalize()}: {how[: 4 * _LONGEST]}" for name, how in named.items() if how)
 
     @property
     def told(self) -> str:
         """It as a prompt tells it, between fences: a model took it from the text; empty without any."""
         terms = "\n".join(f"- {term}: {becomes}" for term, becomes in (self.agreed | {**self.given}).items())
-        return "\n".join([*([terms] if terms else []), *([f"Voice: {self.voice}"] if self.voice else [])])
+        return "\n".join(filter(None, (terms, self.voice)))
 
     def missed(self, source: str, result: str) -> list[str]:
         """Terms of the caller that stand in a piece and are not rendered as they are to be."""
