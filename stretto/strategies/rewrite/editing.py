@@ -10,7 +10,7 @@ from stretto.backends.base import ModelRequest
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits_in
 from stretto.strategies.rewrite.entries import Entries
-from stretto.strategies.rewrite.kept_text import lost, runs
+from stretto.strategies.rewrite.kept_text import lost
 from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, any_of, title_of
 from stretto.strategies.rewrite.text_pieces import Piece
 from stretto.strategies.runtime.branch import RunningBranch
@@ -35,10 +35,8 @@ class Edited:
 
     async def is_written(self) -> bool:
         """Whether the piece is there, with its changes or written anew, once all calls for it have ended."""
-        seen = 0
-        while seen < len(self.tries):
-            await self.tries[seen].ended()
-            seen += 1
+        for running in self.tries:  # they grow meanwhile
+            await running.ended()
         return self.applied is not None or (self.anew is not None and await any_of([self.anew]))
 
 
@@ -138,9 +136,8 @@ class Editing:
 
     def _lost(self, piece: Piece, result: str) -> list[str]:
         """What a piece with its changes lacks, or has besides."""
-        source, of_file = self.given.text[piece.start : piece.end], isinstance(piece, Entries)
-        found = lost(source, result, self.given.change, self.whole.task, tags=of_file)
-        return [*found, "it has markup that a browser runs"] if of_file and runs(source, result) else found
+        source = self.given.text[piece.start : piece.end]
+        return lost(source, result, self.given.change, self.whole.task, tags=isinstance(piece, Entries))
 
     async def _settled(self, edited: Edited) -> str:
         """The text of a piece with its changes, or written anew."""

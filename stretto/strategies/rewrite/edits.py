@@ -27,6 +27,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["changes"],
     "additionalProperties": False,
 }
+_INSIDE = re.compile(r"(?<=\w)(?=\w)")  # a place within a word
 SHOWN = 60  # characters of an edit in what a model is told of it
 
 
@@ -113,16 +114,4 @@ def _places(source: str, old: str, allowed: Callable[[int, int], bool]) -> Itera
         if allowed(at, at + len(old)):
             found.append(at)
         at = source.find(old, at + len(old))
-    whole = [at for at in found if _is_whole(source, at, at + len(old))]
-    yield from whole or found
-
-
-def _is_whole(source: str, start: int, end: int) -> bool:
-    def inside(at: int) -> bool:
-        return 0 < at < len(source) and _is_of_a_word(source[at - 1]) and _is_of_a_word(source[at])
-
-    return not (inside(start) or inside(end))
-
-
-def _is_of_a_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
+    yield from [at for at in found if not any(_INSIDE.match(source, end) for end in (at, at + len(old)))] or found

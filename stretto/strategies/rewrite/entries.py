@@ -32,6 +32,7 @@ _INLINE = frozenset(
     """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
 _HIDDEN = frozenset({"script", "style", "pre", "textarea", "svg", "math", "template", "head"})
+_VOID = ("br", "img", "wbr")
 _TITLE = "title"  # of the head, it is shown
 _LINE = re.compile(r"[^\r\n]+")
 _TIME = re.compile(r"[ \t\ufeff]{0,9}\d[\d:.,]{0,20}[ \t]{0,9}-->")
@@ -206,7 +207,7 @@ class _Html(HTMLParser):
         hides = tag in _HIDDEN or ("translate", "no") in attrs
         if tag not in _INLINE or hides:
             self._break(self._at)
-        if hides and not self._is_void(tag):
+        if hides and tag not in _VOID:
             self._hidden.append(tag)
         elif tag in _INLINE and not self._hidden:
             self._go_on()
@@ -238,10 +239,6 @@ class _Html(HTMLParser):
         line, column = self.getpos()
         return self._lines[line - 1] + column
 
-    @staticmethod
-    def _is_void(tag: str) -> bool:
-        return tag in ("br", "img", "wbr")
-
     def _go_on(self) -> None:
         if self._run is None:
             self._run = self._at
@@ -259,26 +256,19 @@ def _cues(text: str, *, is_vtt: bool) -> Iterator[Entry]:
     lines: list[re.Match[str]] = []
     last, in_cue = 0, False
     for line in _LINE.finditer(text):
-        is_time, is_blank = _TIME.match(line[0]) is not None, not line[0].strip()
+        is_time = _TIME.match(line[0]) is not None
+        ends = not line[0].strip() or len(text[last : line.start()].replace("\r\n", "\n")) > 1  # an empty line
         if is_time and lines and _COUNTER.fullmatch(lines[-1][0]):
             lines.pop()
-        if lines and (is_time or is_blank or _has_gap(text, last, line.start())):
+        if lines and (is_time or ends):
             yield _of_lines(text, lines)
             lines = []
-        if is_vtt and (is_blank or _has_gap(text, last, line.start())):
-            in_cue = False
-        if is_time:
-            in_cue = True
-        elif in_cue and not is_blank:
+        in_cue = is_time or (in_cue and not (is_vtt and ends))
+        if in_cue and not is_time and line[0].strip():
             lines.append(line)
         last = line.end()
     if lines:
         yield _of_lines(text, lines)
-
-
-def _has_gap(text: str, start: int, end: int) -> bool:
-    """Whether there is an empty line between two lines."""
-    return len(text[start:end].replace("\r\n", "\n")) > 1
 
 
 def _of_lines(text: str, lines: Sequence[re.Match[str]]) -> Entry:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from stretto.router.given import Change
 from stretto.strategies.rewrite.units import EAST, NUMBER, changed_units, digits_of
 
-__all__ = ["STUB", "lost", "relaid", "runs"]
+__all__ = ["RUNS", "STUB", "lost", "relaid"]
 
 Form = Mapping[str, re.Pattern[str]]
 
@@ -51,6 +51,8 @@ _RUNS = re.compile(
 _NAMED = 3
 STUB = "most of its text is missing"
 """What is said of a result that cannot be the whole text: a refusal in prose, or a summary."""
+RUNS = "it has markup that a browser runs"
+"""What is said of a text within a file that has such, which its source has not."""
 _JUDGED = 120  # characters of a source; a shorter one may be written in a few
 _LEAST_SHARE: Mapping[Change, float] = {"shorten": 0.0, "simplify": 0.2, "tone": 0.2, "redact": 0.1, "reformat": 0.1}
 _LEAST = 0.3  # of the length, for all other changes
@@ -69,12 +71,9 @@ def lost(source: str, result: str, change: Change, task: str = "", *, tags: bool
         found.append(STUB)
     if tags and Counter(_TAG.findall(source)) != Counter(_TAG.findall(result)):
         found.append("its tags are not those of the source")
+    if tags and len(_RUNS.findall(result)) > len(_RUNS.findall(source)):
+        found.append(RUNS)
     return found
-
-
-def runs(source: str, result: str) -> bool:
-    """Whether a text within a file has what a browser runs or loads, and its source has not."""
-    return len(_RUNS.findall(result)) > len(_RUNS.findall(source))
 
 
 def _length(text: str) -> int:

@@ -14,11 +14,11 @@ from stretto.router.parse import parse_of
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
 from stretto.strategies.rewrite.entries import Entries, entry_pieces
-from stretto.strategies.rewrite.kept_text import STUB, lost, relaid, runs
+from stretto.strategies.rewrite.kept_text import RUNS, STUB, lost, relaid
 from stretto.strategies.rewrite.lengths import Lengths
 from stretto.strategies.rewrite.result import Result
 from stretto.strategies.rewrite.rewrite_offer import RewriteOptions
-from stretto.strategies.rewrite.share import ANEW, share_of_change, written_by_edits
+from stretto.strategies.rewrite.share import is_by_edits, share_of_change
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Piece, cut, edited_pieces
 from stretto.strategies.runtime.branch import RunningBranch
@@ -79,10 +79,8 @@ class RewritePart:
 
     async def ended(self) -> None:
         """Wait for the end of all tries, one of which may lead to another."""
-        seen = 0
-        while seen < len(self.tries):
-            await self.tries[seen].ended()
-            seen += 1
+        for running in self.tries:  # they grow meanwhile
+            await running.ended()
 
     @property
     def usable(self) -> Sequence[int]:
@@ -91,8 +89,8 @@ class RewritePart:
 
     @property
     def best(self) -> int:
-        """The try that lost least; the later one of equals."""
-        return min(range(len(self.results)), key=lambda each: (len(self.faults[each]), -each))
+        """The usable try that lost least; the later one of equals."""
+        return min(self.usable, key=lambda each: (len(self.faults[each]), -each))
 
 
 class Rewriting:
@@ -100,12 +98,11 @@ class Rewriting:
 
     def __init__(self, request: Request, runner: Runner, given: Given) -> None:
         self.request, self.runner, self.given = request, runner, given
-        options = options_of(request, RewriteOptions) if request.strategy_options else RewriteOptions()
+        options = options_of(request, RewriteOptions)
         self.shared = Shared(options.terms)
         window = runner.capabilities.context_window or _WIDE
         self.most = max(LEAST, min(MOST, (window - AROUND) * CHARACTERS // 2))
-        expected = written_by_edits(runner.known.backend, given.change)
-        self.by_edits = options.way == "edits" or (options.way == "auto" and expected < ANEW)
+        self.by_edits = is_by_edits(options.way, runner.known.backend, given.change)
         least = (len(given.text) if given.change == "insert" else LEAST_EDITED) if self.by_edits else LEAST
         self.entries: Sequence[Piece] = entry_pieces(given, self.parts(), least)
         self.refused = False
@@ -141,21 +138,17 @@ class Rewriting:
                 merge.add_branch(part.tries[0], filter_=self._result(part.piece), ending=partial(self._rest, part))
                 await part.ended()
                 if part.tries[0].finish_reason == "refusal":  # no rewritten piece is joined to what was shown of it
-                    return await self._refused(parts)
+                    for running in self.runner.branches:
+                        if running is not part.tries[0]:
+                            running.drop("the text was refused")
+                    await merge.finish()
+                    return StrategyResult(ends_as="refusal", by_itself=True)
             else:
                 merge.add(await self.settled(part))
         merge.add(text[end:] + self.given.tail)
         await merge.finish()
         self._tell(parts)
         return StrategyResult(ends_as="refusal" if self.refused else None, by_itself=True)
-
-    async def _refused(self, parts: Sequence[RewritePart]) -> StrategyResult:
-        """End with a refusal that was shown before it was told to be one."""
-        for running in self.runner.branches:
-            if running is not parts[0].tries[0]:
-                running.drop("the text was refused")
-        await self.runner.merge.finish()
-        return StrategyResult(ends_as="refusal", by_itself=True)
 
     async def _begun(self, part: RewritePart) -> None:
         """Wait until a piece that still runs begins as no refusal does; from then on it is shown as it comes."""
@@ -271,9 +264,7 @@ class Rewriting:
                 faults.append(f"text {number} is missing")
                 continue
             lacks = [*lost(entry.text, text, change, self.task, tags=True), *self.shared.missed(entry.text, text)]
-            if runs(entry.text, text):
-                lacks.append("it has markup that a browser runs")
-            texts.append(unwritten if STUB in lacks or runs(entry.text, text) else text.strip())
+            texts.append(text.strip() if {STUB, RUNS}.isdisjoint(lacks) else unwritten)
             faults += [f"text {number}: {each}" for each in lacks]
         faults += self.lengths.missed(piece.said, "\n\n".join(filter(None, texts)))
         return piece.filled(texts) if any(each != unwritten for each in texts) else "", faults
@@ -281,10 +272,9 @@ class Rewriting:
     async def settled(self, part: RewritePart) -> str:
         """The text of a piece whose tries have all ended; its source where it could not be written."""
         await part.ended()
-        written = part.usable
-        if not written:
+        if not part.usable:
             return self._missing(part)
-        best = min(written, key=lambda each: (len(part.faults[each]), -each))
+        best = part.best
         for place, running in enumerate(part.tries):
             if place != best:
                 running.drop("another try of the piece lost less")
@@ -332,9 +322,7 @@ class Rewriting:
 
     def _tell(self, parts: Sequence[RewritePart]) -> None:
         """Tell of terms that are not rendered alike, and learn how much such a change alters."""
-        written = [
-            (part.piece.text, part.results[part.best]) for part in parts if part.results and part.results[part.best]
-        ]
+        written = [(part.piece.text, part.results[part.best]) for part in parts if part.usable]
         if written and self.given.change in EDITED:
             share = share_of_change(*("\n".join(each) for each in zip(*written, strict=True)))
             self.runner.known.history.note_change(self.given.change, share)

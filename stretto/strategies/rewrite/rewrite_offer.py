@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -14,12 +13,12 @@ from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
 from stretto.router.given import Given
 from stretto.router.offer import Offer
-from stretto.strategies.rewrite.share import ANEW, written_by_edits
+from stretto.strategies.rewrite.share import Way, is_by_edits, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
 from stretto.values.route import Forecast
 
-__all__ = ["RewriteOptions", "Way", "offer_rewrite"]
+__all__ = ["RewriteOptions", "offer_rewrite"]
 
 PRIORITY = 22  # the form of the request shows the text, as that of a list shows its items
 OF_DOCUMENTS = 27  # above citing them, below callers' own strategies
@@ -41,11 +40,8 @@ _DOES = {
     "redact": "redacted",
 }
 ONE_VOICE = frozenset({"tone", "simplify"})
-"""Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/rewrite_readings.jsonl."""
+"""Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/readings_by_parts.md."""
 READERS = 'readers preferred texts that one writer changed; preference="fastest" has pieces written in parallel'
-
-
-Way = Literal["auto", "pieces", "edits"]
 
 
 def offer_rewrite(case: Case) -> Offer | None:
@@ -55,7 +51,8 @@ def offer_rewrite(case: Case) -> Offer | None:
         return None
     if isinstance(given, str):
         return Offer(confidence=0.0, reason="", eligible=False, why_not=f"a text is to be changed, but {given}")
-    edits = _by_edits(case, given)
+    options = case.request.strategy_options if case.request.strategy == "rewrite" else {}
+    edits = is_by_edits(options.get("way") or "auto", case.backend, given.change)
     forecast = _edits_forecast(case, given) if edits else _pieces_forecast(case, given)
     done = f"a text of about {given.tokens:,} tokens is to be {_DOES[given.change]}"
     how = "Only what changes is written" if edits else "Its pieces are written side by side"
@@ -69,11 +66,6 @@ def offer_rewrite(case: Case) -> Offer | None:
         obstacle=lambda: _obstacle(case, given, forecast, edits=edits),
         needs=("item",) if case.family == SMALL else (),
     )
-
-
-def _by_edits(case: Case, given: Given) -> bool:
-    way = case.request.strategy_options.get("way", "auto") if case.request.strategy == "rewrite" else "auto"
-    return way == "edits" or (way == "auto" and written_by_edits(case.backend, given.change) < ANEW)
 
 
 def _edits_forecast(case: Case, given: Given) -> Forecast:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Literal
 
 from stretto.backends.base import Backend
 from stretto.router.given import Change
 from stretto.router.history import history_of
 
-__all__ = ["ANEW", "expected_share", "share_of_change", "written_by_edits"]
+__all__ = ["Way", "expected_share", "is_by_edits", "share_of_change", "written_by_edits"]
+
+Way = Literal["auto", "pieces", "edits"]
 
 _USUAL: Mapping[Change, float] = {"correct": 0.04, "rename": 0.03, "change": 0.01, "insert": 0.03, "redact": 0.08}
-ANEW = 0.5
-"""The share of a text that edits are expected to write, from which on it is written anew."""
+_ANEW = 0.5  # the share of a text that edits are expected to write, from which on it is written anew
 _QUOTED = 4  # characters written for one that changes: the words around it, old and new, and the marks of JSON
 
 
@@ -26,6 +28,11 @@ def expected_share(backend: Backend, change: Change) -> float:
 def written_by_edits(backend: Backend, change: Change) -> float:
     """What edits are expected to write, as a share of the text."""
     return _QUOTED * expected_share(backend, change)
+
+
+def is_by_edits(way: Way, backend: Backend, change: Change) -> bool:
+    """Whether a text is changed by edits: as was chosen, else where they are expected to write less."""
+    return way == "edits" or (way == "auto" and written_by_edits(backend, change) < _ANEW)
 
 
 def share_of_change(source: str, result: str) -> float:
