@@ -1,6 +1,7 @@
 """``stretto chat --web``: the page is served until a signal comes."""
 
 import gzip
+import re
 import signal
 import urllib.request
 from pathlib import Path
@@ -10,6 +11,8 @@ import warm
 from patience import patience
 
 import stretto.server.web
+from stretto.cli.terminal.ways import NAMES
+from stretto.strategies import STRATEGIES
 
 
 def test_the_page_is_served_and_a_signal_ends_it(program, tmp_path, monkeypatch):
@@ -45,6 +48,13 @@ def test_the_page_and_its_files_are_small_and_load_nothing_from_elsewhere():
         text = file.read_text().replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in text, file
         assert "https://" not in text, file
+
+
+def test_every_strategy_can_be_chosen_by_the_name_that_the_terminal_has_for_it():
+    page = (Path(stretto.server.web.__file__).parent / "page" / "index.html").read_text()
+    choices = dict(re.findall(r'<option value="(\w+)" title="strategy \1: [^"]+">([^<]+)</option>', page))
+    assert choices == NAMES
+    assert set(choices) == {"auto", *STRATEGIES}
 
 
 def test_code_of_others_has_the_version_that_is_written_down():
