@@ -52,7 +52,7 @@ OTHERWISE_OF_A_LOCAL_MODEL = {
     "adapters": "STRETTO_ADAPTERS",
     "progress": "the command line shows what it waits for",
 }
-NOT_MEASURED = {"tensor_parallel", "pipeline_parallel", "long_context", "draft_corpus"}
+NOT_MEASURED = {"long_context", "draft_corpus"}
 OUTLINE = "1. Tyres\n2. Chain\n3. Brakes\n4. Lights\n5. Saddle\n"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stretto.cli.options import in_place_of, path_of
-from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS
+from stretto.foundation.arguments import MOST_THREADS
 from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ def _not_compiled(value: bool | None) -> bool | None:
     return False if value else None
 
 
-def _processes(option: str, said: str) -> Any:
-    return Annotated[int | None, typer.Option(option, metavar="N", min=1, max=MOST_PROCESSES, help=said)]
-
-
 OF_A_LOCAL_MODEL: dict[str, Any] = {
     "dtype": Annotated[
         str | None, typer.Option("--dtype", metavar="TYPE", help="Number type of a local model: float32, bfloat16, ...")
@@ -63,10 +59,6 @@ OF_A_LOCAL_MODEL: dict[str, Any] = {
             "--threads", metavar="N", min=1, max=MOST_THREADS, help="The most threads of a local model's forward."
         ),
     ],
-    "tensor_parallel": _processes(
-        "--tensor-parallel", "Processes that share every layer of a local model, each with a device of its own."
-    ),
-    "pipeline_parallel": _processes("--pipeline-parallel", "Processes that each hold some layers of a local model."),
     "compiled": Annotated[
         bool | None,
         typer.Option(

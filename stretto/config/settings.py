@@ -18,15 +18,15 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 
-from stretto.foundation.arguments import MOST_PROCESSES, MOST_THREADS, reason, safe_repr
+from stretto.foundation.arguments import MOST_THREADS, reason, safe_repr
 from stretto.foundation.validation import CheckedModel
 from stretto.values.errors import SettingsError
 from stretto.values.request import OnMissing, Preference
 
 PREFIX = "STRETTO_"
 _LOCAL = (
-    *("dtype", "quantize", "device", "decoding", "threads", "compiled", "long_context", "adapters", "draft_corpus"),
-    *("tensor_parallel", "pipeline_parallel", "progress"),
+    *("dtype", "quantize", "device", "decoding", "threads", "compiled"),
+    *("long_context", "adapters", "draft_corpus", "progress"),
 )
 _NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY", "CPU_BFLOAT16")
 """Variables that other modules read, without the prefix."""
@@ -59,15 +59,13 @@ class Settings(CheckedModel):
         first_text_s: seconds to wait for the first text of a short prompt; long prompts have more (docs/errors.md).
         hedge: ask a second time when the first token is late.
         second_opinion: ask the ``small`` backend where the router is unsure.
-        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next twelve.
+        dtype: number type of local models, as ``float32``; see `LocalBackend` for this and the next nine.
         quantize: weights of local models in few bits: ``int8``, ``int4``, ``none``.
         device: where local models run, as ``cpu``.
         decoding: how local models find their tokens.
         threads: for one forward of a local model at most.
         compiled: whether local models run in code compiled for this processor.
         long_context: how local models read prompts longer than their window: ``auto``, ``focus``, ``refuse``.
-        tensor_parallel: processes that share every layer of a local model; see docs/several-devices.md.
-        pipeline_parallel: processes that each hold some layers of a local model.
         adapters: folders of adapters beside local models, by names; in a variable, ``name=folder`` with commas between.
         draft_corpus: files and folders that local models draft from; in a variable, with commas between.
         progress: say on a terminal that a local model is being loaded, if that takes more than five seconds.
@@ -105,8 +103,6 @@ class Settings(CheckedModel):
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
     compiled: bool | None = None
     long_context: str | None = None
-    tensor_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
-    pipeline_parallel: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     adapters: dict[str, Path] | None = None
     draft_corpus: tuple[Path, ...] | None = None
     progress: bool | None = None

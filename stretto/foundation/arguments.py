@@ -14,9 +14,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST_THREADS = 1024
 """With many more, OpenMP ends the process."""
 
-MOST_PROCESSES = 64
-"""Of one model; devices of one machine."""
-
 _LONGEST_SHOWN = 60
 _VENDOR_KEY = re.compile(
     r"\b(?:sk-|gsk_|xai-|hf_|ghp_|AIza|[Bb]earer\s+)[\w.-]{6,}"

@@ -40,7 +40,6 @@ __all__ = [
     "block_rules",
     "heads",
     "joining",
-    "load_divided",
     "long_prompts",
     "methods",
     "recognised",
@@ -117,7 +116,6 @@ class Offers:
         blocks: models that write blocks at once.
         joining: prompts that hold paths.
         long_prompts: makes what answers prompts that are longer than the window.
-        load_divided: loads a model over several processes, a `Layout` being its second argument.
     """
 
     methods: Mapping[str, Method] = field(default_factory=dict)
@@ -125,7 +123,6 @@ class Offers:
     blocks: BlockModels | None = None
     joining: PathJoining | None = None
     long_prompts: Callable[[Engine, FocusOptions], LongPromptReader] | None = None
-    load_divided: Callable[..., LoadedModel] | None = None
 
 
 @cache
@@ -167,8 +164,3 @@ def joining() -> PathJoining | None:
 def long_prompts() -> Callable[[Engine, FocusOptions], LongPromptReader] | None:
     """What makes the reader of prompts that are longer than the window."""
     return next((offers.long_prompts for offers in _all() if offers.long_prompts is not None), None)
-
-
-def load_divided() -> Callable[..., LoadedModel] | None:
-    """What loads a model over several processes."""
-    return next((offers.load_divided for offers in _all() if offers.load_divided is not None), None)

@@ -42,7 +42,7 @@ from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptRe
 from stretto.local_engine.serving.record import Record
 from stretto.markup.reading import reader_of
 from stretto.observe.telemetry import EngineWork, is_traced, note_engine
-from stretto.values.errors import InvalidRequestError, SettingsError
+from stretto.values.errors import InvalidRequestError
 from stretto.values.request import GenerationOptions
 
 if TYPE_CHECKING:
@@ -103,9 +103,6 @@ class LocalBackend:
             ``auto``, the default, by focus where there is an adapter; ``refuse`` or ``None`` not at all. `FocusOptions`
             say how documents are cut as well. The question has to stand at the end of the prompt. One such prompt is
             read at a time, token by token.
-        tensor_parallel: processes that share every layer, each with a device of its own, started with the model and
-            ended with it. The number has to divide the heads. Safetensors files only, and forwards in torch.
-        pipeline_parallel: processes that each hold some of the layers.
         adapter: the folder of a LoRA or DoRA adapter that peft saved, which is added to the weights.
         adapters: folders of such adapters by names, which stay beside the weights. A request names one of them,
             ``adapter="name"``. Each is read at the first such request.
@@ -138,8 +135,6 @@ class LocalBackend:
         draft_history_tokens: int = REMEMBERED,
         draft_corpus: Sequence[str | Path] = (),
         long_context: str | FocusOptions | None = "auto",
-        tensor_parallel: int = 1,
-        pipeline_parallel: int = 1,
         adapter: str | Path | None = None,
         adapters: Mapping[str, str | Path] | None = None,
         special_tokens_in_text: bool = False,
@@ -161,8 +156,6 @@ class LocalBackend:
             prefix_cache_bytes=prefix_cache_bytes,
             draft_history_tokens=draft_history_tokens,
             draft_corpus=check_paths(draft_corpus),
-            tensor_parallel=tensor_parallel,
-            pipeline_parallel=pipeline_parallel,
             adapter=None if adapter is None else Path(adapter).expanduser(),
             adapters={name: Path(folder).expanduser() for name, folder in (adapters or {}).items()},
         )
@@ -180,16 +173,9 @@ class LocalBackend:
         self._running: set[Handle] = set()
         self._adapters, self._attach_lora = options.adapters, options.attach_lora
         window = self._capabilities.context_window
-        if options.is_divided and long_context == "auto":
-            long_context = None
         self._long_context = chosen_method(long_context, options.source.folder, self._name, window)
         if options.source.block_form() is not None:
             self._long_context = None  # both ways read a prompt from left to right
-        if options.is_divided and self._long_context is not None:
-            raise SettingsError(
-                f"long_context={safe_repr(long_context)} cannot be used with a model over several processes. Leave one "
-                "of them out."
-            )
         self._capabilities = replace(self._capabilities, beyond_window=self._long_context is not None)
         self._reader: LongPromptReader | None = None
         self._special_tokens_in_text = special_tokens_in_text

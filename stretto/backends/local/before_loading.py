@@ -24,7 +24,6 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.backends.local.loading import LoadingOptions
     from stretto.local_engine.model.forward.block_form import BlockForm
-    from stretto.local_engine.process_layout import ProcessLayout
 
 __all__ = ["capabilities_of", "compiled_by_default", "of_blocks"]
 
@@ -113,9 +112,6 @@ def _check(options: LoadingOptions) -> None:
                 f"There is no adapter in {str(folder)!r}: it has no {LORA_CONFIG}. Give a folder that "
                 "save_pretrained of peft wrote."
             )
-    layout = options.layout
-    if options.is_divided:
-        _check_divided(options, layout)
     if options.dtype is not None and options.dtype not in _DTYPES:
         raise SettingsError(f"dtype={safe_repr(options.dtype)} cannot be used. Use one of: {', '.join(_DTYPES[:4])}.")
     if options.quantize is not None and options.quantize not in QUANTIZE:
@@ -124,35 +120,6 @@ def _check(options: LoadingOptions) -> None:
         )
     if options.device is not None and not (isinstance(options.device, str) and _DEVICE.fullmatch(options.device)):
         raise SettingsError(f"device={safe_repr(options.device)} cannot be used. Use cpu, cuda or cuda:0.")
-
-
-def _check_divided(options: LoadingOptions, layout: ProcessLayout) -> None:
-    """Raise `SettingsError` for what a model over several processes cannot have."""
-    if options.source.file is not None:
-        raise SettingsError(
-            f"{layout} cannot be used with {options.source.name}, a GGUF file: each process reads its part of "
-            "safetensors files. Give the folder or the hub name of the original."
-        )
-    if options.source.folder is not None and not (options.source.folder / "config.json").is_file():
-        raise SettingsError(
-            f"{layout} cannot be used with {options.source.name}, an adapter. Give a folder into whose weights it is "
-            "merged."
-        )
-    if options.source.block_form() is not None:
-        raise SettingsError(
-            f"{layout} cannot be used with {options.source.name}, which writes blocks at once. Use one process."
-        )
-    others: dict[str, object] = {
-        "quantize": options.quantize not in (None, "none") and options.quantize,
-        "cuda_graphs": options.cuda_graphs,
-        "adapter": options.adapter and str(options.adapter),
-        "adapters": options.adapters and [*options.adapters],
-        "head": options.head and str(options.head),
-    }
-    for name, value in others.items():
-        if value:
-            raise SettingsError(f"{name}={safe_repr(value)} cannot be used with {layout}. Leave one of them out.")
-    layout.check(options.source.name, options.source.config())
 
 
 def _decodings(options: LoadingOptions) -> tuple[str, ...]:
@@ -180,8 +147,6 @@ def _missing(options: LoadingOptions, decoding: str) -> str:
     lack = ""
     if method.drafted and options.draft is None:
         lack = " It needs draft=, a smaller model."
-    elif options.is_divided and (method.missing is not None or method.adapter is not None):
-        lack = " It needs the model in one process."
     elif method.missing is not None:
         lack = method.missing(options.source.file or folder, options.head)
     if lack or method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):

@@ -8,14 +8,13 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stretto.backends.provider_table import default_keys, either
-from stretto.local_engine import research_registry
 from stretto.local_engine.drafting.catalogue import METHODS, WEIGHING
 from stretto.local_engine.drafting.draft_model import check_vocabulary
 from stretto.local_engine.drafting.sources.text_files import read_texts
@@ -27,8 +26,7 @@ from stretto.local_engine.model.loading.loading_progress import timed_loading
 from stretto.local_engine.model.loading.loading_turn import refuse_after_fork, turn_to_load
 from stretto.local_engine.model.loading.reading_ahead import read_ahead
 from stretto.local_engine.model.loading.source import Source
-from stretto.local_engine.process_layout import ProcessLayout
-from stretto.values.errors import BackendError, MissingDependencyError, SettingsError
+from stretto.values.errors import BackendError, MissingDependencyError
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.sources.files import FileTexts
@@ -75,8 +73,6 @@ class LoadingOptions:
     prefix_cache_bytes: int
     draft_history_tokens: int
     draft_corpus: tuple[Path, ...] = ()
-    tensor_parallel: int = 1
-    pipeline_parallel: int = 1
     adapter: Path | None = None
     adapters: Mapping[str, Path] = field(default_factory=dict)
     reading: bool = False
@@ -85,23 +81,13 @@ class LoadingOptions:
     def has_reading(self) -> bool:
         """Whether an adapter for reading documents stands beside the weights, and was trained on them."""
         folder = self.source.folder
-        return not self.is_divided and self.adapter is None and folder is not None and (folder / READING_FILE).is_file()
-
-    @property
-    def is_divided(self) -> bool:
-        """Whether several processes hold the model."""
-        return self.layout.processes > 1
-
-    @property
-    def layout(self) -> ProcessLayout:
-        """How the model is divided over processes."""
-        return ProcessLayout(self.tensor_parallel, self.pipeline_parallel)
+        return self.adapter is None and folder is not None and (folder / READING_FILE).is_file()
 
     def load(self, given_up: Callable[[], bool] = lambda: False) -> Engine:
         """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
 
         What may take any time comes before or after that turn, and holds up no other model: a model of the hub is
-        downloaded, files are read ahead, a chat template is rendered, the processes of a divided model are started.
+        downloaded, files are read ahead, a chat template is rendered.
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
@@ -114,10 +100,10 @@ class LoadingOptions:
             compile_ahead([product(BLOCKS)])
         here = self._fetched()
         read_ahead(self.source.name, here._places(), given_up)
-        with nullcontext() if self.is_divided else self._turn(given_up):
+        with self._turn(given_up):
             began = time.perf_counter()
             with timed_loading(self.source.name, self.identity()):
-                engine = here._load(texts, given_up)
+                engine = here._load(texts)
         _ = engine.model.ends
         log_event(
             _log,
@@ -132,7 +118,7 @@ class LoadingOptions:
     @property
     def _is_in_few_bits(self) -> bool:
         """Whether weights are to be held in few bits, as far as that is known before the model is read."""
-        if self.is_divided or self.compiled is False or not (self.device or "cpu").startswith("cpu"):
+        if self.compiled is False or not (self.device or "cpu").startswith("cpu"):
             return False
         if self.quantize is None and self.dtype is None and self.adapter is None and not self.reading:
             header = self.source.header()
@@ -147,8 +133,7 @@ class LoadingOptions:
             from stretto.local_engine.model.loading.weights import fetch  # noqa: PLC0415 - it imports torch
         except ImportError:
             return self  # loading says so
-        source = self.source if self.is_divided else fetch(self.source)  # each process reads its part
-        return replace(self, source=source, draft=None if self.draft is None else fetch(self.draft))
+        return replace(self, source=fetch(self.source), draft=None if self.draft is None else fetch(self.draft))
 
     def identity(self) -> str:
         """What makes a model in memory this one: its options, and its files as they are now."""
@@ -176,7 +161,7 @@ class LoadingOptions:
         heads = [folder / "head" for folder in folders]
         return [*(each.file for each in sources), *folders, *heads, self.adapter, self.head]
 
-    def _load(self, texts: Sequence[str], given_up: Callable[[], bool]) -> Engine:
+    def _load(self, texts: Sequence[str]) -> Engine:
         if sys.flags.optimize > 1:
             raise BackendError(
                 f"{self.source.name} cannot be loaded by python -OO, which leaves out the docstrings that transformers "
@@ -201,10 +186,6 @@ class LoadingOptions:
             compiled=self.compiled,
             cuda_graphs=self.cuda_graphs,
         )
-        if self.is_divided:
-            with nullcontext() if self.draft is None else self._turn(given_up):
-                draft = None if self.draft is None else load(self.draft)
-            return self._load_divided(draft, texts, given_up)
         change = reading_change(self.source.folder, self.source.name) if self.reading else None
         if self.adapter is not None:
             change = read_lora(self.adapter).merge
@@ -213,30 +194,7 @@ class LoadingOptions:
         if draft is not None:
             check_vocabulary(model, draft)
         measure = not self.reading and (self.decoding is None or self.decoding in WEIGHING)
-        return self._engine(model, draft, self._files(model, texts), measure=measure, head=self.head)
-
-    def _load_divided(self, draft: LoadedModel | None, texts: Sequence[str], given_up: Callable[[], bool]) -> Engine:
-        """Start an engine whose model is in other processes; a draft model is in this one."""
-        if (load_divided := research_registry.load_divided()) is None:
-            raise SettingsError(f"{self.layout} cannot be used: this installation runs a model in one process only.")
-        model = load_divided(
-            self.source,
-            self.layout,
-            dtype=self.dtype,
-            device=self.device,
-            threads=self.threads,
-            compiled=self.compiled,
-            trust_remote_code=self.trust_remote_code,
-            given_up=given_up,
-        )
-        try:
-            if draft is not None:
-                check_vocabulary(model, draft)
-            measure = self.decoding is None or self.decoding in WEIGHING
-            return self._engine(model, draft, self._files(model, texts), measure=measure, head=None)
-        except BaseException:
-            model.free()
-            raise
+        return self._engine(model, draft, self._files(model, texts), measure=measure)
 
     def attach_lora(self, engine: Engine, name: str) -> None:
         """Let an engine read one of the adapters, if it has not yet.
@@ -274,7 +232,6 @@ class LoadingOptions:
         files: FileTexts | None,
         *,
         measure: bool,
-        head: Path | None,
     ) -> Engine:
         from stretto.local_engine.serving.engine import Engine  # noqa: PLC0415 - torch is imported when it is used
 
@@ -283,7 +240,7 @@ class LoadingOptions:
             batch_size=SLOTS,
             threads=self.threads,
             draft=draft,
-            head=head,
+            head=self.head,
             method_options=self.method_options,
             prefix_cache_bytes=self.prefix_cache_bytes,
             draft_history_tokens=self.draft_history_tokens,
@@ -292,9 +249,10 @@ class LoadingOptions:
         )
         try:
             engine.equip(engine.decoding_for(self.decoding or DEFAULT_DECODING))
-            if head is not None:  # what does not fit is told before the first question
+            if self.head is not None:  # what does not fit is told before the first question
                 for name, method in METHODS.items():
-                    if method.missing is not None and not method.missing(None, head):  # the head is all that it needs
+                    # That the head is all it needs:
+                    if method.missing is not None and not method.missing(None, self.head):
                         engine.equip(name)
         except BaseException:
             engine.close()

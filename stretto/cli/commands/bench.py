@@ -29,7 +29,7 @@ KIND = "# kind:"
 
 
 @reporting
-@with_local_model("tensor_parallel", "pipeline_parallel", "long_context", "draft_corpus")
+@with_local_model("long_context", "draft_corpus")
 def bench(
     *,
     model: Annotated[

@@ -260,12 +260,9 @@ class Engine:
     def free(self) -> None:
         """Do what `close` does, and drop the weights of its models, so that no other engine can run them.
 
-        If the thread is in a step that takes long, the weights stay until it ends. Processes that hold the weights are
-        ended then.
+        If the thread is in a step that takes long, the weights stay until it ends.
         """
         self.close()
-        if not self._serving.ended and self.model.give_up():
-            self.close()
         if self._serving.ended:
             self._equipment.kept.clear()
             for model in filter(None, (self.model, self._equipment.draft)):

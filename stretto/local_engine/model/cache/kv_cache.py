@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["Elsewhere", "KeyValueCache", "Source", "blocks"]
+__all__ = ["KeyValueCache", "Source", "blocks"]
 
 _BLOCK = 64
 
@@ -26,16 +25,6 @@ class Source:
     cache: KeyValueCache
     sequence: int
     length: int
-
-
-class Elsewhere(Protocol):
-    """Does the same to caches of other processes: those hold the keys and values, and a cache here only counts."""
-
-    bytes_per_slot: int
-
-    def note(self, cache: KeyValueCache, what: str, *arguments: Any) -> None:
-        """Note that a method of the cache was called."""
-        ...
 
 
 class KeyValueCache:
@@ -54,7 +43,6 @@ class KeyValueCache:
         self._values: list[Tensor] = []
         self._targets = torch.empty(0, dtype=torch.long)  # [batch * rows], into batch and slots as one axis
         self._written = slice(None)  # sequences that the current rows belong to
-        self.mirror: Elsewhere | None = None
         self._first: Callable[[], Tensor | None] = lambda: None  # the first layer's keys when these were looked up:
         self._addresses = np.empty(0, np.int64), np.empty(0, np.int64)
 
@@ -66,8 +54,6 @@ class KeyValueCache:
     @property
     def bytes_per_slot(self) -> int:
         """Bytes of a slot of one sequence, in all layers."""
-        if self.mirror is not None:
-            return self.mirror.bytes_per_slot
         return sum(layer.element_size() * layer.shape[2:].numel() for layer in (*self._keys, *self._values))
 
     def begin(self, rows: Rows, *, packed: bool = False) -> None:
@@ -85,15 +71,11 @@ class KeyValueCache:
             self._targets = self._targets[rows.real]
 
     def begin_alone(self, rows: Rows, sequence: int) -> None:
-        """Do what `begin` does for the rows of one sequence, or of neighbours from it on.
-
-        The writes that follow return these sequences only.
-        """
+        """Do what `begin` does for the rows of one sequence; the writes that follow return this sequence only."""
         self._reach(rows.kv_len)
-        self._written = slice(sequence, sequence + len(rows.tokens))
+        self._written = slice(sequence, sequence + 1)
         slots = rows.positions if rows.slots is None else rows.slots
-        own = torch.arange(sequence, sequence + len(slots), device=slots.device)
-        self._targets = (slots + (own * self.capacity)[:, None]).reshape(-1)
+        self._targets = slots.reshape(-1) + sequence * self.capacity
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the current rows, and return those of all slots in use.
@@ -145,8 +127,6 @@ class KeyValueCache:
         An accepted path is moved behind the committed tokens this way. The other nodes need not be removed: every mask
         hides them, and the next rows overwrite them.
         """
-        if moves and self.mirror is not None:
-            self.mirror.note(self, "move", moves)
         if not moves or not self._keys:
             return
         device = self._keys[0].device
@@ -180,16 +160,10 @@ class KeyValueCache:
                         known_layer = getattr(source.cache, kind)[number]
                         new[row, : source.length] = known_layer[source.sequence, : source.length]
                 getattr(copy, kind).append(new)
-        if known.mirror is not None:
-            copy.mirror = known.mirror
-            copy.mirror.note(copy, "copied", sources, capacity)
         return copy
 
     def join(self, other: KeyValueCache) -> None:
         """Append the sequences of another cache, which must not be used any more."""
-        if other.mirror is not None:
-            self.mirror = other.mirror
-            self.mirror.note(self, "join", other)
         if not self.batch:
             self.batch, self.capacity, self.kv_len = other.batch, other.capacity, other.kv_len
             self._keys, self._values = other._keys, other._values
@@ -210,8 +184,6 @@ class KeyValueCache:
 
     def keep(self, sequences: Sequence[int]) -> None:
         """Keep only these sequences of the batch, in this order."""
-        if self.mirror is not None:
-            self.mirror.note(self, "keep", sequences)
         for own in (self._keys, self._values):
             for layer, old in enumerate(own):
                 own[layer] = old[torch.tensor(sequences, device=old.device)]
@@ -219,8 +191,6 @@ class KeyValueCache:
 
     def put(self, sequence: int, other: KeyValueCache, length: int) -> None:
         """Overwrite the first slots of a sequence with those of a cache of one sequence."""
-        if self.mirror is not None:
-            self.mirror.note(self, "put", sequence, other, length)
         for own, new in ((self._keys, other._keys), (self._values, other._values)):
             for layer, coming in zip(own, new, strict=True):
                 layer[sequence, :length] = coming[0, :length]

@@ -50,7 +50,6 @@ class TransformersForward:
         attend_in(model)
         self.alone = alone
         self.packs = self.is_exact = False
-        self._first_layer = 0  # that this process holds
         self._unmerged: dict[str, Mapping[str, UnmergedLora]] = {}
         self._keeping = threading.Lock()
         config = model.config.get_text_config(decoder=True)
@@ -144,7 +143,7 @@ class TransformersForward:
             options = {name: value for name, value in options.items() if name in self._takes}
         if rows.states is not None:
             options["output_hidden_states"] = True
-        return options | {"past_key_values": CacheAdapter(cache, rows, self._first_layer), "use_cache": True}
+        return options | {"past_key_values": CacheAdapter(cache, rows), "use_cache": True}
 
     def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
         dtype = self._model.dtype
@@ -166,9 +165,9 @@ def _collect(rows: Rows, own: Rows, sequence: int, chosen: Tensor) -> None:
 class CacheAdapter(Cache):
     """Our cache behind the interface of transformers' caches."""
 
-    def __init__(self, cache: KeyValueCache, rows: Rows, first_layer: int = 0) -> None:
+    def __init__(self, cache: KeyValueCache, rows: Rows) -> None:
         super().__init__(layers=[])
-        self._cache, self._first_layer, self._states = cache, first_layer, rows.states
+        self._cache, self._states = cache, rows.states
         self._before = rows.kv_len - rows.tokens.shape[1]
 
     def update(
@@ -178,9 +177,7 @@ class CacheAdapter(Cache):
         if self._states is not None and (wanted := keys_and_values(layer_idx)) in self._states.layers:
             both = (each.transpose(1, 2).flatten(2) for each in (key_states, value_states))
             self._states.found[wanted] = torch.cat([*both], -1)
-        keys, values = self._cache.write(
-            layer_idx - self._first_layer, key_states.transpose(1, 2), value_states.transpose(1, 2)
-        )
+        keys, values = self._cache.write(layer_idx, key_states.transpose(1, 2), value_states.transpose(1, 2))
         return keys.transpose(1, 2), values.transpose(1, 2)  # [batch, num_kv_heads, kv_len, head_dim]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers hold the same tokens

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -46,9 +46,6 @@ from stretto.local_engine.text.detokenize import decoder
 from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import MarkupForm, form_of
 from stretto.values.errors import SettingsError, StrettoError
-
-if TYPE_CHECKING:
-    from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
 __all__ = ["LoadedModel", "load_model", "prepare"]
 
@@ -147,17 +144,8 @@ class LoadedModel:
         """What fits beside it into memory now, as sentences."""
         return fitting_requests(self.device, self.token_size, self.dtype, self.context_window)
 
-    def give_up(self) -> bool:
-        """End the processes that hold the weights, because a step hangs; whether there are any. From any thread."""
-        if hasattr(self.forward, "give_up"):
-            self.forward.give_up()
-            return True
-        return False
-
     def free(self) -> None:
         """Drop the weights at once, whoever still refers to this, as an error does. It cannot run any more."""
-        if hasattr(self.forward, "close"):  # it ends the processes that hold the weights
-            self.forward.close()
         for each in (getattr(self.forward, "plain", None), self.forward, self.unpacked, self.comparison):
             if each is not None:
                 vars(each).clear()
@@ -296,12 +284,11 @@ def prepare(
     owned: bool = False,
     quantisation: Quantisation | None = None,
     diffusion: BlockForm | None = None,
-    general: Callable[..., TransformersForward] | None = None,
 ) -> LoadedModel:
     """Make a transformers model and tokenizer ready for the engine; see `load_model`.
 
     ``owned``: nobody else runs the model, so it may be let go of its weights. ``quantisation``: how they are held in
-    few bits. ``diffusion``: how it writes blocks. ``general``: see `choose_forward`.
+    few bits. ``diffusion``: how it writes blocks.
 
     Raises `BackendError` if it cannot run it, `NotInBlocksError` if it cannot with weights in few bits, and
     `SettingsError` for CUDA graphs on another device.
@@ -326,7 +313,7 @@ def prepare(
         else:
             step(name, "comparing it with transformers")
             packs = packed and compiled is not False
-            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned, general=general)
+            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned)
     if diffusion is not None and blocks is not None:
         diffusion, cuda_graphs = blocks.checked_form(name, diffusion, forward, config.vocab_size, tokenizer), False
         window = window // diffusion.block * diffusion.block if diffusion.sight == "block" else window

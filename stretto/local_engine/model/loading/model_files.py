@@ -25,13 +25,11 @@ def read_model(
     *,
     trust_remote_code: bool,
     blocks: bool = False,
-    distributed: Any = None,
 ) -> tuple[Any, Any, StoredBlocks[Any] | None]:
     """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
 
     ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
-    a folder's files, and bfloat16 for a GGUF file. ``distributed``: transformers' `DistributedConfig`, of which process
-    holds which weights.
+    a folder's files, and bfloat16 for a GGUF file.
 
     Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
     adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
@@ -41,7 +39,7 @@ def read_model(
         return _from_file(source, torch.bfloat16 if dtype == "auto" else dtype, blocks=blocks)
     from stretto.local_engine.model.loading.weights import read_folder  # noqa: PLC0415 - slow
 
-    return *read_folder(source, dtype, trust_remote_code=trust_remote_code, distributed=distributed), None
+    return *read_folder(source, dtype, trust_remote_code=trust_remote_code), None
 
 
 def _from_file(source: Source, dtype: Any, *, blocks: bool) -> tuple[Any, Any, StoredBlocks[Any] | None]:

@@ -57,7 +57,6 @@ def choose_forward(
     packed: bool,
     ready: Callable[[Sequence[Part]], bool] = compile_now,
     owned: bool = False,
-    general: Callable[..., TransformersForward] | None = None,
 ) -> Forward:
     """Choose the fastest forward that agrees with the model.
 
@@ -70,23 +69,18 @@ def choose_forward(
         packed: lay the weights out as the processor reads them, where it can.
         ready: whether the code that packed weights need is compiled; it may compile it first.
         owned: nobody else runs the model: it is let go of weights that are packed, so that they are there once.
-        general: makes the forward of transformers' own code, of a model whose parts are in several processes. The lean
-            one is not tried then.
     """
     limit = tolerance(model.dtype)
-    tried = general is None and is_llama_like(model)
-    lean = _lean(model, limit, packed=packed, ready=ready, owned=owned) if tried else None
+    lean = _lean(model, limit, packed=packed, ready=ready, owned=owned) if is_llama_like(model) else None
     if lean is not None:
         return lean
-    if general is None:
-        from stretto.local_engine.model.forward.transformers_forward import TransformersForward  # noqa: PLC0415 - slow
+    from stretto.local_engine.model.forward.transformers_forward import TransformersForward  # noqa: PLC0415 - slow
 
-        general = TransformersForward
     with torch.inference_mode():
         _check_plain(name, model)
         alone, cause = False, ""
         for alone in (False, True):
-            cause = _objection(model, limit, general, alone=alone)
+            cause = _objection(model, limit, TransformersForward, alone=alone)
             if not cause:
                 break
             _log.debug("%s, alone=%s: %s", name, alone, cause)
@@ -99,7 +93,7 @@ def choose_forward(
             name,
             type(model).__name__,
         )
-    return general(model, alone=alone)
+    return TransformersForward(model, alone=alone)
 
 
 def _lean(
@@ -168,14 +162,14 @@ def _no_number(model: Any) -> str:
     return f"Its numbers grow too large for {dtype}: choose dtype='float32', or copy or download it again."
 
 
-def _objection(model: Any, limit: float, general: Callable[..., TransformersForward], *, alone: bool) -> str:
+def _objection(model: Any, limit: float, forward: type[TransformersForward], *, alone: bool) -> str:
     """Say why the model cannot be run this way; an empty text if the forward agrees with the model."""
     config = model.config.get_text_config(decoder=True)
     try:
         with _narrowed(model, config) as fixed, switched_early(config, _SWITCH):
             if fixed and not alone:
                 return f"its {fixed} cannot be checked, since it is fixed when the model is built"
-            gap = disagreement(Expected.of(model), general(model, alone=alone))
+            gap = disagreement(Expected.of(model), forward(model, alone=alone))
     except ValueError as error:
         return _line(error)
     except Exception as error:  # noqa: BLE001 - whatever the model's code raises, it cannot be run this way
@@ -233,8 +227,6 @@ def _narrowed(model: Any, config: Any) -> Iterator[str]:
 def _vocabulary(model: Any) -> int:
     """Tokens of the model, which may have been let go of their vectors."""
     table = model.get_input_embeddings()
-    if not hasattr(table, "weight"):  # in another process
-        return int(model.config.get_text_config(decoder=True).vocab_size)
     return int(getattr(table, "num_embeddings", None) or table.weight.shape[0])
 
 

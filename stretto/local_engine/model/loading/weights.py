@@ -58,12 +58,9 @@ def fetch(source: Source) -> Source:
     return Source(source.name, Path(folder), None)
 
 
-def read_folder(
-    source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool, distributed: Any = None
-) -> tuple[Any, Any]:
+def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool) -> tuple[Any, Any]:
     """Read a model from safetensors files, and its tokenizer; see `read_model` of ``model_files.py``."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    divided = {} if distributed is None else {"distributed_config": distributed}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
     if problem := _damaged(source, _SETTINGS):  # transformers passes over some of these
@@ -98,7 +95,6 @@ def read_folder(
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # `_misfit` names them
                 key_mapping=None if written is None else dict(written.names),
-                **divided,
                 **options,
             )
         model, found = loaded
