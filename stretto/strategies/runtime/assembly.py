@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 from stretto.backends.base import Backend
-from stretto.backends.load import LoadShare, answering, with_calls_bounded
+from stretto.backends.load import answering, with_calls_bounded
 from stretto.foundation.arguments import safe_repr
 from stretto.observe.hooks import Watchers
 from stretto.prices import Prices
@@ -19,12 +18,12 @@ from stretto.strategies.runtime.branch_calls import Emit
 from stretto.strategies.runtime.fallback import Fallback, check_needs
 from stretto.strategies.runtime.runner import Runner, open_runner
 from stretto.strategies.runtime.shortfall import shortfalls
-from stretto.values.answer import Answer, Cost, FinishReason, Timeline, Usage
+from stretto.values.answer import Answer, Branch, Cost, FinishReason, Timeline, Usage
+from stretto.values.answer_warning import AnswerWarning
 from stretto.values.errors import IncompleteAnswerError, UnknownStrategyError
 from stretto.values.events import AnswerFinished, RouteChosen
 from stretto.values.request import Message, Request
 from stretto.values.route import Route
-from stretto.values.token_records import DecodingStats
 
 _MOST_TOLD = 5  # warnings in an error
 
@@ -60,22 +59,37 @@ async def answer(
     ``on_missing="raise"``.
     """
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
+    prices = prices or Prices()
     # Counted before anything is waited for: requests that come at the same moment see each other.
     with (watchers or Watchers()).watching(), answering(backend, _calls_planned(request, route, backend)) as share:
-        return await _answer(
-            request,
-            route,
+        await emit(RouteChosen(route=route))
+        check_needs(request, backend)
+        asked, left_out = _as_far_as_taken(request, route, backend)
+        async with open_runner(
             backend,
             emit,
-            strategy,
+            asked,
             templates=templates,
             began=began,
-            prices=prices or Prices(),
             prompt_family=prompt_family,
             fallback=Fallback.of(fallback, request),
-            backends=backends or {route.role: backend},
             share=share,
-        )
+        ) as runner:
+            runner.backends = backends or {route.role: backend}
+            if asked.budget.max_cost is not None:
+                runner.ledger.spent = lambda: _spent(prices, backend, runner)
+                runner.ledger.price_known = lambda model: _price(prices, model, [Usage()]) is not None
+            runner.leaks.users = (*(each.content for each in asked.messages), *(each.text for each in asked.documents))
+            runner.send_along(asked.accompanying)
+            for warning in left_out:
+                runner.warn(warning)
+            told = await runner.complete(strategy.run(asked, route, runner))
+            if route.shape is not None and _length_is_free(asked, route):
+                runner.known.note_lengths(route.shape, runner.branches)
+            runner.known.note_record(asked, runner.branches)
+            result = _assemble(asked, route, runner, told, _cost(prices, backend, runner))
+        await emit(AnswerFinished(answer=result))
+        return result
 
 
 def _calls_planned(request: Request, route: Route, backend: Backend) -> int:
@@ -85,71 +99,28 @@ def _calls_planned(request: Request, route: Route, backend: Backend) -> int:
     return 1 if forecast is None else min(forecast.calls, most)
 
 
-async def _answer(
-    request: Request,
-    route: Route,
-    backend: Backend,
-    emit: Emit,
-    strategy: Strategy,
-    *,
-    templates: Catalogue,
-    began: float,
-    prices: Prices,
-    prompt_family: PromptFamily,
-    fallback: Fallback,
-    backends: Mapping[str, Backend],
-    share: LoadShare,
-) -> Answer:
-    await emit(RouteChosen(route=route))
-    check_needs(request, backend)
-    unused = request.options.decoding if route.decoding is None else None
-    adapter = request.options.adapter if backend.capabilities.adapters else None
-    options = request.options.model_copy(update={"decoding": route.decoding, "adapter": adapter})
-    without = request.options.adapter if adapter is None else None
-    unread = () if backend.capabilities.reads_history else request.history
-    messages = _alone(request) if unread else request.messages
-    request = request.model_copy(update={"options": options, "messages": messages})
-    async with open_runner(
-        backend,
-        emit,
-        request,
-        templates=templates,
-        began=began,
-        prompt_family=prompt_family,
-        fallback=fallback,
-        share=share,
-    ) as runner:
-        runner.backends = backends
-        if request.budget.max_cost is not None:
-            runner.ledger.spent = lambda: _spent(prices, backend, runner)
-            runner.ledger.price_known = lambda asked: _price(prices, asked, [Usage()]) is not None
-        runner.leaks.users = (*(each.content for each in request.messages), *(each.text for each in request.documents))
-        if unused is not None:
-            runner.warn(
-                f"decoding={safe_repr(unused)} was left out: {backend.name} has no decoding methods to choose from.",
-                "option",
-            )
-        if without is not None:
-            runner.warn(f"adapter={safe_repr(without)} was left out: {backend.name} has no adapters.", "option")
-        runner.send_along(request.accompanying)
-        if not backend.capabilities.names and any(each.name for each in request.messages if each.role != "tool"):
-            runner.warn(f"The names of the speakers were left out: {backend.name} takes none.", "option")
-        for note in request.unread:
-            runner.warn(note, "unread")
-        for document in request.documents:
-            for said in document.warnings:
-                runner.warn(f"Of {safe_repr(document.title or document.source)}, {said}", "unread")
-        if unread:
-            runner.warn(
-                f"The turns before the question were left out: {backend.name} reads single questions.", "unread"
-            )
-        told = await runner.complete(strategy.run(request, route, runner))
-        if route.shape is not None and _length_is_free(request, route):
-            runner.known.note_lengths(route.shape, runner.branches)
-        runner.known.note_record(request, runner.branches)
-        result = _assemble(request, route, runner, told, backend, total_s=time.perf_counter() - began, prices=prices)
-    await emit(AnswerFinished(answer=result))
-    return result
+def _as_far_as_taken(request: Request, route: Route, backend: Backend) -> tuple[Request, list[AnswerWarning]]:
+    """The request without what the backend does not take, and a warning for each thing left out or not read."""
+    able, options, unread, name = backend.capabilities, request.options, list[AnswerWarning](), backend.name
+    if route.decoding is None and options.decoding is not None:
+        said = f"decoding={safe_repr(options.decoding)} was left out: {name} has no decoding methods to choose from."
+        unread.append(AnswerWarning(said, "option"))
+    if options.adapter is not None and not able.adapters:
+        said = f"adapter={safe_repr(options.adapter)} was left out: {name} has no adapters."
+        unread.append(AnswerWarning(said, "option"))
+    alone = bool(request.history) and not able.reads_history
+    messages = _alone(request) if alone else request.messages
+    if not able.names and any(each.name for each in messages if each.role != "tool"):
+        unread.append(AnswerWarning(f"The names of the speakers were left out: {name} takes none.", "option"))
+    unread += [AnswerWarning(note, "unread") for note in request.unread]
+    for document in request.documents:
+        title = safe_repr(document.title or document.source)
+        unread += [AnswerWarning(f"Of {title}, {said}", "unread") for said in document.warnings]
+    if alone:
+        said = f"The turns before the question were left out: {name} reads single questions."
+        unread.append(AnswerWarning(said, "unread"))
+    taken = {"decoding": route.decoding, "adapter": options.adapter if able.adapters else None}
+    return request.model_copy(update={"options": options.model_copy(update=taken), "messages": messages}), unread
 
 
 def _length_is_free(request: Request, route: Route) -> bool:
@@ -166,61 +137,32 @@ def _alone(request: Request) -> tuple[Message, ...]:
     return (*system, Message(role="user", content=request.question), *begun)
 
 
-def _assemble(
-    request: Request,
-    route: Route,
-    runner: Runner,
-    told: StrategyResult,
-    backend: Backend,
-    *,
-    total_s: float,
-    prices: Prices,
-) -> Answer:
-    text = runner.merge.text
+def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResult, cost: Cost | None) -> Answer:
+    """Put the answer together. Raises where nothing was written, or where parts are missing that must not be."""
+    total_s = runner.now_s()
     visible = [running for running in runner.branches if running.counts]
-    failures = [running.exception for running in visible if running.exception is not None]
-    only_cut = all(running.finish_reason == "length" for running in visible if running.exception is not None)
-    if failures and not (told.by_itself or only_cut or any(running.in_answer for running in runner.branches)):
-        raise failures[0]  # all failed, usually for the same reason
-    if runner.overran:
-        if not (text.strip() or told.tool_calls):
-            raise runner.too_late()
-        runner.warn(f"The answer is incomplete: {runner.too_late()}", "deadline")
-    for warning in shortfalls((running for running in visible if not running.reported), request):
-        runner.warn_once(warning)
-    for warning in runner.fallback.warnings():
-        runner.warn_once(warning)
-    branches = tuple(running.branch for running in runner.branches if running.branch is not None)
-    usage = Usage()
-    decoding: DecodingStats | None = None
-    for branch in branches:
-        usage = usage + branch.usage
-        if branch.decoding is not None:
-            decoding = branch.decoding if decoding is None else decoding + branch.decoding
     logprobs = tuple(each for running in runner.branches if running.in_answer for each in running.logprobs)
+    _check_written(runner, told, visible)
+    for warning in (*shortfalls((each for each in visible if not each.reported), request), *runner.fallback.warnings()):
+        runner.warn_once(warning)
     if request.options.logprobs is not None and not logprobs:
         runner.warn(f"logprobs={request.options.logprobs} was asked for, and {runner.model} returned none.", "option")
-    ends = [
-        span.needed_s + span.ended_s - span.started_s
-        for span in (branch.span for branch in branches)
-        if span.started_s is not None and span.ended_s is not None
-    ]
+    branches = tuple(running.branch for running in runner.branches if running.branch is not None)
+    decoding = [branch.decoding for branch in branches if branch.decoding is not None]
     if told.reason:
         route = route.model_copy(update={"reason": f"{route.reason} {told.reason}"})
     result = Answer(
-        text=text,
+        text=runner.merge.text,
         route=route,
         strategy=told.strategy or route.strategy,
         parsed=told.parsed,
         branches=branches,
-        usage=usage,
-        cost=_cost(prices, backend, runner),
-        decoding=decoding,
+        usage=sum((branch.usage for branch in branches), Usage()),
+        cost=cost,
+        decoding=sum(decoding[1:], decoding[0]) if decoding else None,
         logprobs=logprobs,
         timeline=Timeline(
-            first_text_s=runner.merge.first_s,
-            total_s=total_s,
-            critical_path_s=max(ends, default=0.0),
+            first_text_s=runner.merge.first_s, total_s=total_s, critical_path_s=_critical_path_s(branches)
         ),
         warnings=tuple(runner.warnings),
         citations=told.citations,
@@ -240,6 +182,29 @@ def _assemble(
             said += f" The others of {len(result.warnings)} warnings are in the answer of this error."
         raise IncompleteAnswerError(f"The answer lacks {missing} of {len(visible)} parts. {said}", answer=result)
     return result
+
+
+def _check_written(runner: Runner, told: StrategyResult, visible: Sequence[RunningBranch]) -> None:
+    """Raise why there is no answer; warn where the deadline left only the beginning of one."""
+    failures = [running.exception for running in visible if running.exception is not None]
+    only_cut = all(running.finish_reason == "length" for running in visible if running.exception is not None)
+    if failures and not (told.by_itself or only_cut or any(running.in_answer for running in runner.branches)):
+        raise failures[0]  # all failed, usually for the same reason
+    if runner.overran:
+        if not (runner.merge.text.strip() or told.tool_calls):
+            raise runner.too_late()
+        runner.warn(f"The answer is incomplete: {runner.too_late()}", "deadline")
+
+
+def _critical_path_s(branches: Sequence[Branch]) -> float:
+    """When the last branch would have ended, had each begun as soon as it was needed."""
+    spans = [branch.span for branch in branches]
+    ends = [
+        span.needed_s + span.ended_s - span.started_s
+        for span in spans
+        if span.started_s is not None and span.ended_s is not None
+    ]
+    return max(ends, default=0.0)
 
 
 def _cost(prices: Prices, backend: Backend, runner: Runner) -> Cost | None:
