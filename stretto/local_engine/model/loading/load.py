@@ -204,16 +204,24 @@ def load_model(
             _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, how)
         how = "none"
     how = how if can_compile() else "none"
-    # Others are rounded from bfloat16
-    check_room(source, chosen if how == "none" else torch.bfloat16, target, stays=how == "stored")
-    read = partial(read_model, source, trust_remote_code=trust_remote_code)
-    make = partial(prepare, source.name, packed=packed, compiled=compiled, cuda_graphs=cuda_graphs, owned=True)
     ready: LoadedModel | None = None
     failure: StrettoError | None = None
     with older_objects_kept():
-        while ready is None and failure is None:
+        while ready is None:
+            # Weights that are rounded are read as bfloat16
+            check_room(source, chosen if how == "none" else torch.bfloat16, target, stays=how == "stored")
             try:
-                ready = _loaded(read, make, how, dtype=chosen, device=target, change=change)
+                ready = _loaded(
+                    source,
+                    how,
+                    dtype=chosen,
+                    device=target,
+                    change=change,
+                    trust_remote_code=trust_remote_code,
+                    packed=packed,
+                    compiled=compiled,
+                    cuda_graphs=cuda_graphs,
+                )
             except NotInBlocksError as error:
                 _log.warning(
                     "%s is unpacked, since products with weights in few bits fail here: %s", source.name, error
@@ -225,34 +233,35 @@ def load_model(
                 weights = 0 if how == "stored" else weights_of(source)  # of those, the file's size says more
                 failure = does_not_fit(source.name, weights, chosen, target)
             give_back()  # here, and no error is raised before: its frames hold the weights
-            if ready is None and failure is None:
-                check_room(source, chosen, target)
-    if ready is None:
-        assert failure is not None  # noqa: S101 - for the type checker
-        raise failure
+            if failure is not None:
+                raise failure
     return replace(ready, folder=source.folder, file=source.file, changed=change is not None)
 
 
 def _loaded(
-    read: partial[tuple[Any, Any, Any]],
-    make: partial[LoadedModel],
+    source: Source,
     how: str,
     *,
     dtype: torch.dtype,
     device: torch.device,
     change: Callable[[Mapping[str, torch.Tensor]], None] | None,
+    trust_remote_code: bool,
+    **options: Any,
 ) -> LoadedModel:
-    """Read a model by `read_model` and make it ready by `prepare`.
+    """Read a model and make it ready by `prepare`, which takes the options.
 
     ``how``: ``stored``, ``int8`` or ``int4`` for weights in few bits, else ``none``.
 
-    Raises `NotInBlocksError`, and what the two raise.
+    Raises `NotInBlocksError`, and what `read_model` and `prepare` raise.
     """
-    (name,), (source,), rounds = make.args, read.args, how not in ("none", "stored")
+    name, rounds = source.name, how not in ("none", "stored")
     size = bytes_in_blocks(source) if how == "stored" else dtype.itemsize * weights_of(source)
     takes = round(size / 1e9, 2) if size else None
     step(name, "reading the weights", takes_gb=takes, free_gb=round(free_bytes(device) / 1e9, 2))
-    model, tokenizer, quantisation = read("auto" if rounds else dtype, blocks=how == "stored")
+    quantisation: Quantisation | None
+    model, tokenizer, quantisation = read_model(
+        source, "auto" if rounds else dtype, trust_remote_code=trust_remote_code, blocks=how == "stored"
+    )
     if change is not None:
         change(dict(model.named_parameters()))
     if rounds:
@@ -261,7 +270,8 @@ def _loaded(
             model = model.to(dtype)
     if model.device != device:  # some quantised ones cannot be moved
         model = model.to(device)
-    return make(model, tokenizer, quantisation=quantisation, diffusion=_block_form(source))
+    diffusion = _block_form(source)
+    return prepare(name, model, tokenizer, owned=True, quantisation=quantisation, diffusion=diffusion, **options)
 
 
 def _block_form(source: Source) -> BlockForm | None:
