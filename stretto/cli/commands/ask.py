@@ -161,14 +161,14 @@ async def _answers(
 
 
 def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: bool, trace: bool) -> None:
-    from stretto.cli.output import logprobs as probabilities  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.output.below_answer import logprobs_of  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.cli.output.side_by_side import as_json, table  # noqa: PLC0415
     from stretto.cli.output.trace import render_timeline  # noqa: PLC0415
 
     if json:
         screen.write(as_json(answers) + "\n")
     if logprobs and answers[0].logprobs:  # without any, a warning has said so
-        screen.show("", *probabilities.table(answers[0], screen.width))
+        screen.show("", *logprobs_of(answers[0], screen.width))
     if trace:
         for each in answers:
             screen.show("", *render_timeline(each, screen.width, blocks=screen.encodes_blocks))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from stretto.backends.provider_table import default_keys, either
-from stretto.cli.output.footnotes import footnotes_of
+from stretto.cli.output.below_answer import footnotes_of
 from stretto.cli.output.plain import one_line, plain_json
 from stretto.cli.output.progress import Progress, status_of
 from stretto.cli.output.screen import FRAME_S, Screen

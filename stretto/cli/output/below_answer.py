@@ -1,21 +1,37 @@
-"""``--logprobs``: how probable the model found each token of its answer."""
+"""What stands below an answer: the places that it cites, and with ``--logprobs`` how probable its tokens were."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from stretto.cli.output.columns import Cell, columns
-from stretto.cli.output.plain import plain_json
+from stretto.cli.output.plain import one_line, plain_json
+from stretto.values.answer import Answer
 
-if TYPE_CHECKING:
-    from rich.text import Text
+__all__ = ["footnotes_of", "logprobs_of"]
 
-    from stretto.values.answer import Answer
+_MOST = 40
+_LONGEST = 160  # characters of a quotation
 
 
-def table(answer: Answer, width: int | None) -> list[Text]:
+def footnotes_of(answer: Answer) -> list[Text]:
+    """One line a citation: its number, its label in the answer, the heading above it, and what it says."""
+    lines = []
+    for citation in answer.citations[:_MOST]:
+        quote, heading = one_line(citation.quote), one_line(citation.heading)
+        said = quote if len(quote) <= _LONGEST else quote[: _LONGEST - 1].rstrip() + "…"
+        line = Text(f"{citation.number} {one_line(citation.label)}", "bold")
+        line.append(f" {heading}:" if heading and heading != said else "", "not bold dim")
+        lines.append(line.append(f" {said}", "not bold dim"))
+    if (more := len(answer.citations) - _MOST) > 0:
+        lines.append(Text(f"and {more:,} more, which --json prints", "dim"))
+    return lines
+
+
+def logprobs_of(answer: Answer, width: int | None) -> list[Text]:
     """A row for each token: its probability, the logarithm of that, and the most probable tokens in its place.
 
     Tokens are shown as JSON strings, so that spaces and line breaks are seen.
