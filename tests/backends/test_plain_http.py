@@ -178,3 +178,60 @@ async def test_a_provider_may_name_another_variable(monkeypatch):
 async def test_where_nobody_listens_it_says_so():
     with pytest.raises(ConnectionFailedError, match="acme:small"):
         await hear(Acme("small", base_url="http://127.0.0.1:9"), asking())
+
+
+class InLines(Acme):
+    """The same API where each line of the answer is a JSON object."""
+
+    framing = "lines"
+
+
+def lines(*data, ends="\n"):
+    return "".join(f"{json.dumps(each)}{ends}" for each in data).encode()
+
+
+LINES = lines({"text": "one "}, {"text": "two "}, {"text": "three"}, END)
+
+
+async def in_lines(*pieces):
+    async with ScriptedServer(RawResponse([*pieces], headers={"content-type": "application/x-ndjson"})) as server:
+        backend = InLines("small", base_url=server.url, api_key=KEY)
+        try:
+            return await hear(backend)
+        finally:
+            await backend.aclose()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [LINES],
+        [LINES[at : at + 7] for at in range(0, len(LINES), 7)],
+        [lines({"text": "one "}, {"text": "two three"}, END, ends="\r\n\r\n").rstrip()],
+    ],
+)
+async def test_lines_of_json_are_read_where_a_backend_says_so(pieces):
+    said = await in_lines(*pieces)
+    assert (said.text, said.usage) == ("one two three", Usage(prompt_tokens=9, completion_tokens=3, calls=1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lines({"text": "one"}),
+        lines({"text": "one"}) + b"{broken\n" + lines(END),
+        lines({"text": "one"}) + b"broken\n" + lines(END),
+        lines({"text": "one"}, {"error": {"message": "overloaded"}}),
+        b"<html>a proxy</html>",
+        b"",
+    ],
+)
+async def test_lines_that_are_no_whole_answer_are_one_of_our_errors(body):
+    with pytest.raises(BackendError, match="acme:small"):
+        await in_lines(body)
+
+
+async def test_lines_of_json_keep_the_contract():
+    async with ScriptedServer(RawResponse([LINES])) as server:
+        nobody = InLines("small", base_url="http://127.0.0.1:9")
+        await check_backend(InLines("small", base_url=server.url, api_key=KEY), failing=nobody)

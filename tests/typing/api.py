@@ -140,6 +140,7 @@ class OverHttp(RemoteBackend):
     provider = "acme"
     default_url = "https://api.acme.example/v1"
     path = "/generate"
+    framing = "lines"
     lacks = frozenset({"seed"})
     capabilities = Capabilities(context_window=8_000)
 

@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -28,7 +28,7 @@ from stretto.backends.providers.learned import learned
 from stretto.backends.providers.parameters import ParameterMemory
 from stretto.backends.providers.pieces import AnswerPiece, IncomingAnswer
 from stretto.backends.providers.transport.error_bodies import is_error, read_json
-from stretto.backends.providers.transport.event_lines import Arrival, arriving, json_events
+from stretto.backends.providers.transport.event_lines import Arrival, EventLines, JsonLines, arriving, json_events
 from stretto.backends.providers.transport.headers import kept_headers
 from stretto.backends.providers.transport.http_clients import host_of, http_client, make_ready, without_query
 from stretto.backends.providers.transport.long_bodies import post
@@ -75,6 +75,7 @@ class RemoteBackend(ABC):
         provider: what stands before the colon of a model's name.
         default_url: the address of the API.
         path: of a call, below the address.
+        framing: how the events of a stream come: ``"events"``, server-sent ones, or ``"lines"``, each a JSON object.
         key_variable: the environment variable of the key; ``PROVIDER_API_KEY`` if a subclass does not say.
         url_variable: the one that names another address; ``PROVIDER_BASE_URL``.
         sdk: the module that is imported before the first call; none for plain HTTP.
@@ -86,6 +87,7 @@ class RemoteBackend(ABC):
     provider: ClassVar[str]
     default_url: ClassVar[str]
     path: ClassVar[str] = ""
+    framing: ClassVar[Literal["events", "lines"]] = "events"
     key_variable: ClassVar[str]
     url_variable: ClassVar[str]
     sdk: ClassVar[str] = ""
@@ -210,7 +212,7 @@ class RemoteBackend(ABC):
         return ()
 
     async def events(self, stream: Any) -> AsyncGenerator[Any]:
-        """The events of a stream: the data of server-sent events as JSON. With an SDK, what its stream gives."""
+        """The events of a stream as JSON, by its `framing`. With an SDK, what its stream gives."""
         if self.sdk:
             async for event in stream:
                 yield event
@@ -273,7 +275,7 @@ class RemoteBackend(ABC):
             parameters = self._memory.fit(wanted)  # the caller's extra takes precedence
             calls += 1
             try:
-                with arriving() as arrival:
+                with arriving(JsonLines() if self.framing == "lines" else EventLines()) as arrival:
                     sent = await self.send(client, parameters, self.extra_fields(prompt))
                     return Opened(sent, arrival, calls, prompt, options, self.left_out(prompt))
             except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours

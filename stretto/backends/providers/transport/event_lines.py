@@ -88,6 +88,15 @@ class EventLines:
             raise BodyTooLargeError(f"{what} is longer than {MOST_EVENT // 2**20} MiB.")
 
 
+class JsonLines(EventLines):
+    """Passes each line of a stream of JSON objects on as the server-sent event that it stands for."""
+
+    def _line(self, line: bytes | bytearray) -> bytes:
+        if not self._begun and not line.lstrip().startswith(b"{"):
+            return super()._line(line)
+        return super()._line(b"data:" + line) + super()._line(b"") if line.strip() else b""
+
+
 @dataclass
 class Arrival:
     """The response to one call that asks for a stream.
@@ -96,17 +105,17 @@ class Arrival:
     depend on it.
     """
 
+    lines: EventLines
     headers: Mapping[str, str] = field(default_factory=dict)
-    lines: EventLines = field(default_factory=EventLines)
 
 
 _expected: ContextVar[Arrival | None] = ContextVar("stretto_arrival", default=None)
 
 
 @contextmanager
-def arriving() -> Iterator[Arrival]:
-    """Expect the response to the call that is sent in this context."""
-    arrival = Arrival()
+def arriving(lines: EventLines) -> Iterator[Arrival]:
+    """Expect the response to the call that is sent in this context, and read its lines in this way."""
+    arrival = Arrival(lines)
     before = _expected.set(arrival)
     try:
         yield arrival
