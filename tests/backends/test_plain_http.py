@@ -12,13 +12,15 @@ from stretto import (
     AuthenticationError,
     ConnectionFailedError,
     ContextOverflowError,
+    InvalidRequestError,
     Message,
     RateLimitedError,
     ServerFailedError,
     StreamBrokenError,
     Usage,
 )
-from stretto.extending import AnswerPiece, CallPiece, ModelRequest, Thought
+from stretto.backends.known_models import NO_ROWS, Known
+from stretto.extending import AnswerPiece, CallPiece, ModelRequest, RemoteBackend, Thought
 from stretto.testing import check_backend
 from stretto.testing.server import RawResponse, ScriptedServer
 from stretto.values.errors import BackendError
@@ -235,3 +237,45 @@ async def test_lines_of_json_keep_the_contract():
     async with ScriptedServer(RawResponse([LINES])) as server:
         nobody = InLines("small", base_url="http://127.0.0.1:9")
         await check_backend(InLines("small", base_url=server.url, api_key=KEY), failing=nobody)
+
+
+class Unsaid(Acme):
+    """Says nothing of what its models can do, as a provider of the table does."""
+
+    capabilities = RemoteBackend.capabilities
+
+
+class TakesTools(Unsaid):
+    takes = frozenset({"tools"})
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}
+
+
+@pytest.mark.parametrize("rows", [NO_ROWS, {"acme": {"small": Known(window=9_000, output=100)}}])
+async def test_what_a_provider_does_not_say_it_sends_is_refused(rows):
+    backend = Unsaid("small", base_url="http://127.0.0.1:9", own_rows=rows)
+    async with AsyncStretto(backend) as stretto:
+        with pytest.raises(InvalidRequestError, match="acme:small takes no tools"):
+            await stretto.ask("Look.", tools=[TOOL])
+        with pytest.raises(InvalidRequestError, match="'image_url', and acme:small reads text only"):
+            await stretto.ask([PICTURE])
+    assert not backend.capabilities.json_schema
+
+
+async def test_a_provider_says_what_it_sends():
+    assert TakesTools("small", base_url="http://127.0.0.1:9").capabilities.tools
+    assert not TakesTools("small", base_url="http://127.0.0.1:9").capabilities.media
+
+
+async def test_a_schema_that_a_provider_does_not_send_is_told_in_words():
+    told = RawResponse([events({"text": '{"name": "Bern"}'}, END)])
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    rows = {"acme": {"small": Known(window=9_000, output=100)}}
+    async with ScriptedServer(told) as server:
+        backend = Unsaid("small", base_url=server.url, api_key=KEY, own_rows=rows)
+        async with AsyncStretto(backend) as stretto:
+            answer = await stretto.ask("Name a city.", response_format=schema, strategy="direct")
+        assert answer.parsed == {"name": "Bern"}
+        assert '"name"' in str(server.requests[0].body["turns"])

@@ -142,6 +142,7 @@ class OverHttp(RemoteBackend):
     path = "/generate"
     framing = "lines"
     lacks = frozenset({"seed"})
+    takes = frozenset({"tools"})
     capabilities = Capabilities(context_window=8_000)
 
     def parameters(self, prompt: ModelRequest, options: GenerationOptions) -> dict[str, object]:

@@ -44,6 +44,7 @@ class AnthropicBackend(RemoteBackend):
     default_url = "https://api.anthropic.com"
     sdk = "anthropic.resources.messages"
     lacks = frozenset({"seed"})
+    takes = frozenset({"tools", "media", "json_schema"})
 
     def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
         """A client of the SDK."""

@@ -78,6 +78,7 @@ class OpenAIBackend(RemoteBackend):
     provider = "openai"
     default_url = "https://api.openai.com/v1"
     sdk = "openai.resources.chat.completions.completions"  # the packages around it import nothing by themselves
+    takes = frozenset({"tools", "media", "json_schema"})
 
     def __init__(
         self, model: str, *, base_url: str | None = None, api_key: str | None = None, own_rows: Rows = NO_ROWS

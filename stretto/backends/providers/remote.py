@@ -80,6 +80,8 @@ class RemoteBackend(ABC):
         url_variable: the one that names another address; ``PROVIDER_BASE_URL``.
         sdk: the module that is imported before the first call; none for plain HTTP.
         lacks: options of a request that the API has no parameter for; ``Answer.warnings`` names them.
+        takes: which of ``"tools"``, ``"media"`` and ``"json_schema"`` its `parameters` send. Of the others, schemas
+            are told in words, and the rest is refused; a class with ``capabilities`` of its own says it there.
         model: the name of the model, without the provider.
         compatible: whether another address was given than the provider's own.
     """
@@ -92,6 +94,7 @@ class RemoteBackend(ABC):
     url_variable: ClassVar[str]
     sdk: ClassVar[str] = ""
     lacks: ClassVar[frozenset[str]] = frozenset()
+    takes: ClassVar[frozenset[Literal["tools", "media", "json_schema"]]] = frozenset()
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -112,7 +115,13 @@ class RemoteBackend(ABC):
         self._key = SecretStr(key or "")
         self._url = base_url or os.environ.get(self.url_variable) or self.default_url
         self._proxy: Proxy | None = None  # of the last connection
-        self._capabilities = capabilities_of(self.provider, model, own_rows)
+        known = capabilities_of(self.provider, model, own_rows)
+        self._capabilities = replace(
+            known,
+            tools=known.tools and "tools" in self.takes,
+            media=known.media and "media" in self.takes,
+            json_schema=known.json_schema and "json_schema" in self.takes,
+        )
         self._learned = learned(self.provider, self._url.rstrip("/"), model)
         self._memory = ParameterMemory(model, self.lacks, self._learned, own_rows)
         self._own_rows = own_rows
