@@ -10,6 +10,7 @@ import mmap
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
 
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")  # of a text, before it
 _MOST_DIMENSIONS = 4
 _MOST_KEY = 65_535
 _KEPT = 4_096  # numbers of an array; longer ones belong to the vocabulary
@@ -147,8 +149,13 @@ def nextn_layers(header: Header) -> int:
 
 
 def read_header(path: Path) -> Header:
-    """Read the head of a file. Raises `DamagedFileError`, `OSError`."""
-    size = path.stat().st_size
+    """Read the head of a file, or give what was read of it before. Raises `DamagedFileError`, `OSError`."""
+    found = path.stat()
+    return _header_of(path, found.st_size, (found.st_ino, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=8)
+def _header_of(path: Path, size: int, state: tuple[int, ...]) -> Header:  # noqa: ARG001 - tells files apart
     if size < 24:
         raise DamagedFileError("it is too short to be a GGUF file")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -239,11 +246,13 @@ class _Reader:
             raise DamagedFileError(f"a field of its head is of an unknown kind ({kind})")
         kind, count = self._numbers("IQ")
         if kind == _STRING:
-            self._fits(count, 8)
-            for _ in range(count):
-                (length,) = self._numbers("Q")
-                self._fits(length, 1)
-                self._at += length
+            self._fits(count, _LENGTH.size)
+            at = self._at
+            for _ in range(count):  # hundreds of thousands, of a vocabulary
+                at += _LENGTH.size + _LENGTH.unpack_from(self._data, at)[0]
+                if at > self._size:
+                    raise DamagedFileError("a text in its head ends behind the file")
+            self._at = at
             return count
         if kind not in _NUMBERS:
             raise DamagedFileError(f"an array in its head is of an unknown kind ({kind})")
