@@ -10,7 +10,7 @@ Each processor has a separate folder of compiled code, which is removed afterwar
 the processor is said to have. So this shows that code for older processors is right, not that it runs on them.
 
 Models compute in bfloat16 by default where the processor does. Of the two number types, the one that is not this
-processor's own is tested here; `make test` and the thorough tests run with the other.
+processor's own is tested here, without the thorough tests; all others run with this processor's own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMPILED = (
 )
 THOROUGH = ("-m", "thorough", "--dist", "worksteal")
 PROPERTIES = ("-m", "hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
-ENGINE = ("tests/local_engine", "--dist", "worksteal")
+ENGINE = ("-m", "not thorough", "tests/local_engine", "--dist", "worksteal")
 ANY = ("tests/local_engine/test_engine.py", "tests/backends/test_local_backend.py", "tests/test_answer_decoding.py")
 TESTS = {"thorough": THOROUGH, "properties": PROPERTIES, "no-compiler": ANY, "float32": ENGINE, "bfloat16": ENGINE}
 
