@@ -187,10 +187,9 @@ def test_sentences_of_any_text_stand_in_it_in_order_and_leave_out_white_space_al
     assert not text[position:].strip().strip("> \n")
 
 
-@pytest.mark.parametrize(
-    "text", ["“" * 200_000, ". " * 200_000, "\n" * 200_000, "a" * 200_000, "> " * 100_000, "「。" * 100_000]
-)
-def test_a_hostile_text_takes_no_longer_than_its_length_allows(text):
+@pytest.mark.parametrize("repeated", ["“", ". ", "\n", "a", "> ", "「。"])
+def test_a_hostile_text_takes_no_longer_than_its_length_allows(repeated):
+    text = repeated * 200_000
     assert sum(end - start for start, end in sentence_spans(text)) <= len(text)
 
 
