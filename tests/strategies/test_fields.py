@@ -96,7 +96,7 @@ async def test_short_fields_come_first_and_long_ones_side_by_side_in_the_order_o
     assert answer.parsed.summary == 'The summary,\nin "words" and ü.'
     assert (answer.strategy, answer.finish_reason, answer.warnings) == ("fields", "stop", ())
     first = backend.calls[0][0].response_schema
-    assert list(first["properties"]) == ["title", "kind", "when", "chapters", "summary"]
+    assert list(first["properties"]) == ["title", "kind", "when", "chapters", "outline", "summary"]
     assert list(first["properties"]["chapters"]["items"]["properties"]) == ["title"]
     assert [branch.title for branch in answer.branches] == [
         *("", "findings", "chapters[0]", "chapters[1]", "conclusion"),
@@ -115,6 +115,39 @@ async def test_every_call_sees_all_fields_and_the_values_that_are_there():
         assert '"kind": "study"' in text_of(prompt)
     element = next(prompt for prompt, _ in backend.calls if "element 2 of `chapters`" in text_of(prompt))
     assert list(element.response_schema["properties"]) == ["body"]
+
+
+class Keeper(BaseModel):
+    name: str
+    outline: str = Field(description="One paragraph")
+    past: str = Field(description="Two paragraphs")
+    secret: str = Field(description="One paragraph")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"outline": "tall", "past": "born in Brest", "secret": "the lamp was out on 3 May"},
+        {"outline": "tall", "past": "born in Brest"},
+        "none",
+        None,
+    ],
+    ids=["whole", "a line is missing", "no object", "none"],
+)
+async def test_what_the_long_fields_will_tell_is_decided_once_and_every_writer_is_told(written):
+    agreed = {} if written is None else {"outline_": written}
+    first = {"name": "Jean"} | agreed | {"outline": "He is tall."}
+    backend = writer({"only these fields now": json.dumps(first)})
+    answer, _ = await ask(backend, Keeper)
+    assert list(json.loads(answer.text)) == list(Keeper.model_fields)
+    assert answer.parsed.outline == "He is tall."
+    assert answer.warnings == ()
+    asked_for = backend.calls[0][0].response_schema["properties"]["outline_"]
+    assert list(asked_for["properties"]) == ["outline", "past", "secret"]
+    told = [text_of(prompt) for prompt, _ in backend.calls[1:]]
+    assert len(told) == 2
+    whole = isinstance(written, dict) and len(written) == 3
+    assert all(("- `secret`: the lamp was out on 3 May" in each) == whole for each in told)
 
 
 async def test_the_long_calls_share_their_beginning():

@@ -105,7 +105,8 @@ def _reads_too_often(case: Case, forecast: Forecast) -> bool:
 def fields_forecast(case: Case, record: Record) -> Forecast:
     """Expected cost: the short fields, then waves of the others, each as long as its longest call."""
     speed, calls = case.speed, record.calls
-    total_s = seconds(speed, record.first_tokens / speed.alone) if record.first is not None else 0.0
+    first = record.first_tokens + record.outline_tokens
+    total_s = seconds(speed, first / speed.alone) if record.first is not None else 0.0
     for wave in record.waves:
         many = sum(part.calls for part in wave)
         side_by_side = min(many, speed.concurrent_calls)
@@ -113,6 +114,5 @@ def fields_forecast(case: Case, record: Record) -> Forecast:
         total_s += math.ceil(many / speed.concurrent_calls) * seconds(speed, longest, calls=side_by_side)
     each = case.prompt_tokens + INSTRUCTION_TOKENS
     total_s += calls * reading_s(speed, case.measured, each)
-    return Forecast(
-        seconds=round(total_s, 2), tokens=round(calls * each + record.tokens), calls=calls, written=record.tokens
-    )
+    written = record.tokens + record.outline_tokens
+    return Forecast(seconds=round(total_s, 2), tokens=round(calls * each + written), calls=calls, written=written)

@@ -1,7 +1,8 @@
 """What of a record is written in which call, by its JSON schema alone.
 
-Short fields come first, in one call. Long texts, lists and objects follow side by side. Of an array of objects that
-hold long fields, the first call writes the short ones of each element, and a call each fills in the rest.
+Short fields come first, in one call, with a line on what each long field will tell, so that their writers agree. Long
+texts, lists and objects follow side by side. Of an array of objects that hold long fields, the first call writes the
+short ones of each element, and a call each fills in the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
 LARGE_OBJECT = 160  # tokens of an object that is taken apart
 FEWEST = 2  # calls for long fields
+OUTLINED = 22  # tokens of the line on what a long field will tell
 QUOTED = 200  # tokens of quotations, of a call that looks a field up
 _NAMED = 4  # letters of a name that counts where a description holds it
 DEFINITIONS = ("$defs", "definitions")
@@ -87,6 +89,7 @@ class Record:
         first_tokens: expected of that call.
         parts: those that follow, in the order of the schema.
         tokens: expected of the whole.
+        apart: each field is looked up by itself.
     """
 
     schema: Mapping[str, Any]
@@ -94,12 +97,26 @@ class Record:
     first_tokens: int
     parts: tuple[FieldPart, ...]
     tokens: int
+    apart: bool = False
 
     @cached_property
     def lead(self) -> FieldPart | None:
         """The long text that the first call goes on with behind the short fields, so that it is read at once."""
         texts = (part for part in self.parts if part.is_text and len(part.path) == 1 and not part.after)
         return None if self.first is None else next(texts, None)
+
+    @cached_property
+    def outline(self) -> Mapping[str, Any] | None:
+        """The schema of the lines on what the long fields will tell; ``None`` where no call goes ahead of them."""
+        lines = {path_name(part.path): {"type": "string"} for part in self.parts if not part.keys}
+        if self.apart or self.first is None or len(lines) < FEWEST:
+            return None
+        return {"type": "object", "properties": lines, "required": list(lines), "additionalProperties": False}
+
+    @property
+    def outline_tokens(self) -> int:
+        """Expected of the lines on what the long fields will tell."""
+        return 0 if self.outline is None else OUTLINED * len(self.outline["properties"])
 
     @property
     def calls(self) -> int:
@@ -183,7 +200,7 @@ class _Planner:
         if not self.apart and (reason := self._too_little(total) or self._out_of_order()) is not None:
             return NotSplit(reason)
         held = None if first is None else self._alone(first)
-        return Record(self.root, held, first_tokens, tuple(self.found), total)
+        return Record(self.root, held, first_tokens, tuple(self.found), total, self.apart)
 
     _first_tokens = 0
 

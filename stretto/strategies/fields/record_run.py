@@ -41,6 +41,18 @@ TRIES = 2  # of one field
 _LEVELS = 6  # of fields within fields that are listed
 _MOST_LISTED = 300  # fields
 _DESCRIPTION = 400  # characters that others are shown of a field's description
+OUTLINE = (
+    "`{}` is no field of the record, but what you decide for the writers of the long fields: for each, in at most "
+    "fifteen words, the names, figures, times and facts that it alone tells. Be as definite as the finished texts are: "
+    'not "its history", but what happened and when. Put into them all that the reader of this record must find.'
+)
+AGREED = "Decided for the long fields, so that they agree. All of it is true in this record:"
+FULLER = (
+    "These lines are only the frame. Write your part as a careful author who writes the whole record alone would: with "
+    "the reasons, people, dates and amounts that its reader wants, none of them against these lines, and at the length "
+    "that is asked for. Where none is, a paragraph has about 100 words, and an element of a list is one sentence that "
+    "says all it has to, as who does what by when. Mention what stands at another name only where yours depends on it."
+)
 _RECEIVED = 2_000  # characters that a second try is shown of the first
 
 
@@ -121,6 +133,7 @@ class RecordRun:
         self.request, self.runner, self.record = request, runner, record
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.known: dict[str, Any] = {}
+        self.outline: dict[str, str] = {}
         self.result = StrategyResult()
         self.written: dict[tuple[str | int, ...], Written] = {}
         # What a validator of the caller refuses can be asked for again only while nobody has seen it.
@@ -128,7 +141,7 @@ class RecordRun:
 
     async def run(self) -> str | None:
         """Write the record; returns why it cannot be written like this, where nothing of it was shown."""
-        if self.record.first is not None and (reason := await self._write_short()):
+        if self.record.first is not None and (reason := await self._write_short(self.record.first)):
             return reason
         if reason := self._start_all():
             return reason
@@ -143,32 +156,41 @@ class RecordRun:
         self._report(self.runner.merge.text)
         return None
 
-    async def _write_short(self) -> str | None:
+    async def _write_short(self, schema: Mapping[str, Any]) -> str | None:
         """Ask for the short fields, once more where they do not fit; returns why there are none.
 
-        The first long text is written behind them by the same call, so that it is read as soon as in one piece; the
-        others are asked for when it begins.
+        Behind them stands what each long field will tell, so that those who write them decide nothing twice. The first
+        long text is written there, too, by the same call, so that it is read early; the others are asked for when it
+        begins.
         """
-        assert self.record.first is not None  # noqa: S101 - asked before; for the type checker
-        schema, wrong = self.record.first, ""
+        # A limit of tokens is for the fields themselves.
+        outline = self.record.outline if self.request.budget.max_tokens_total is None else None
+        wrong = ""
+        named = _unused("outline", schema, self.record)
         lead = None if self.withheld else self.record.lead
         for attempt in range(TRIES):
-            asked_for = schema if lead is None else _with(schema, lead.held)
+            asked_for = schema if outline is None else _with(schema, _object(named, outline))
+            asked_for = asked_for if lead is None else _with(asked_for, lead.held)
             names = ", ".join(f"`{name}`" for name in asked_for["properties"])
             task = f"Fill in only these fields now: {names}. The others are written afterwards, by what you write here."
             if _arrays(schema):
                 task += " Give every element that a list is to have, with the fields that are asked for here."
-            tokens = self.record.first_tokens + (lead.tokens if lead is not None else 0)
+            if outline is not None:
+                task += " " + OUTLINE.format(named)
+            tokens = self.record.first_tokens + self.record.outline_tokens + (lead.tokens if lead is not None else 0)
             spec = self.spec("fields", "fields", task, asked_for, tokens=tokens, wrong=wrong)
             running = self.runner.start(replace(spec, label="The short fields", on_end=self._lead_ended))
             running.withhold()
-            at = None if lead is None else await self._reaches(running, lead)
+            at = None if lead is None else await self._reaches(running, schema, lead)
             if at is None:
                 await running.ended()
             short = running.text if at is None else _closed_at(running.text, at)
             found = self._read_by_class(found_in(short, schema))
             if isinstance(found.value, dict):
                 self.known = found.value
+                if outline is not None:
+                    lines = found_in(short, _object(named, outline), named).value
+                    self.outline = {} if lines is MISSING else lines
                 if lead is not None and (at or found_in(running.text, lead.held, lead.name).value is not MISSING):
                     self._take_lead(Written(lead, running=running, tries=1, behind=at or 0))
                 return None
@@ -179,17 +201,16 @@ class RecordRun:
             lead, wrong = None, complaint(short, found.wrong)
         return f"its short fields were not written: {str(running.exception or found.wrong).rstrip('.')}"
 
-    async def _reaches(self, running: RunningBranch, lead: FieldPart) -> int | None:
+    async def _reaches(self, running: RunningBranch, schema: Mapping[str, Any], lead: FieldPart) -> int | None:
         """Wait until a call has written the short fields and begins the long one; returns where that begins.
 
         ``None``: it does not, or not in this order.
         """
-        assert self.record.first is not None  # noqa: S101 - asked before; for the type checker
         seen = -1
         while len(running.text) > seen:
             seen = len(running.text)
             if (at := begun_at(running.text, lead.name)) is not None:
-                short = found_in(_closed_at(running.text, at), self.record.first)
+                short = found_in(_closed_at(running.text, at), schema)
                 return None if short.value is MISSING else at
             await running.reached(seen + 1)
         return None
@@ -312,6 +333,9 @@ class RecordRun:
             )
             last = f"{there}{task} {form}{wrong}"
             known = f"Filled in already: {json_text(self.known)}" if self.known else ""
+            if self.outline:
+                told = "\n".join(f"- `{name}`: {' '.join(line.split())}" for name, line in self.outline.items())
+                known = f"{known}\n\n{AGREED}\n\n{told}\n\n{FULLER}".strip()
             shown = {} if documents is None else {"documents": documents}
             values = {"fields": _listed(self.record.schema), "known": known, "task": last} | shown
             messages = asked(request, runner, "field", **values)
@@ -623,6 +647,18 @@ def _with(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         if word in other:
             both[word] = {**other[word], **(first.get(word) or {})}
     return both
+
+
+def _object(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
+
+
+def _unused(name: str, schema: Mapping[str, Any], record: Record) -> str:
+    """A name that no field has."""
+    taken = {*schema["properties"], *record.order()}
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _arrays(schema: Mapping[str, Any]) -> bool:
