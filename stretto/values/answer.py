@@ -217,9 +217,8 @@ class Branch(BaseModel):
         tool_calls: the calls that it asks for.
         refused: its text is a refusal in the model's own words; known only of a branch that is an answer by itself.
         stop_text: the stop text that ended it, where that is known.
-        cut_by: which screen cut it, or discarded it: it repeated itself (``loop``), words of the library's prompts
-            (``leak``) or only its title (``echo``), went on with another part (``heading``), or became a list
-            (``list``).
+        cut_by: which screen cut it, or discarded it: it repeated itself (``loop``), repeated words of the library's
+            prompts (``leak``), or went on with another part (``heading``).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -247,7 +246,7 @@ class Branch(BaseModel):
     cut_by: CutBy | None = None
 
 
-SECTION_FIELDS = {"id", "index", "heading", "form", "status"}
+SECTION_FIELDS = {"id", "index", "heading", "form", "status", "finish_reason", "error", "cut_by"}
 """What the fields beside an answer's text tell of each of its sections."""
 
 

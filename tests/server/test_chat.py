@@ -72,9 +72,10 @@ async def test_the_sections_of_an_answer_are_told_with_heading_form_and_index():
     )
     rules = [ReplyRule("Write the section", "Some words about it."), ReplyRule("You plan the answer", written)]
     asked = {"model": "stretto-skeleton", "messages": QUESTION}
+    whole = {"status": "finished", "finish_reason": "stop", "error": None, "cut_by": None}
     told = [
-        {"id": "section-1", "index": 1, "heading": "Tyres", "form": "steps", "status": "finished"},
-        {"id": "section-2", "index": 2, "heading": "Chain", "form": "table", "status": "finished"},
+        {"id": "section-1", "index": 1, "heading": "Tyres", "form": "steps", **whole},
+        {"id": "section-2", "index": 2, "heading": "Chain", "form": "table", **whole},
     ]
     async with in_front_of(rules) as live, live.http() as http:
         whole = (await http.post("/v1/chat/completions", json=asked)).json()

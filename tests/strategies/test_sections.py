@@ -122,6 +122,44 @@ def test_what_a_shared_call_does_not_write_is_asked_for_by_itself(said):
     assert (answer.text, answer.finish_reason) == (WHOLE.removesuffix("\n\nStart today."), "stop")
 
 
+SPOKES = "Turn each nipple by a quarter at most, and spin the wheel again before you turn the next one. "
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "cut"),
+    [
+        ("- Have the wheels trued.", SPOKES + "Turn the crank. " * 40, "section-3"),
+        (SPOKES + "Turn the crank. " * 40, "", "section-2"),
+    ],
+)
+def test_a_screen_that_cuts_a_shared_call_cuts_the_section_that_it_was_writing(second, third, cut):
+    said = f"## At the shop\n\n{second}\n\n## What to buy\n\n{third}"
+    answer, _ = ask({"You plan the answer": SHORT, BOTH: said})
+    assert [branch.id for branch in answer.sections if branch.cut_by == "loop"] == [cut]
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_cut", cut)]
+    assert SPOKES.strip() in answer.text
+    assert ("A pump and a brush." in answer.text) is (cut == "section-2")
+
+
+async def test_a_section_of_a_shared_call_that_fills_its_buffer_is_cut(monkeypatch):
+    monkeypatch.setattr("stretto.strategies.runtime.branch.BUFFER", 60)
+    go_on = anyio.Event()
+    words = " ".join(f"word{number}" for number in range(40))
+    said = f"## At the shop\n\nOil it.\n\n## What to buy\n\n{words}"
+    script = {"You plan the answer": SHORT, BOTH: said, '"Every week"': Reply("Wipe it.", hold=go_on)}
+    async with (
+        AsyncStretto(ScriptedBackend(script)) as stretto,
+        stretto.stream(QUESTION, strategy="skeleton", preference="fastest") as stream,
+    ):
+        async for event in stream:
+            if event.type == "branch_finished" and event.branch.id == "section-3":
+                go_on.set()
+    third = stream.answer.sections[2]
+    assert (third.finish_reason, stream.answer.finish_reason) == ("length", "length")
+    assert len(third.text) < len(words)
+    assert [(warning.code, warning.part) for warning in stream.answer.warnings] == [("part_cut", "section-3")]
+
+
 async def test_the_sections_of_a_shared_call_are_shown_as_they_come():
     late = Reply(chunks=["## At the shop\n\n- Have", " the wheels"], chunk_delay_s=60)
     assert await is_shown("- Have", {"You plan the answer": SHORT, BOTH: late}, preference="fastest")
@@ -242,6 +280,23 @@ def test_a_plan_that_breaks_off_leaves_what_it_has_told():
     assert "## What to buy" not in answer.text
     assert answer.finish_reason != "stop"
     assert ("part_missing", "plan") in [(warning.code, warning.part) for warning in answer.warnings]
+
+
+OWN_HEADINGS = "Opening: Clean the chain first.\n1. Every week: oil\n2. At the shop: truing\n"
+
+
+@pytest.mark.parametrize("plan", [f"{OWN_HEADINGS}3. Wh", f"{OWN_HEADINGS}Closing: Start to"])
+def test_half_a_line_of_a_plan_that_was_cut_is_left_out_and_a_warning_tells_of_the_gap(plan):
+    answer, _ = ask({"You plan the answer": Reply(plan, finish_reason="length")})
+    assert answer.text == WHOLE.partition("\n\n## What to buy")[0]
+    assert answer.finish_reason == "length"
+    assert [(warning.code, warning.part) for warning in answer.warnings] == [("part_cut", "plan")]
+    assert answer.warnings[0].startswith("The plan was cut before its end, so sections or the closing may be missing.")
+
+
+def test_a_plan_that_is_cut_behind_its_closing_lacks_nothing():
+    answer, _ = ask({"You plan the answer": Reply(f"{PLAN}\n\nThe answ", finish_reason="length")})
+    assert (answer.text, answer.finish_reason, answer.warnings) == (WHOLE, "stop", ())
 
 
 async def test_leaving_in_the_middle_ends_every_call():

@@ -171,7 +171,9 @@ class Attempts:
         running.writers.append(BranchWriter(running.spec.backend or self._backend))
         try:
             async with aclosing(given()) as pieces:
-                await self._calls.take(running, pieces)
+                if not await self._calls.take(running, pieces):
+                    running.outcome = Outcome("length")
+                    return True
         except LowQualityTextError as error:
             return self._kept_so_far(running, error)
         except StrettoError:
@@ -264,8 +266,9 @@ class Attempts:
         """Keep a part as it is before the place where it is spoiled, if somebody has seen it or it says enough."""
         if running.spec.standalone or running.seen or is_enough(running.text):
             running.outcome = Outcome("length" if running.spec.standalone else "stop", cut_by=spoiled.cut_by)
-            running.reported = True
-            self._warn(f"{called(running)} was cut where {spoiled}.", "part_cut", part=running.spec.id)
+            if not running.reported:
+                running.reported = True
+                self._warn(f"{called(running)} was cut where {spoiled}.", "part_cut", part=running.spec.id)
             return True
         running.take_back()
         running.outcome = Outcome("error", spoiled, spoiled.cut_by)

@@ -96,19 +96,29 @@ class BranchCalls:
             options = call.options.model_copy(update={"max_tokens": room})
             return await self._send_within(running, replace(call, options=options), tokens)
 
-    async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> None:
+    async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> bool:
         """Write text that the call of another branch writes for this one, as far as its watch lets it pass.
+
+        Returns:
+            whether its buffer had room for all of it.
 
         Raises `LowQualityTextError`, and what the pieces end with.
         """
         watch = running.spec.watch() if running.spec.watch is not None else None
-        async for piece in pieces:
-            if (text := _watched(watch, piece)) and not await self._take(running, text):
-                break
-            _check(watch)
+        spoiled: LowQualityTextError | None = None
+        try:
+            async for piece in pieces:
+                if (text := _watched(watch, piece)) and not await self._take(running, text):
+                    return False
+                _check(watch)
+        except LowQualityTextError as error:  # what the watch holds back stands before that place
+            spoiled = error
         if text := _watched(watch, "", whole=True):
             await self._take(running, text)
         _check(watch)
+        if spoiled is not None:
+            raise spoiled
+        return True
 
     async def _send_within(self, running: RunningBranch, call: BranchCall, tokens: int) -> FinishReason:
         backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens

@@ -72,6 +72,7 @@ class PlanParser:
         headings: of all sections, once their line is complete.
         sections: whose lines are complete.
         closing: the last sentence of the answer.
+        is_whole: its last line has come.
         is_too_long: the opening goes on as the answer itself would.
     """
 
@@ -81,6 +82,7 @@ class PlanParser:
         self.headings: tuple[str, ...] = ()
         self.sections: list[Section] = []
         self.closing = ""
+        self.is_whole = False
         self._opening: list[str] = []
         self._new_opening = ""
         self._length = 0
@@ -103,9 +105,9 @@ class PlanParser:
             else:
                 self._within_line()
 
-    def finish(self) -> None:
-        """Take the end of the text."""
-        if self._line:
+    def finish(self, *, cut: bool = False) -> None:
+        """Take the end of the text; where that was ``cut``, half a line counts only as far as it was shown."""
+        if self._line and (self._shown or not cut):
             self._end_line()
         if self.is_plan is None:
             self.is_plan = False
@@ -181,6 +183,7 @@ class PlanParser:
 
     def _labelled(self, name: str, rest: str) -> None:
         self._state = name
+        self.is_whole = self.is_whole or name == "closing"
         if name == "opening":
             self._add(rest + "\n")
         elif name == "sections" and rest:

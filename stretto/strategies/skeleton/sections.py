@@ -15,7 +15,7 @@ from stretto.router.parse import Parse
 from stretto.router.track_record import Kind
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked, direct_spec, rest_of, shared_by_all
-from stretto.strategies.quality.text_guard import TextGuard
+from stretto.strategies.quality.text_guard import FAULTS, LowQualityTextError, TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.merge import Ending, TextFilter
@@ -97,7 +97,8 @@ class SectionsAnswer:
             if self._parser.is_plan is False or (self._parser.is_too_long and not self._written):
                 break
         else:
-            self._parser.finish()
+            cut = plan.finish_reason in ("length", "budget")
+            self._parser.finish(cut=cut or plan.exception is not None)  # half a heading is none
             # A heading that is shown already stays where the plan breaks off behind it.
             if self._parser.is_plan and (plan.exception is None or len(self._parser.sections) < self._fewest):
                 self._parser.complete()
@@ -110,14 +111,24 @@ class SectionsAnswer:
         if not held:
             return await self._go_on_straight(plan)
         self._opening.end()
-        if plan.exception is not None:
-            plan.use = "lacking"
+        self._note_gap(plan)
         tell_limits(self._request, self._runner)
         if self._parser.closing:
             self._runner.merge.add("\n\n")
             self._runner.merge.add_branch(self._runner.start(self._closing_spec()))
         await self._runner.merge.finish()
         return StrategyResult()
+
+    def _note_gap(self, plan: RunningBranch) -> None:
+        """Note a plan that ended before its last line: the answer lacks what it would have told."""
+        if plan.exception is None and (self._parser.is_whole or plan.finish_reason not in ("length", "budget")):
+            return
+        plan.use = "lacking"
+        if plan.exception is None and plan.finish_reason == "length":
+            plan.reported = True
+            missing = f"{self.name_of_several} or the closing may be missing"
+            said = f"The plan was cut before its end, so {missing}. Ask with strategy='direct'."
+            self._runner.warn(said, "part_cut", part=plan.spec.id)
 
     async def _know(self) -> None:
         """Take what is new in the plan."""
@@ -157,6 +168,7 @@ class SectionsAnswer:
             return
         shared = self._runner.start(self._group_spec(group))
         shared.withhold()
+        shared.reported = True  # its sections tell how they were cut
         headings = [each.heading for each in group]
         for place, section in enumerate(group):
             given = partial(part_of, shared, headings, place)
@@ -404,7 +416,11 @@ class SectionsAnswer:
 
 
 async def part_of(shared: RunningBranch, headings: Sequence[str], place: int) -> AsyncGenerator[str]:
-    """The text of one section as it comes in a call that writes several. Raises `StrettoError` where that was cut."""
+    """The text of one section as it comes in a call that writes several.
+
+    Raises `LowQualityTextError` where a screen cut that call in it, and another `StrettoError` where the call ended
+    otherwise before its last section.
+    """
     seams, read, begun, blank = Seams(headings), 0, False, ""
     while seams.place <= place:
         await shared.reached(read + 1)
@@ -417,7 +433,11 @@ async def part_of(shared: RunningBranch, headings: Sequence[str], place: int) ->
         read = len(text)
         if ended:
             break
-    if seams.place <= place and (shared.exception is not None or shared.finish_reason != "stop"):
+    if seams.place > place:
+        return
+    if (screen := shared.outcome.cut_by) is not None:
+        raise LowQualityTextError(FAULTS[screen])
+    if shared.exception is not None or shared.finish_reason != "stop":
         raise shared.exception or StrettoError("The call was cut before its last section.")
 
 
