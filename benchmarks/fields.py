@@ -30,6 +30,7 @@ from rich.table import Table
 
 from stretto import AsyncStretto
 from stretto.display.palette import Palette
+from stretto.strategies.fields.record_plan import OUTLINED
 
 QUESTION = "Describe the harbour town of Vell for a travel guide."
 BAR, FIRST_BAR = 0.4, 1.2
@@ -69,7 +70,8 @@ def replies(words: int) -> list[tuple[str, str]]:
     texts = {name: " ".join(f"{name}{number}" for number in range(words)) for name in LONG}
     short = {"name": "Vell", "inhabitants": 8200, "season": "May"}
     own = [(f"only the field `{name}` now", json.dumps({name: text})) for name, text in texts.items()]
-    first = short | {LONG[0]: texts[LONG[0]]}
+    agreed = {name: " ".join(f"{name}{number}" for number in range(OUTLINED)) for name in LONG}
+    first = short | {"outline": agreed, LONG[0]: texts[LONG[0]]}
     return [("only these fields now", json.dumps(first)), *own, (".", json.dumps(short | texts))]
 
 
