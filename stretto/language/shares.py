@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from functools import cache
 from typing import Any, Literal
 
@@ -16,9 +17,11 @@ Measure = Literal["share", "words", "characters"]
 
 _PARTS = {"three-quarters": 3 / 4, "two-thirds": 2 / 3, "half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4}
 _NEAR = 18  # characters between "to" or "by" and an amount: "about", an article
+_LONGEST = 12  # characters of such a word
+_BREAK = re.compile(r"[.,;:!?。，、]")
 _FRACTION = r"(?<![\d/])(?P<over>[1-9])/(?P<under>[2-9])(?![\d/])"
 _PERCENT = r"(?<![\d.,])(?P<percent>\d\d)"
-_NUMBER = r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,’ ]\d{3})+|\d{2,6})"
+_NUMBER = r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,’ ]\d{3}){1,2}|\d{2,6})"
 
 
 def length_asked(task: str) -> tuple[float, Measure] | None:
@@ -29,16 +32,23 @@ def length_asked(task: str) -> tuple[float, Measure] | None:
         part = next((value for name, value in _PARTS.items() if found[name.replace("-", "_")]), None)
         if part is None:
             part = int(found["over"]) / int(found["under"]) if found["over"] else int(found["percent"]) / 100
-        way = before.match(text, 0, found.start()) or behind.match(text, found.end())
+        way = _nearest(before, text, found.start()) or behind.match(text, found.end())
         if 0 < part < 1 and (way or part == _PARTS["half"]):
             return (1 - part if way and way["by"] else part), "share"
     totals: list[tuple[bool, int, Measure]] = []
     for found in total.finditer(text):
-        way = before.match(text, 0, found.start()) or behind.match(text, found.end())
+        way = _nearest(before, text, found.start()) or behind.match(text, found.end())
         if not (way and way["by"]):
             measure: Measure = "words" if found["words"] else "characters"
             totals.append((way is None, int(re.sub(r"\D", "", found["number"])), measure))
     return min(totals)[1:] if totals and not is_of_each(text) else None
+
+
+def _nearest(before: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
+    """The last "to" or "by" before an amount, with nothing between them that ends a clause."""
+    found = deque(before.finditer(text, max(0, start - _NEAR - _LONGEST), start), maxlen=1)
+    between = text[found[0].end() : start] if found else ""
+    return found[0] if found and len(between) <= _NEAR and not _BREAK.search(between) else None
 
 
 @cache
@@ -54,7 +64,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.P
     return (
         re.compile(rf"{_FRACTION}|{_PERCENT} ?(?:[%٪％]|{either('percent')})|{parts}"),
         re.compile(rf"{_NUMBER}[- ]?(?:(?P<words>{either('words')})|{either('characters', 'letters')})"),
-        re.compile(rf"(?s:.*){ways['']}[^.,;:!?。，、]{{0,{_NEAR}}}\Z"),
+        re.compile(ways[""]),
         re.compile(rf" ?{ways['-behind']}"),
     )
 
