@@ -215,6 +215,6 @@ def test_every_drafter_is_made_without_numba():
     program += "".join(
         f"make_drafter({name!r})\n"
         for name in DRAFTERS
-        if name not in {"draft_model", "head", "lexical", "lexical_lossy", "strided"}
+        if name not in {"draft_model", "head", "lexical", "lexical_lossy"}
     )
     subprocess.run([sys.executable, "-c", program], check=True)

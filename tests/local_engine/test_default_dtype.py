@@ -14,11 +14,7 @@ REQUESTS = {
     "sampled": {"temperature": 0.9, "top_p": 0.9, "top_k": 20, "min_p": 0.01, "seed": 7},
     "biased": {"logit_bias": {5: 3.25, 9: -2.125}},
     "scored": {"logprobs": 2},
-} | {
-    name: {"decoding": name}
-    for name in DRAFTERS
-    if name not in ("draft_model", "head", "lexical", "lexical_lossy", "strided")
-}
+} | {name: {"decoding": name} for name in DRAFTERS if name not in ("draft_model", "head", "lexical", "lexical_lossy")}
 
 
 @pytest.fixture

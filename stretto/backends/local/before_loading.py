@@ -151,8 +151,6 @@ def _missing(options: LoadingOptions, decoding: str) -> str:
         lack = method.missing(options.source.file or folder, options.head)
     if lack or method.adapter is None or (folder is not None and (folder / method.adapter).is_file()):
         return lack
-    if not method.recipe:
-        return f" It needs an adapter beside the weights, {method.adapter}."
     return (
         " It needs an adapter beside the weights. Train one in a checkout of Stretto's source: "
         f"python -m {method.recipe} --model {options.source.name}."

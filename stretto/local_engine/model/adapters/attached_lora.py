@@ -19,7 +19,7 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 
-__all__ = ["UnmergedLora", "attach_lora", "unmerged_products"]
+__all__ = ["UnmergedLora", "attach_lora"]
 
 
 _JOINED = {"query_key_value": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
@@ -48,7 +48,7 @@ def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaFor
         )
     with torch.inference_mode():
         if isinstance(forward, LlamaForward):
-            forward.attach_lora(name, unmerged_products(forward, adapter))
+            forward.attach_lora(name, _unmerged_products(forward, adapter))
             return forward
         if not isinstance(forward, TransformersForward):
             raise SettingsError(
@@ -58,7 +58,7 @@ def attach_lora(model: LoadedModel, name: str, adapter: LoraAdapter) -> LlamaFor
     return None
 
 
-def unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
+def _unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
     """What an adapter adds to each product, by the number of the layer and the product's name.
 
     Raises `SettingsError` where it does not fit.

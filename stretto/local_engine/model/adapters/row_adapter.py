@@ -36,18 +36,6 @@ class RowAdapter(Protocol):
         """Look up the input vectors of all rows, those of tokens by ``read_in`` # [batch, rows, hidden]."""
         ...
 
-    def behind_product(self, number: int, name: str, read: Tensor, product: Tensor, rows: Rows) -> Tensor:
-        """The product of a layer's weight, with its bias # [batch, rows, outer].
-
-        Args:
-            number: of the layer.
-            name: of the product, as in `stretto.local_engine.model.forward.llama_layer.Layer.products`.
-            read: what was multiplied # [batch, rows, inner]
-            product: what came of it.
-            rows: of the forward.
-        """
-        ...
-
     def behind_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
         """The residual stream behind a layer, whose feed-forward has read ``read`` # [batch, rows, hidden]."""
         ...

@@ -54,14 +54,12 @@ class Recognised:
     """A model that writes blocks at once.
 
     Attributes:
-        form: how it does; its mask is -1 where only the tokenizer knows it. ``None`` for one that writes from left to
-            right, and says at mask rows what comes later (I-DLM).
+        form: how it does; its mask is -1 where only the tokenizer knows it. ``None`` for one that is run from left to
+            right (I-DLM).
         config: of the base architecture.
         names: replaces parts of the weights' names by those of the base: patterns and replacements.
-        masks: rows of masks that it was trained with behind its text, without a form.
     """
 
     form: BlockForm | None
     config: dict[str, Any]
     names: Mapping[str, str] = field(default_factory=dict)
-    masks: int = 0

@@ -32,7 +32,6 @@ from stretto.local_engine.model.forward.llama_layer import Layer, Norm
 from stretto.local_engine.model.forward.llama_weights import LlamaWeights
 from stretto.local_engine.model.forward.products import Weight, product
 from stretto.local_engine.model.forward.rows import Rows
-from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.compiled import CompiledModel
@@ -115,15 +114,7 @@ class LlamaForward:
             self.weights.unpack(model)
 
     def attach(self, adapter: RowAdapter) -> None:
-        """Take an adapter for blank rows, laid out as the model's own weights are.
-
-        Raises `SettingsError` where it has one of another kind: blank rows are read by one adapter.
-        """
-        if self.adapter is not None and type(self.adapter) is not type(adapter):
-            raise SettingsError(
-                "Two decoding methods that each have an adapter for their own blank rows cannot be used with the same "
-                "loaded model. Load the model again for the other one."
-            )
+        """Take an adapter for blank rows, laid out as the model's own weights are."""
         self.adapter = adapter
         if self.is_packed and (not self.weights.in_panels or are_ready(self.parts_for(adapter))):
             self.adapter = adapter.packed(panels=self.weights.in_panels)
@@ -295,10 +286,10 @@ class LlamaForward:
         def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
             weight: Weight = getattr(self.weights.layers[number], name)
             made = product(read, weight, None if changes else bias)
-            if changes:
-                made = apply(changes, (number, name), read, made)
-                made = made if bias is None else made + bias
-            return made if adapter is None else adapter.behind_product(number, name, read, made, rows)
+            if not changes:
+                return made
+            made = apply(changes, (number, name), read, made)
+            return made if bias is None else made + bias
 
         for number, layer in enumerate(self.weights.layers):
             _hand_out(rows, number, state)

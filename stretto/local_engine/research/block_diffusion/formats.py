@@ -49,11 +49,8 @@ def _own(config: Mapping[str, Any]) -> Recognised:
     sights: dict[str, Sight] = {"block-causal": "block", "bidirectional": "everything"}
     kind = config["diffusion"]
     sight = sights.get(kind) if isinstance(kind, str) else None
-    if kind == "causal":
-        return _introspective(config, {name: value for name, value in config.items() if name != "diffusion"})
     if sight is None:
-        known = f"{', '.join(sights)} and causal"
-        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {known}")
+        raise ValueError(f"config.json has diffusion={kind!r}, and what is known is {' and '.join(sights)}")
     shifted = bool(config.get("shifted_logits", False))
     form = BlockForm(
         "block diffusion",
@@ -67,18 +64,12 @@ def _own(config: Mapping[str, Any]) -> Recognised:
     return Recognised(form, {name: value for name, value in config.items() if name != "diffusion"})
 
 
-def _introspective(config: Mapping[str, Any], base: dict[str, Any]) -> Recognised:
-    """I-DLM: all rows are causal and say the next token, so it is a model that writes from left to right."""
-    return Recognised(None, base, masks=_whole(config, ("block_length", "block_size"), 3))
-
-
 def _sdar(config: Mapping[str, Any], base: str = "qwen3") -> Recognised:
-    """SDAR; or I-DLM, which is published as one, with fewer masks than SDAR's smallest block has tokens."""
-    if _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR) < _SMALLEST_SDAR:
-        return _introspective(config, _as(base, config))
-    form = BlockForm(
-        "SDAR", _whole(config, ("block_size", "block_length"), 4), _whole(config, ("mask_token_id",), 151669)
-    )
+    """SDAR; or I-DLM, which is published as one with smaller blocks: its rows are causal and say the next token."""
+    block = _whole(config, ("block_size", "block_length"), _SMALLEST_SDAR)
+    if block < _SMALLEST_SDAR:
+        return Recognised(None, _as(base, config))
+    form = BlockForm("SDAR", block, _whole(config, ("mask_token_id",), 151669))
     return Recognised(form, _as(base, config))
 
 

@@ -87,10 +87,6 @@ class PadAdapter:
         own = embedding((-1 - rows.tokens).clamp(min=0), self.places)
         return torch.where((rows.tokens < 0)[..., None], own, read_in(rows.tokens.clamp(min=0)))
 
-    def behind_product(self, number: int, name: str, read: Tensor, product: Tensor, rows: Rows) -> Tensor:  # noqa: ARG002 - the protocol's arguments
-        """Nothing is added to a product."""
-        return product
-
     def behind_layer(self, number: int, state: Tensor, read: Tensor, rows: Rows) -> Tensor:
         """Add a layer's units to the residual stream # [batch, rows, hidden]."""
         return self.layers[number](state, read, rows) if number in self.layers else state
