@@ -1,4 +1,4 @@
-"""What backends, strategies and decoding methods of your own are made of.
+"""What your own backends, strategies and decoding methods are made of.
 
 The contracts are in the docstrings of `Backend`, `Strategy` and `Drafter`. What calls itself provisional may change in
 any release: everything about drafters, what docs/extending.md does not use of the types around a strategy, and what a

@@ -33,7 +33,7 @@ class ClientOptions(TypedDict, total=False):
         fallback: one or several models that go on, in this order, where the model fails: with the whole answer, with a
             part of it, or with the rest of a text that broke off. See docs/errors.md.
         roles: further models by their roles: "small" is a smaller, faster one, for second opinions, the strategy
-            "cascade" and ``preference="fastest"``; "local" one in this process, for "fastest"; names of your own are
+            "cascade" and ``preference="fastest"``; "local" one in this process, for "fastest"; your own names are
             for strategies that ask several models, and for a router of yours.
         strategies: strategies besides those of the library; the router weighs their offers.
         hooks: functions to call while answering, for metrics and logs.

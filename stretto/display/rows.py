@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from stretto.values.answer import Branch
 
 _KIND = re.compile(r"^(?:section|point|item|passage|piece|round|field|element|lookup)-")
-SHARED = "sections"  # the kind of a call that writes several sections, each in a branch of its own
+SHARED = "sections"  # the kind of a call that writes several sections, each in a separate branch
 _MOST_PASSAGES = 40  # rows; of more, the first and the last are drawn, and those that failed
 
 

@@ -47,7 +47,7 @@ def work() -> None:
 def _reader(form: str) -> Callable[[bytes, str], Document]:
     match form:
         case "pdf":
-            from stretto.documents.pdf import read_pdf as read  # noqa: PLC0415 - each brings a parser of its own
+            from stretto.documents.pdf import read_pdf as read  # noqa: PLC0415 - each brings its own parser
         case "docx":
             from stretto.documents.docx import read_docx as read  # noqa: PLC0415
         case "html":

@@ -4,7 +4,7 @@ It is an instrument and a demonstration, not a source of knowledge: it knows a h
 short facts and a few mechanical tasks by heart, so that every strategy of the library can be shown for real without a
 key, a network or a download. Whatever else it is asked, it answers :data:`UNKNOWN`.
 
-Its weights are a distribution of their own, stretto-pocket, which lies in the folder ``pocket`` of the repository.
+Its weights are a separate distribution, stretto-pocket, which lies in the folder ``pocket`` of the repository.
 Importing this module imports neither torch nor transformers.
 
 Private: not part of the public API, and may change at any time.

@@ -99,7 +99,7 @@ def _elements(prefix: str, *outer: str) -> Callable[[str], Iterator[CallText]]:
 
 
 def _gemma(begin: str, end: str, quote: str, result: str) -> Callable[[str], Iterator[CallText]]:
-    """Calls of Gemma 4 and FunctionGemma: ``call:name{key:value}``, texts between marks of their own."""
+    """Calls of Gemma 4 and FunctionGemma: ``call:name{key:value}``, texts between their own marks."""
 
     def read(text: str) -> Iterator[CallText]:
         for call in _each(text.partition(result)[0], begin, end):
@@ -124,7 +124,7 @@ def _kimi(text: str) -> Iterator[CallText]:
 
 
 def _cohere(text: str) -> Iterator[CallText]:
-    """Of Command R7B and A: a list of objects with names of their own."""
+    """Of Command R7B and A: a list of objects with other names."""
     value = json.loads(_inside(text, *_COHERE))
     for call in value if isinstance(value, list) else [value]:
         if not isinstance(call, dict):

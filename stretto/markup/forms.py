@@ -58,7 +58,7 @@ class MarkupForm:
     Attributes:
         thought: the marks before and behind what it thinks, at the beginning of an answer.
         calls: how it calls tools; ``None`` where it does not, or in a way that is not read here.
-        channels: thoughts, calls and answer are channels of their own (gpt-oss).
+        channels: thoughts, calls and answer are separate channels (gpt-oss).
         always: the template begins a thought in every prompt, or the model thinks in any case.
         answers: the marks that may stand around an answer behind a thought.
     """

@@ -17,7 +17,7 @@ from stretto.server.models import Models
 from stretto.server.server_options import ServerOptions
 from stretto.values.errors import StrettoError
 
-_MOST_READ = 4  # at a time, each in a process of its own
+_MOST_READ = 4  # at a time, each in a separate process
 log = logging.getLogger("stretto.server")
 
 

@@ -23,7 +23,7 @@ class Agreement(BaseModel):
 
     Attributes:
         votes: the number of votes by what was voted for, most votes first. Numbers, choices, JSON and short phrases
-            are written in one way each; a longer text is one of its own.
+            are written in one way each; a longer text counts by itself.
         share: of the votes that were counted, the part that the answer got; 0 where the texts were compared instead.
         decided_by: "unchangeable" (no vote could change the outcome), "certain" (the leader was probable enough to
             stay in front), "all_votes" (every sample was counted), "similarity" (the text that is most like the

@@ -156,7 +156,7 @@ def typed(value: Any, annotation: Any) -> Any:
         return {key: typed(each, of[-1]) for key, each in value.items()}
     try:
         return _adapter(annotation).validate_python(value)
-    except Exception as error:  # noqa: BLE001 - a type of the caller's that pydantic has no adapter for, or code of its own
+    except Exception as error:  # noqa: BLE001 - a type of the caller's that pydantic has no adapter for, or custom code
         return None if isinstance(error, ValidationError) else value
 
 

@@ -41,9 +41,9 @@ class Tool:
     ``Field(description=...)`` are what the model is shown.
 
     Args:
-        function: synchronous or not. Arguments are given by name. A synchronous one runs in a thread of its own, which
+        function: synchronous or not. Arguments are given by name. A synchronous one runs in a separate thread, which
             cannot be ended: after ``timeout_s`` or a cancellation, it goes on unheard. An asynchronous one runs in a
-            task of its own. The model is told of whatever either raises, also of a cancellation that it met by itself
+            separate task. The model is told of whatever either raises, also of a cancellation that it met by itself
             and of `SystemExit`. Only Ctrl-C is raised, which is a `KeyboardInterrupt` in the program's main thread.
         name: by default that of the function; up to 64 letters, digits, ``_`` and ``-``.
         description: by default the docstring of the function, up to its section of arguments.

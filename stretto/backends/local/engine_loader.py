@@ -168,8 +168,8 @@ class EngineLoader:
 class EngineShare:
     """One backend's share of an engine: backends whose models and options agree hold one model in memory.
 
-    The first of them that needs the model loads it, and the last that is closed frees it. Each may be used in event
-    loops of its own.
+    The first of them that needs the model loads it, and the last that is closed frees it. Each may be used in its
+    own event loops.
 
     Args:
         name: of the model, as this backend writes it.

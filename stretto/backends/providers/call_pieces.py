@@ -215,7 +215,7 @@ def _belongs(piece: CallPiece, call: _Call, *, again: bool) -> bool:
     if piece.name and call.name and piece.name != call.name:
         return False
     if piece.id and call.id and piece.id != call.id:
-        # A server that gives each piece an id of its own goes on within the arguments, or begins them without a name.
+        # A server that gives each piece its own id goes on within the arguments, or begins them without a name.
         begun = bool(call.arguments) or not piece.name
         goes_on = begun and bool(call.name and piece.arguments) and not call.whole
         return goes_on and (call.renamed or call.goes_on_with(piece.arguments))

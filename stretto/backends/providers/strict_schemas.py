@@ -16,7 +16,7 @@ _MOST_LEVELS = 10
 _MOST_PROPERTIES = 5_000
 _MOST_VALUES = 1_000  # of enumerations
 _MOST_CHARACTERS = 120_000  # of names and values
-_MOST_PARTS = 20_000  # a schema may say the same at many places, and each is a part of its own
+_MOST_PARTS = 20_000  # a schema may say the same at many places, and each is a separate part
 _DESCRIBING = frozenset({"title", "description"})
 _WITHOUT_EFFECT = frozenset(
     {"$comment", "$schema", "after", "default", "deprecated", "examples", "readOnly", "writeOnly"}

@@ -1,4 +1,4 @@
-"""``stretto calibrate``: from where on the answer of a smaller model stands, learned from questions of your own."""
+"""``stretto calibrate``: from where on the answer of a smaller model stands, learned from your own questions."""
 
 from __future__ import annotations
 

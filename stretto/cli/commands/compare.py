@@ -1,4 +1,4 @@
-"""``stretto compare``: answers in parts and in one piece, on questions of your own."""
+"""``stretto compare``: answers in parts and in one piece, on your own questions."""
 
 from __future__ import annotations
 

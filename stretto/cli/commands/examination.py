@@ -126,7 +126,7 @@ def look_at_backends(
 
 
 def _packaged(name: str, what: str, local: BackendCheck) -> BackendCheck:
-    """The verdict on a model whose weights are a package of their own."""
+    """The verdict on a model whose weights are a separate package."""
     from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - as above
     from stretto.values.errors import MissingDependencyError  # noqa: PLC0415 - keeps `stretto --help` light
 

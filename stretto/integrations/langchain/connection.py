@@ -42,7 +42,7 @@ class Connection(BaseModel):
 
     backend: BaseChatModel | Backend | None = None
     """What answers instead of a model by name: any chat model of LangChain, or a backend of Stretto, such as a
-    `LocalBackend` with options of its own or ``stretto.backends["main"]`` of a client. Who made it closes it."""
+    `LocalBackend` with its own options or ``stretto.backends["main"]`` of a client. Who made it closes it."""
 
     roles: dict[str, str | BaseChatModel | Backend] | None = None
     """Further models by their roles, as `ClientOptions` explains them: ``{"small": "openai:gpt-5.4-nano"}``."""

@@ -1,4 +1,4 @@
-"""Renders a chat template in a process of its own, within bounds of time, memory and length."""
+"""Renders a chat template in a separate process, within bounds of time, memory and length."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class _ToolFailedError(StrettoError):
 def start_tool(
     runner: Runner, tool: Tool, call: ToolCall, number: int, at_once: anyio.CapacityLimiter
 ) -> RunningBranch:
-    """Call a function in a branch of its own; ``number``: of the call in the answer, from 1."""
+    """Call a function in a separate branch; ``number``: of the call in the answer, from 1."""
     spec = BranchSpec(
         id=f"tool-{number}",
         kind="tool",

@@ -1,7 +1,7 @@
 """What an answer votes for: a number, a choice, JSON or a short phrase, each written in one way.
 
 Two answers vote for the same if they say the same in other words ("There are 24 legs." and "24"). An answer that is
-too long to be compared is one of its own, so that no two of them agree by accident. Units are not compared.
+too long to be compared counts by itself, so that no two of them agree by accident. Units are not compared.
 """
 
 from __future__ import annotations

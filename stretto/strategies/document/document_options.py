@@ -12,7 +12,7 @@ __all__ = ["DocumentOptions"]
 
 
 class DocumentOptions(BaseModel):
-    """Options of ``document``: budgets of its own for the reading and for putting together, and where it stops.
+    """Options of ``document``: separate budgets for the reading and for putting together, and where it stops.
 
     The budget of the request holds for both together. Passages that the budget of the reading does not reach are named
     in a warning; with few calls, passages are larger.

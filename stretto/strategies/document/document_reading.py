@@ -80,7 +80,7 @@ class DocumentRun:
         sizes: tokens for each kind of call.
         count: tokens of a text.
         cache: keeps how documents were cut.
-        options: budgets of its own, and where it stops.
+        options: its own budgets, and where it stops.
         reads: counts the calls that read.
         puts_together: counts the calls that put together what was found, the answer among them.
         mark: the word of the marks that the model is asked for; empty for one that was trained on bare numbers.

@@ -1,4 +1,4 @@
-"""Looks up the fields of a record in documents, each with a question of its own, and keeps only what is quoted.
+"""Looks up the fields of a record in documents, each with a separate question, and keeps only what is quoted.
 
 A call is shown the documents, or of long ones as many passages as it reads well, those first that share most words with
 the field. What it copies of them is looked for letter by letter. A value without such a place counts as not found.

@@ -47,7 +47,7 @@ class NotSplit:
 
 @dataclass(frozen=True)
 class FieldPart:
-    """One field that a call of its own writes, or an array whose elements have a call each.
+    """One field that a separate call writes, or an array whose elements have a call each.
 
     Attributes:
         path: names from the root of the record to it.

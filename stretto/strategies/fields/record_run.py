@@ -34,7 +34,7 @@ from stretto.values.route import Route
 
 __all__ = ["TRIES", "RecordRun", "Written", "complaint", "write_record"]
 
-MOST_ELEMENTS = 64  # of an array that have calls of their own
+MOST_ELEMENTS = 64  # of an array that have separate calls
 LEAST_ROOM = 4_000  # tokens of one part, or several times what is expected
 ROOM = 8
 TRIES = 2  # of one field
@@ -91,7 +91,7 @@ def _obstacle(request: Request, runner: Runner, record: Record) -> str | None:
 
 @dataclass(eq=False)
 class Written:
-    """A value that a call of its own writes: a field, or the long fields of one element.
+    """A value that a separate call writes: a field, or the long fields of one element.
 
     Attributes:
         part: what is written.
@@ -390,7 +390,7 @@ class RecordRun:
 
         Args:
             found: the short fields, or the value of ``written``.
-            written: what a call of its own wrote.
+            written: what a separate call wrote.
         """
         model = self.request.options.response_model
         if model is None or self.withheld or found.value is MISSING:

@@ -75,7 +75,7 @@ def _doubt(case: Case, sure: float, needed: float) -> str:
 
 
 def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, votes: int) -> Forecast:
-    """The same where each item is written by so many calls of its own; early ends make it less."""
+    """The same where so many calls write each item; early ends make it less."""
     calls = items * votes
     at_once = min(calls, speed.concurrent_calls)
     call_s = seconds(speed, answer / items * SLOWEST_PART, calls=at_once)

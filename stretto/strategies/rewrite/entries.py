@@ -1,7 +1,7 @@
 """Texts within files of other formats: HTML, subtitles (SRT, VTT), gettext (PO) and strings in JSON.
 
 Each format tells where its texts stand and how one is written there. All else is copied: tags between blocks, times,
-keys, comments. Parsers of these formats write a file anew, with line ends, counters and wrapping of their own, so the
+keys, comments. Parsers of these formats write a file anew, with their own line ends, counters and wrapping, so the
 texts are found here.
 """
 

@@ -134,7 +134,7 @@ def _blocks(text: str) -> Iterator[Span]:
 
     front = _FRONT.match(text)
     begin = front.end() if front else 0
-    # markdown-it reads its lines by these ends, and takes a NUL for a character of its own.
+    # markdown-it reads its lines by these ends, and takes a NUL for a separate character.
     lines = [begin, *accumulate((len(found[0]) for found in _LINE.finditer(text, begin)), initial=begin)][1:]
     listed: Span | None = None
     for token in MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").parse(text[begin:]):

@@ -59,12 +59,12 @@ class BranchSpec:
             each has all of ``max_tokens``.
         backend: writes it; by default, that of the route.
         successors: the models that go on where it fails, in their order; by default, the fallbacks for the backend of
-            the route, and nobody for a ``backend`` of its own.
+            the route, and nobody where ``backend`` is given.
         on_call: takes each of its tool calls, with its place, as soon as it is whole; then no event tells its pieces.
         work: writes it, where no model does.
-        ledger: of its own budget, within that of the answer.
+        ledger: of its budget, which lies within that of the answer.
         given: its text, as another branch's call writes it. Where that ends with a `StrettoError`, or is spoiled, the
-            rest is asked for by a call of its own.
+            rest is asked for by a separate call.
         written: asked before the first call, when those in ``after`` have ended: writes the branch without one, or
             returns False.
     """

@@ -19,7 +19,7 @@ TEMPERATURE = 0.7  # of local models, which would take the likeliest token each 
 
 
 def sampled(options: GenerationOptions, able: Capabilities, place: int, **changes: Any) -> GenerationOptions:
-    """Options of the sample at this place, from 0: sampling, and with random numbers of its own."""
+    """Options of the sample at this place, from 0: sampling, with its own random numbers."""
     if options.temperature is None and able.decodings:
         changes["temperature"] = TEMPERATURE
     if options.seed is not None:

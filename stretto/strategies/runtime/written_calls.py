@@ -1,4 +1,4 @@
-"""Calls of tools that a model wrote as the text of its answer: in code fences, as bare JSON, or in marks of its own.
+"""Calls of tools that a model wrote as the text of its answer: in code fences, as bare JSON, or in its own marks.
 
 A server without a parser for its model passes such marks on as text.
 """

@@ -368,7 +368,7 @@ class SectionsAnswer:
         return partial(TextGuard, self._runner.leaks.search(), others)
 
     def _closing_spec(self) -> BranchSpec:
-        """A branch of its own for the closing, so that readers see it as soon as the plan has told it."""
+        """A separate branch for the closing, so that readers see it as soon as the plan has told it."""
 
         async def take(running: RunningBranch) -> None:
             running.progress.started_s = self._runner.now_s()

@@ -46,7 +46,7 @@ _A_NUMBER = "a positive number is needed"
 def wrong_value(config: Mapping[str, Any]) -> str:
     """The first value that cannot be right, as a sentence without its full stop; empty where none is found.
 
-    Only for a model that fails: a few architectures write some of these fields in a way of their own.
+    Only for a model that fails: a few architectures write some of these fields in their own way.
     """
     return next(_wrong_values(config), "")
 

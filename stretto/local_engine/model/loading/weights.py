@@ -145,7 +145,7 @@ def _tokenizer(where: str, config: Any, options: dict[str, Any]) -> Any:
     except (ValueError, OSError):
         if "config" not in options:
             raise
-        # It came with code of its own, which is not run; its files are those of the base.
+        # It came with its own code, which is not run; its files are those of the base.
         own: Any = transformers.TOKENIZER_MAPPING[type(config)]
         return own.from_pretrained(where)
 

@@ -35,7 +35,7 @@ class Denoising:
     """Refines the blocks of one request's answer, from left to right.
 
     In a model whose rows see their block only, a finished block is evaluated once more, so that its keys and values are
-    those of its tokens. That takes no forward of its own: the first forward of the next block evaluates both. With
+    those of its tokens. That takes no separate forward: the first forward of the next block evaluates both. With
     shifted logits, the finished block's last row predicts the next block's first token there, which is kept; a model
     whose form is not `joined` evaluates the finished block alone.
 

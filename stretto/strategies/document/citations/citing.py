@@ -39,7 +39,7 @@ _LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]+$")
 _CLOSING = frozenset(".,;!?)\"'”’»%€£°…*。，；！？」』）》")
 _FOLLOWING = frozenset(" \t\r\n|.,;:!?)\"'”’»*[。，；：！？」』）》")
 _CITED = "\0"  # stands for a citation in what is remembered of the line
-# Behind these words, brackets hold numbers of their own. Small words of all languages are added: "lies in [1, 2]".
+# Behind these words, brackets hold other numbers. Small words of all languages are added: "lies in [1, 2]".
 _OWN = frozenset(
     {"array", "between", "equals", "index", "interval", "list", "matrix", "range", "set", "slice", "tuple", "vector"}
     | {"entre", "intervall", "intervalle", "intervallo", "intervalo", "lista", "liste", "menge", "tableau", "zwischen"}

@@ -59,7 +59,7 @@ class Passage:
         return Plain(self.text)
 
     def _plain_places(self, wanted: str) -> Iterator[tuple[int, int]]:
-        """Where a plain quotation stands in the plain text. A hyphen of its own may be one at a line end there."""
+        """Where a plain quotation stands in the plain text. Its hyphen may be one at a line end there."""
         text, breaks = self._plain.text, self._plain.breaks
         parts = [re.escape(part) for part in _HYPHEN.split(wanted)] if breaks else [re.escape(wanted)]
         for start, end in _places("-?".join(parts), text, len(wanted)):

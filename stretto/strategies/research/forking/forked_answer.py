@@ -185,7 +185,7 @@ class _Forking:
         return place.depth < self._options.depth and self._forks < self._options.forks
 
     def _show(self, running: RunningBranch, place: _Place) -> None:
-        """Add a text to the answer, without its tags, as a paragraph of its own."""
+        """Add a text to the answer, without its tags, as a separate paragraph."""
         known = self._forms if self._may_fork(place) else ()
         prose = Prose(known, self._options.paths, lambda: _stopped_by(running), place.left_out)
         self._runner.merge.add_branch(running, filter_=prose, lead=self._gap)
