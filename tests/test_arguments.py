@@ -1,12 +1,16 @@
 """What callers hand in: misspelt and wrong arguments, roles, keys in the wrong place."""
 
+from typing import get_args
+
 import pytest
 from typer.testing import CliRunner
 
 from stretto import (
     AsyncStretto,
+    Budget,
     Hooks,
     InvalidRequestError,
+    Request,
     Settings,
     SettingsError,
     Stretto,
@@ -269,3 +273,15 @@ def test_a_wrong_value_is_one_error_that_names_the_argument_and_what_it_takes(cl
 def test_a_number_that_is_none_is_refused(wrong, says):
     with Stretto(backend()) as stretto, pytest.raises(InvalidRequestError, match=says):
         stretto.ask("Why?", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"), [(Budget, {}), (Request, {"messages": [{"role": "user", "content": "Why?"}]})]
+)
+def test_true_is_no_number_in_any_field(kind, given):
+    types = {name: {field.annotation, *get_args(field.annotation)} for name, field in kind.model_fields.items()}
+    numbers = [name for name, those in types.items() if those & {int, float}]
+    assert len(numbers) >= 4
+    for name in numbers:
+        with pytest.raises(InvalidRequestError, match=f"{name}=True cannot be used: input should be a number"):
+            kind(**given, **{name: True})

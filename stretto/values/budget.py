@@ -38,9 +38,7 @@ class Budget(CheckedModel):
     max_cost: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
-    @field_validator(
-        *("max_calls", "max_tokens_total", "max_tool_calls", "max_tool_rounds", "max_cost", "deadline_s"), mode="before"
-    )
+    @field_validator("*", mode="before")
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)

@@ -182,7 +182,9 @@ class Request(CheckedModel):
     functions: tuple[Any, ...] = Field(default=(), exclude=True, repr=False)
     own_strategy: Any = Field(default=None, exclude=True, repr=False)  # a Strategy; this module knows no other
 
-    @field_validator("deadline_s", "part_tokens", "max_parallel_parts", "n", mode="before")
+    @field_validator(
+        *(name for name, kind in __annotations__.items() if kind.startswith(("int", "float"))), mode="before"
+    )
     @classmethod
     def _a_number(cls, value: Any) -> Any:
         return not_bool(value)
