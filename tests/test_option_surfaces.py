@@ -124,7 +124,7 @@ def test_langchain_passes_every_option_on():
 def test_the_reference_lists_every_option():
     page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
     section = page.partition("### `RequestOptions`")[2].partition("\n### ")[0]
-    assert set(re.findall(r"^- `(\w+)`", section, re.MULTILINE)) == OPTIONS
+    assert set(re.findall(r"^- `(\w+)`", section, re.MULTILINE)) == OPTIONS, "Run: make docs"
 
 
 def test_messages_for_a_terminal_name_its_own_options():

@@ -74,7 +74,7 @@ def test_a_private_import_is_found():
 @pytest.mark.parametrize("module", ["stretto", "stretto.extending", "stretto.local", "stretto.testing"])
 def test_the_reference_has_every_public_name(module):
     headings = set(re.findall(r"^### `(\w+)`$", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), re.MULTILINE))
-    assert set(importlib.import_module(module).__all__) - headings == set()
+    assert set(importlib.import_module(module).__all__) - headings == set(), "Run: make docs"
 
 
 @pytest.mark.parametrize("module", LAZY)

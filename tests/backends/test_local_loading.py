@@ -16,6 +16,7 @@ from small_models import collect, opened, prompt
 from transformers import LlamaForCausalLM
 
 from stretto.backends.local.backend import LocalBackend
+from stretto.backends.provider_table import default_keys, either
 from stretto.values.errors import BackendError, ModelNotFoundError, SettingsError, UnknownModelError
 
 pytestmark = pytest.mark.anyio
@@ -174,7 +175,7 @@ with Stretto() as stretto:
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=without_keys)
     assert run.stdout == (
         "local:pocket needs torch, which cannot be imported here. Run: pip install 'stretto[local]'. "
-        "Without it, set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name another model.\n"
+        f"Without it, set {either([*default_keys()])}, or name another model.\n"
     )
 
 

@@ -9,6 +9,8 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
+from stretto.backends.provider_table import PROVIDERS, default_keys, either, on_this_machine
+
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 MODULE, TRIED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[:2]
 PROGRAM = """
@@ -90,8 +92,10 @@ async def test_a_line_and_a_module_make_a_provider_that_everything_knows(tmp_pat
     assert run.returncode == 0, run.stderr.decode()
     found = json.loads(run.stdout)
 
-    assert "openai:NAME, anthropic:NAME, acme:NAME, ollama:NAME" in found["help"]["ask"]
-    assert "anthropic:NAME, acme:NAME, local:FOLDER" in found["help"]["serve"]
+    servers, keys = on_this_machine(), (*default_keys(), "ACME_API_KEY")
+    named = "".join(f"{name}:NAME, " for name in (*PROVIDERS, "acme") if name not in servers)
+    assert f"{named}{servers[0]}:NAME" in found["help"]["ask"]
+    assert f"{named}local:FOLDER" in found["help"]["serve"]
     assert found["completed"] == ["acme:"]
     assert all("acme:MODEL" in found[error] for error in ("unknown", "no_string", "leaked"))
     assert found["guess"] == "Model 'acme-1' has no provider. Write 'acme:acme-1'."
@@ -99,8 +103,8 @@ async def test_a_line_and_a_module_make_a_provider_that_everything_knows(tmp_pat
     assert found["doctor"]["acme"] == [False, "ACME_API_KEY is not set. Set it"]
     assert found["doctor_with_key"]["acme"]
     assert {"ACME_API_KEY", "ACME_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL"} <= set(found["variables"])
-    assert "set OPENAI_API_KEY, ANTHROPIC_API_KEY or ACME_API_KEY" in found["demonstration"]
-    assert found["without_key"].startswith("Neither OPENAI_API_KEY nor ANTHROPIC_API_KEY nor ACME_API_KEY is set")
+    assert f"set {either(keys)}" in found["demonstration"]
+    assert found["without_key"].startswith(f"Neither {' nor '.join(keys)} is set")
     assert found["with_key"] == "ACME_API_KEY is set, so acme:acme-1 answers."
     assert (
         "| `acme:NAME` | `ACME_API_KEY` | https://api.acme.example/v1, or `ACME_BASE_URL` | `acme-1` |"

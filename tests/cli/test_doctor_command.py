@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from stretto.backends.provider_table import PROVIDERS, on_this_machine
 from stretto.cli.commands.doctor import report
 from stretto.cli.commands.examination import BackendCheck, Findings, Package, look_at_backends, look_at_packages
 
@@ -38,13 +39,8 @@ def test_a_key_is_reported_and_never_printed(stretto, monkeypatch):
 
 def test_json_holds_what_the_person_reads(stretto):
     found = json.loads(stretto("doctor", "--json").stdout)
-    assert {each["backend"] for each in found["backends"]} == {
-        "openai",
-        "anthropic",
-        "local",
-        "local:pocket",
-        "local:smollm2",
-    }
+    remote = {*PROVIDERS} - {*on_this_machine()}
+    assert {each["backend"] for each in found["backends"]} == remote | {"local", "local:pocket", "local:smollm2"}
     assert found["environment"]["ANTHROPIC_API_KEY"] is False
     assert found["default_model"] == "scripted:model"
 

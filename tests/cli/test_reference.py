@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 @pytest.mark.thorough
 def test_the_page_in_the_documentation_is_what_the_program_says():
-    assert PAGE.read_text(encoding="utf-8") == reference(), "Run: python -m stretto.cli.reference > docs/cli.md"
+    assert PAGE.read_text(encoding="utf-8") == reference(), "Run: make docs"
 
 
 def test_every_command_is_on_the_page():

@@ -47,4 +47,4 @@ def test_the_line_of_a_service_makes_a_model_of_langchain_that_is_a_backend(serv
 def test_every_provider_of_the_library_is_in_the_table_that_the_page_leads_to():
     assert "](cli.md#the-model)" in PAGE
     listed = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `([a-z]+):NAME` \|", listed, re.MULTILINE)) == {*PROVIDERS}
+    assert set(re.findall(r"^\| `([a-z]+):NAME` \|", listed, re.MULTILINE)) == {*PROVIDERS}, "Run: make docs"
