@@ -4,8 +4,9 @@ import pytest
 
 from stretto import AsyncStretto, Settings, SettingsError, UnknownModelError
 from stretto.backends.registry import open_backend
+from stretto.cli.commands.examination import look_at_backends
 from stretto.foundation import plugins
-from stretto.local_engine.drafting.catalogue import all_drafters, make_drafter
+from stretto.local_engine.drafting.catalogue import DRAFTERS, all_drafters, make_drafter
 from stretto.strategies import plugin_strategies
 from stretto.testing import ScriptedBackend
 
@@ -38,12 +39,15 @@ def longer(equipment):
 POINTS = """
 [stretto.backends]
 echo = added_by_a_package:echo
+ollama = added_by_a_package:echo
 broken = added_by_a_package:nothing_like_it
 [stretto.strategies]
 shouting = added_by_a_package:Shouting
+direct = added_by_a_package:Shouting
 broken = no_such_module_at_all:It
 [stretto.drafters]
 longer = added_by_a_package:longer
+suffix = added_by_a_package:longer
 """
 
 
@@ -98,12 +102,23 @@ def test_a_backend_that_cannot_be_loaded_is_one_clear_error():
 
 
 def test_what_nobody_asks_for_disturbs_nobody(caplog):
-    assert set(plugins.load_all("strategies")) == {"shouting"}
+    assert set(plugin_strategies()) == {"shouting"}
     assert "no_such_module_at_all" in caplog.text
 
 
-def test_names_of_the_library_go_first():
-    assert plugins.names("backends") == ("broken", "echo")
+def test_a_name_that_the_library_has_itself_is_not_replaced_and_the_log_says_so(caplog):
+    assert "direct" not in plugin_strategies()
+    assert all_drafters()["suffix"] is DRAFTERS["suffix"]
+    for name, kind in (("direct", "strategies"), ("suffix", "drafters")):
+        assert f"'{name}' of a package's stretto.{kind} is not used: the library has one of this name." in caplog.text
+
+
+def test_doctor_says_which_provider_of_a_package_is_not_used():
+    (found,) = [each for each in look_at_backends({}, None) if each.backend == "ollama"]
+    assert (found.works, found.why) == (False, "of another package; not used: the library has one of this name")
+
+
+def test_a_provider_that_nobody_offers_is_unknown():
     with pytest.raises(UnknownModelError):
         open_backend("nobody:model")
 

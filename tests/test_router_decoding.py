@@ -125,13 +125,13 @@ def test_a_backend_behind_an_api_has_no_decoding():
 @pytest.mark.parametrize("decodings", [METHODS, ()])
 def test_a_method_that_does_not_exist_is_refused_with_the_names_of_all(decodings):
     local = ScriptedBackend({}, name="local:scripted", capabilities=Capabilities(decodings=decodings))
-    with pytest.raises(InvalidRequestError, match=r"no decoding method 'turbo'\. Use one of: aggressive, "):
+    with pytest.raises(InvalidRequestError, match=r"no decoding method 'turbo'\. Use one of: .*\bsuffix\b"):
         Router().decide(Request.of(POEM, decoding="turbo"), {"main": local})
 
 
 def test_a_draft_model_that_is_not_there_is_asked_for():
     local = ScriptedBackend({}, name="local:scripted", capabilities=Capabilities(decodings=METHODS))
-    with pytest.raises(InvalidRequestError, match=r"make the backend with draft=\. Use one of: aggressive, auto"):
+    with pytest.raises(InvalidRequestError, match=r"make the backend with draft=\. Use one of: .*\bsuffix\b"):
         Router().decide(Request.of(POEM, decoding="draft_model"), {"main": local})
 
 

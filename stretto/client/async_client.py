@@ -331,8 +331,7 @@ class AsyncStretto:
         from stretto.strategies import own_instances, plugin_strategies  # noqa: PLC0415 - keeps `import stretto` light
 
         self._library_strategies = library = self._library_strategies or own_instances()
-        offered = {name: each for name, each in plugin_strategies().items() if name not in library}
-        return {**library, **offered} | {strategy.name: strategy for strategy in self._own_strategies}
+        return {**library, **plugin_strategies()} | {strategy.name: strategy for strategy in self._own_strategies}
 
     async def _decide(self, request: Request) -> Route:
         if self._router is None:

@@ -8,7 +8,7 @@ as importing any installed package does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
@@ -41,10 +41,16 @@ def load(kind: Kind, name: str) -> Any:
         ) from error
 
 
-def load_all(kind: Kind) -> Mapping[str, Any]:
-    """Everything that can be loaded, by name. What cannot be is logged: who does not ask for it is not disturbed."""
+def load_all(kind: Kind, taken: Container[str]) -> Mapping[str, Any]:
+    """Everything that can be loaded, by name. What cannot be is logged: who does not ask for it is not disturbed.
+
+    ``taken``: the library's own names, which no package replaces.
+    """
     loaded = {}
     for name in names(kind):
+        if name in taken:
+            _log.warning("%r of a package's stretto.%s is not used: the library has one of this name.", name, kind)
+            continue
         try:
             loaded[name] = load(kind, name)
         except SettingsError as error:

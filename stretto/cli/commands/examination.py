@@ -178,6 +178,8 @@ def _variables() -> list[str]:
 
 def _of_package(name: str, environ: Mapping[str, str]) -> BackendCheck:
     """The verdict on the backend of another package."""
+    if name in PROVIDERS or name == "local":
+        return BackendCheck(name, False, "of another package; not used: the library has one of this name")
     try:
         backend = plugins.load("backends", name)
     except StrettoError as error:

@@ -131,7 +131,7 @@ def check_options(
 @cache
 def all_drafters() -> Mapping[str, Callable[[DraftEquipment], Drafter]]:
     """The same, with those that other packages offer: see `stretto.foundation.plugins`."""
-    return {**plugins.load_all("drafters"), **DRAFTERS}
+    return {**plugins.load_all("drafters", DRAFTERS), **DRAFTERS}
 
 
 def make_drafter(name: str, equipment: DraftEquipment | None = None) -> Drafter:
