@@ -7,6 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from anyio import BrokenResourceError, create_memory_object_stream
+from anyio.streams.stapled import StapledObjectStream
 
 import stretto
 from stretto import AsyncStretto, extending
@@ -34,6 +36,16 @@ def page():
 @pytest.mark.parametrize("test", TESTS)
 async def test_a_snippet_does_what_the_page_says(page, test):
     await page[test]()
+
+
+async def test_the_server_of_the_page_bears_a_client_that_leaves(page):
+    said, heard = create_memory_object_stream[bytes](1), create_memory_object_stream[bytes](1)
+    await said[0].send(b"POST /generate HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}")
+    await heard[1].aclose()
+    with pytest.raises(BrokenResourceError):
+        await heard[0].send(b"")
+    await page["answer"](StapledObjectStream(heard[0], said[1]))
+    await said[0].aclose()
 
 
 def test_no_test_of_the_page_is_left_out(page):
