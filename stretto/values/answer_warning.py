@@ -10,8 +10,8 @@ from pydantic_core import CoreSchema, core_schema
 __all__ = ["AnswerWarning", "Warn", "WarningCode"]
 
 WarningCode = Literal[
-    "budget",  # the budget allowed less than was asked for
-    "deadline",  # the deadline ended the answer
+    "budget",  # the budget allowed less than was asked for, of the answer or of a part
+    "deadline",  # the deadline ended the answer or a part
     "fallback",  # another model wrote the answer or a part of it
     "format",  # the answer does not fit response_format, or was not checked against it
     "kept",  # a rewritten text lacks something of its source that it was to keep

@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from stretto import Answer, AsyncStretto, Budget, ServerFailedError, Stretto
+from stretto.backends.base import Capabilities
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -157,7 +158,9 @@ async def test_a_section_of_a_shared_call_that_fills_its_buffer_is_cut(monkeypat
     third = stream.answer.sections[2]
     assert (third.finish_reason, stream.answer.finish_reason) == ("length", "length")
     assert len(third.text) < len(words)
-    assert [(warning.code, warning.part) for warning in stream.answer.warnings] == [("part_cut", "section-3")]
+    (warning,) = stream.answer.warnings
+    assert (warning.code, warning.part) == ("part_cut", "section-3")
+    assert warning.startswith("Section 3, 'What to buy', was cut because too much of it waited to be read. ")
 
 
 async def test_the_sections_of_a_shared_call_are_shown_as_they_come():
@@ -280,6 +283,42 @@ def test_a_plan_that_breaks_off_leaves_what_it_has_told():
     assert "## What to buy" not in answer.text
     assert answer.finish_reason != "stop"
     assert ("part_missing", "plan") in [(warning.code, warning.part) for warning in answer.warnings]
+
+
+@pytest.mark.parametrize(
+    ("third", "options", "code", "said"),
+    [
+        (
+            Reply("x", chunks=("A pump", " and"), chunk_delay_s=600),
+            {"deadline_s": 30},
+            "deadline",
+            "The deadline passed",
+        ),
+        ("A pump.", {"budget": Budget(max_calls=3)}, "budget", "The budget of max_calls=3"),
+        (Reply("No.", finish_reason="refusal"), {}, "refusal", "The model refused to write this part."),
+        (
+            Reply("A pump", finish_reason="content_filter"),
+            {},
+            "refusal",
+            "The filter of the model's server refused to write this part.",
+        ),
+    ],
+)
+@pytest.mark.leaping
+async def test_the_warning_about_a_section_says_what_took_it(third, options, code, said):
+    backend = ScriptedBackend({"You plan the answer": PLAN, **SECTIONS, '"What to buy"': third})
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="skeleton", **options)
+    (warning,) = [each for each in answer.warnings if each.part == "section-3"]
+    assert warning.code == code
+    assert warning.startswith(f"Section 3, 'What to buy', is incomplete: {said}")
+
+
+def test_a_section_of_a_model_that_thinks_is_cut_at_part_tokens():
+    script = {"You plan the answer": PLAN, **SECTIONS, '"What to buy"': Reply("A pump", finish_reason="length")}
+    with Stretto(ScriptedBackend(script, capabilities=Capabilities(reasoning=True))) as stretto:
+        answer = stretto.ask(QUESTION, strategy="skeleton", part_tokens=20)
+    assert answer.warnings == ("Section 3, 'What to buy', was cut at part_tokens=20. Allow more.",)
 
 
 OWN_HEADINGS = "Opening: Clean the chain first.\n1. Every week: oil\n2. At the shop: truing\n"

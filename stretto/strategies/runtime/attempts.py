@@ -282,7 +282,8 @@ class Attempts:
         """
         spec, backend, reason = running.spec, running.writers[-1].backend, running.finish_reason
         if reason in REFUSALS:
-            said = "The model refused to write this part."
+            who = "The model" if reason == "refusal" else "The filter of the model's server"
+            said = f"{who} refused to write this part."
             return Outcome(reason, None if spec.allow_refusal else BackendError(said, backend=backend.name))
         if _says_something(running.text[len(before) :]) or running.calls:
             return Outcome(reason)

@@ -159,6 +159,7 @@ class RunningBranch:
         branch: what the answer says of it; ``None`` until it has ended.
         logprobs_sent: how many of them were in events.
         cut_at: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
+        is_full: more of its text waits to be read than its buffer holds.
         reported: a warning has reported its end.
         handed_over: how many of its tool calls `BranchSpec.on_call` has.
         withheld: nobody reads it before its end.
@@ -177,6 +178,7 @@ class RunningBranch:
     branch: Branch | None = None
     logprobs_sent: int = 0
     cut_at: int | None = None
+    is_full: bool = False
     reported: bool = False
     handed_over: int = 0
     withheld: bool = False
@@ -361,7 +363,8 @@ class RunningBranch:
         self._unread += len(text)
         self._idle = anyio.Event()
         self._news.set()
-        return self.withheld or self._unread <= BUFFER
+        self.is_full = not self.withheld and self._unread > BUFFER
+        return not self.is_full
 
     def end(self, now_s: float) -> Branch:
         """End the branch and notify its readers."""

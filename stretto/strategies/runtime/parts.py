@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stretto.language.telling import language_of, languages
-from stretto.strategies.runtime.runner import Runner
 from stretto.values.answer import Branch
 from stretto.values.request import Request
+
+if TYPE_CHECKING:
+    from stretto.strategies.runtime.runner import Runner
 
 TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 ROOM = 3  # a part is cut at this multiple of its budget

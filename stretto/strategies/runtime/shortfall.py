@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.parts import THINKING
+from stretto.values.answer import FinishReason
 from stretto.values.answer_warning import AnswerWarning, WarningCode
 from stretto.values.request import Request
 
 MOST_NAMED = 20  # parts in a warning
+_FULL = ("because too much of it waited to be read", "Ask for a shorter answer, or with strategy='direct'.")
+_CODES: Mapping[FinishReason, WarningCode] = {
+    "deadline": "deadline",
+    "budget": "budget",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+}
 
 
 def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[AnswerWarning]:
@@ -25,7 +34,7 @@ def shortfalls(branches: Iterable[RunningBranch], request: Request) -> list[Answ
         if name not in names:
             names.append(name)
         said = f"{named(names)} {'was' if len(names) == 1 else 'were'} cut {how}"
-        found[f" {how}"] = AnswerWarning(said, _code(running), running.spec.id if len(names) == 1 else None)
+        found[f" {how}"] = AnswerWarning(said, _code(running, "part_cut"), running.spec.id if len(names) == 1 else None)
     return list(found.values())
 
 
@@ -33,7 +42,7 @@ def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
     """Why a part of the answer is incomplete, and the remedy; ``None`` if it is complete."""
     name, part = called(running), running.spec.id
     if running.exception is not None:
-        return AnswerWarning(f"{name} is incomplete: {running.exception}", "part_missing", part)
+        return AnswerWarning(f"{name} is incomplete: {running.exception}", _code(running, "part_missing"), part)
     match running.finish_reason:
         case "refusal":
             said = "The model refused to answer. Ask in other words, or ask another model."
@@ -42,11 +51,12 @@ def shortfall(running: RunningBranch, request: Request) -> AnswerWarning | None:
             said = "The filter of the model's server stopped the answer. Ask in other words, or ask another model."
             return AnswerWarning(said, "refusal", part)
     how = cut(running, request)
-    return None if how is None else AnswerWarning(f"{name} was cut {how}", _code(running), part)
+    return None if how is None else AnswerWarning(f"{name} was cut {how}", _code(running, "part_cut"), part)
 
 
-def _code(running: RunningBranch) -> WarningCode:
-    return "budget" if running.finish_reason == "budget" else "part_cut"
+def _code(running: RunningBranch, otherwise: WarningCode) -> WarningCode:
+    """What took a part, or ``otherwise``."""
+    return _CODES.get(running.finish_reason, otherwise)
 
 
 def cut(running: RunningBranch, request: Request) -> str | None:
@@ -60,7 +70,7 @@ def cut(running: RunningBranch, request: Request) -> str | None:
         return f"by the budget of {name}={most}{_without_text(running)}. Allow more."
     if running.finish_reason != "length":
         return None
-    where, remedy = _place(running, request)
+    where, remedy = _FULL if running.is_full else _place(running, request)
     return f"{where}{_without_text(running)}. {remedy}"
 
 
@@ -94,8 +104,8 @@ def _place(running: RunningBranch, request: Request) -> tuple[str, str]:
         return "by the limit of its model", "Ask for a shorter answer, or in parts."
     if most == own:
         return f"at max_tokens={most}", "Allow more."
-    if most == request.part_tokens:
-        return f"at part_tokens={most}", "Allow more."
+    if request.part_tokens in (most, most - THINKING):
+        return f"at part_tokens={request.part_tokens}", "Allow more."
     if own is not None and running.spec.kind != "direct":
         return f"at {most} tokens, its share of max_tokens={own}", "Allow more."
     return f"at {most} tokens, the limit of a part", "Ask for longer parts, or with strategy='direct'."
