@@ -23,6 +23,7 @@ _STEP = re.compile(r"\.?([^\W\d]\w*)|\[(\d{1,6})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")
 _MOST_ELEMENTS = 10_000
 _WHOLE = ("direct", "fields")  # kinds of branches that write an object from its root
 _IN_IT = ("field", "element")
+_MOST_TURNS = 8  # of references that lead to others
 _NOTHING: Any = object()
 
 
@@ -104,8 +105,22 @@ class PartialValue:
         if path is not None and isinstance(value, dict):
             self._values |= {(*path, name): each for name, each in value.items()}
         elif path is None:
+            names = _names(self._form)  # a call may write more than the record, for the writers of other fields
+            if names and isinstance(value, dict):
+                value = {name: each for name, each in value.items() if name in names}
             self._values[None] = value
         return True
+
+
+def _names(form: Any) -> Iterable[str]:
+    """The fields at the root of a schema that takes no others; empty for any other form."""
+    schema, turns = form, 0
+    while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str) and turns < _MOST_TURNS:
+        steps, schema, turns = schema["$ref"].split("/")[1:], form, turns + 1
+        for step in steps:
+            schema = schema.get(step) if isinstance(schema, Mapping) else None
+    named = schema.get("properties") if isinstance(schema, Mapping) else None
+    return named if isinstance(named, Mapping) else ()
 
 
 def _read(text: str) -> Any:

@@ -150,6 +150,32 @@ async def test_what_the_long_fields_will_tell_is_decided_once_and_every_writer_i
     assert all(("- `secret`: the lamp was out on 3 May" in each) == whole for each in told)
 
 
+@pytest.mark.parametrize(
+    ("limits", "agreed"),
+    [
+        ({"max_tokens": 20_000, "part_tokens": 4_000}, True),
+        ({"max_tokens": 800}, False),
+        ({"part_tokens": 200}, False),
+        ({"budget": Budget(max_tokens_total=50_000)}, False),
+    ],
+)
+async def test_where_tokens_are_limited_they_are_for_the_fields(limits, agreed):
+    backend = writer()
+    answer, _ = await ask(backend, Keeper, **limits)
+    assert ("outline_" in backend.calls[0][0].response_schema["properties"]) == agreed
+    assert (answer.strategy, answer.warnings) == ("fields", ())
+
+
+async def test_what_is_agreed_on_is_no_field_of_the_partial_value():
+    schema = Keeper.model_json_schema()
+    async with (
+        AsyncStretto(writer()) as stretto,
+        stretto.stream(QUESTION, response_format=schema, strategy="fields") as stream,
+    ):
+        seen = [set(value) async for value in stream.partial()]
+    assert set().union(*seen) == set(Keeper.model_fields)
+
+
 async def test_the_long_calls_share_their_beginning():
     backend = writer()
     await ask(backend)

@@ -13,7 +13,7 @@ from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s, seconds
 from stretto.router.history import history_of
 from stretto.router.offer import Offer
-from stretto.strategies.fields.record_plan import NotSplit, Record, record_of
+from stretto.strategies.fields.record_plan import NotSplit, Record, has_room, record_of
 from stretto.values.route import Forecast
 
 __all__ = ["offer_fields"]
@@ -105,7 +105,8 @@ def _reads_too_often(case: Case, forecast: Forecast) -> bool:
 def fields_forecast(case: Case, record: Record) -> Forecast:
     """Expected cost: the short fields, then waves of the others, each as long as its longest call."""
     speed, calls = case.speed, record.calls
-    first = record.first_tokens + record.outline_tokens
+    outline = record.outline_tokens if has_room(case.request, record) else 0
+    first = record.first_tokens + outline
     total_s = seconds(speed, first / speed.alone) if record.first is not None else 0.0
     for wave in record.waves:
         many = sum(part.calls for part in wave)
@@ -114,5 +115,5 @@ def fields_forecast(case: Case, record: Record) -> Forecast:
         total_s += math.ceil(many / speed.concurrent_calls) * seconds(speed, longest, calls=side_by_side)
     each = case.prompt_tokens + INSTRUCTION_TOKENS
     total_s += calls * reading_s(speed, case.measured, each)
-    written = record.tokens + record.outline_tokens
+    written = record.tokens + outline
     return Forecast(seconds=round(total_s, 2), tokens=round(calls * each + written), calls=calls, written=written)

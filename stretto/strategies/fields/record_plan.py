@@ -17,13 +17,15 @@ from urllib.parse import unquote
 from stretto.foundation.schema_graph import parts
 from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, without_null
 from stretto.values.partial_values import path_name
+from stretto.values.request import Request
 
-__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Record", "record_of"]
+__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Record", "has_room", "record_of"]
 
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
 LARGE_OBJECT = 160  # tokens of an object that is taken apart
 FEWEST = 2  # calls for long fields
+ROOMY = 1.5  # times the expected tokens of a call, of a limit that leaves room
 OUTLINED = 28  # tokens of the line on what a long field will tell
 QUOTED = 200  # tokens of quotations, of a call that looks a field up
 _NAMED = 4  # letters of a name that counts where a description holds it
@@ -150,6 +152,15 @@ class Record:
         for name in path:
             schema = without_null(resolved(schema, self.schema), self.schema)["properties"][name]
         return list(without_null(resolved(schema, self.schema), self.schema)["properties"])
+
+
+def has_room(request: Request, record: Record) -> bool:
+    """Whether limits of tokens leave room for lines on what the long fields will tell: they are not in the answer."""
+    most = request.options.max_tokens
+    limits = [request.part_tokens, None if most is None else most // max(1, record.calls)]
+    lead = 0 if record.lead is None else record.lead.tokens
+    needed = ROOMY * (record.first_tokens + record.outline_tokens + lead)
+    return request.budget.max_tokens_total is None and all(limit is None or limit >= needed for limit in limits)
 
 
 def record_of(

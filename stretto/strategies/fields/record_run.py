@@ -18,7 +18,7 @@ from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
-from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, record_of
+from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, has_room, record_of
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
@@ -40,7 +40,7 @@ ROOM = 8
 TRIES = 2  # of one field
 _LEVELS = 6  # of fields within fields that are listed
 _MOST_LISTED = 300  # fields
-_DESCRIPTION = 400  # characters that others are shown of a field's description
+_DESCRIPTION = 400  # characters that others are shown of a field's description, or of its line in the outline
 OUTLINE = (
     "`{}` is no field of the record, but what you decide for the writers of the long fields: for each, in at most "
     "fifteen words, the names, figures, times and facts that it alone tells. Be as definite as the finished texts are: "
@@ -163,9 +163,7 @@ class RecordRun:
         long text is written there, too, by the same call, so that it is read early; the others are asked for when it
         begins.
         """
-        # A limit of tokens is for the fields themselves.
-        outline = self.record.outline if self.request.budget.max_tokens_total is None else None
-        wrong = ""
+        outline, wrong = self.record.outline if has_room(self.request, self.record) else None, ""
         named = _unused("outline", schema, self.record)
         lead = None if self.withheld else self.record.lead
         for attempt in range(TRIES):
@@ -177,7 +175,8 @@ class RecordRun:
                 task += " Give every element that a list is to have, with the fields that are asked for here."
             if outline is not None:
                 task += " " + OUTLINE.format(named)
-            tokens = self.record.first_tokens + self.record.outline_tokens + (lead.tokens if lead is not None else 0)
+            tokens = self.record.first_tokens + (lead.tokens if lead is not None else 0)
+            tokens += self.record.outline_tokens if outline is not None else 0
             spec = self.spec("fields", "fields", task, asked_for, tokens=tokens, wrong=wrong)
             running = self.runner.start(replace(spec, label="The short fields", on_end=self._lead_ended))
             running.withhold()
@@ -334,7 +333,8 @@ class RecordRun:
             last = f"{there}{task} {form}{wrong}"
             known = f"Filled in already: {json_text(self.known)}" if self.known else ""
             if self.outline:
-                told = "\n".join(f"- `{name}`: {' '.join(line.split())}" for name, line in self.outline.items())
+                lines = {name: " ".join(line.split())[:_DESCRIPTION] for name, line in self.outline.items()}
+                told = "\n".join(f"- `{name}`: {line}" for name, line in lines.items())
                 known = f"{known}\n\n{AGREED}\n\n{told}\n\n{FULLER}".strip()
             shown = {} if documents is None else {"documents": documents}
             values = {"fields": _listed(self.record.schema), "known": known, "task": last} | shown
