@@ -42,6 +42,12 @@ Encurte o texto em um terço
 Сократи этот текст на треть
 इस पाठ को एक तिहाई छोटा कर दो
 把这篇文章缩短三分之一""",
+    0.8: """\
+Shorten this text by a good 20%:""",
+    0.75: """\
+Shorten this text by a further 25 percent:""",
+    0.7: """\
+Please condense this text; I want a 30% shorter version:""",
     0.6: """\
 Shorten this to about 60 % of its length
 Shorten it by up to 40%
@@ -65,7 +71,12 @@ Shorten this to half a page
 Tighten the third paragraph of this text
 Cut 200 words from this text
 Shorten this text by 200 words
-Shorten each paragraph to 40 words""".splitlines()
+Shorten each paragraph to 40 words
+Shorten this press release but keep the 50% discount
+Shorten this article on the half-life of caffeine
+Shorten this text to highlight 20% growth
+Shorten this text to show 20% growth
+Shorten this text in a third-person style""".splitlines()
 
 
 @pytest.mark.parametrize(

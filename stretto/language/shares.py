@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from functools import cache
 from typing import Any, Literal
 
@@ -19,6 +18,11 @@ _PARTS = {"three-quarters": 3 / 4, "two-thirds": 2 / 3, "half": 1 / 2, "third": 
 _NEAR = 18  # characters between "to" or "by" and an amount: "about", an article
 _LONGEST = 12  # characters of such a word
 _BREAK = re.compile(r"[.,;:!?。，、]")
+_FILLERS = (
+    "about|around|roughly|approx|exact|near|most|more|than|less|only|under|just|some|aprox|environ|circa|maxim|eine|etwa"
+    "|rund|ungef|hoch|genau|good|full|furth|anoth"
+)
+_OTHER_WORD = re.compile(rf"\b(?!{_FILLERS})[a-z]{{4}}|\b(?:add|get|say|see|use)\b")  # "to show 20% growth"
 _FRACTION = r"(?<![\d/])(?P<over>[1-9])/(?P<under>[2-9])(?![\d/])"
 _PERCENT = r"(?<![\d.,])(?P<percent>\d\d)"
 _NUMBER = r"(?<![\d.,/])(?P<number>\d{1,3}(?:[.,’ ]\d{3}){1,2}|\d{2,6})"
@@ -32,23 +36,33 @@ def length_asked(task: str) -> tuple[float, Measure] | None:
         part = next((value for name, value in _PARTS.items() if found[name.replace("-", "_")]), None)
         if part is None:
             part = int(found["over"]) / int(found["under"]) if found["over"] else int(found["percent"]) / 100
-        way = _nearest(before, text, found.start()) or behind.match(text, found.end())
-        if 0 < part < 1 and (way or part == _PARTS["half"]):
+        way = _way(before, behind, text, found)
+        if 0 < part < 1 and (way or found["half"]):
             return (1 - part if way and way["by"] else part), "share"
     totals: list[tuple[bool, int, Measure]] = []
     for found in total.finditer(text):
-        way = _nearest(before, text, found.start()) or behind.match(text, found.end())
+        way = _way(before, behind, text, found)
         if not (way and way["by"]):
             measure: Measure = "words" if found["words"] else "characters"
             totals.append((way is None, int(re.sub(r"\D", "", found["number"])), measure))
     return min(totals)[1:] if totals and not is_of_each(text) else None
 
 
+def _way(before: re.Pattern[str], behind: re.Pattern[str], text: str, amount: re.Match[str]) -> re.Match[str] | None:
+    """The "to" or "by" of an amount; one behind it says more than a single letter before it, perhaps an article."""
+    first, second = _nearest(before, text, amount.start()), behind.match(text, amount.end())
+    return second or first if first is None or len(first[0]) == 1 else first
+
+
 def _nearest(before: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
-    """The last "to" or "by" before an amount, with nothing between them that ends a clause."""
-    found = deque(before.finditer(text, max(0, start - _NEAR - _LONGEST), start), maxlen=1)
-    between = text[found[0].end() : start] if found else ""
-    return found[0] if found and len(between) <= _NEAR and not _BREAK.search(between) else None
+    """The last "to" or "by" before an amount, with only such words between them as "about"; of "by a", the first."""
+    found = None
+    for each in before.finditer(text, max(0, start - _NEAR - _LONGEST), start):
+        if found is None or each[0] != "a" or text[found.end() : each.start()].strip():
+            found = each
+    between = text[found.end() : start] if found else ""
+    fits = len(between) <= _NEAR and not _BREAK.search(between) and not _OTHER_WORD.search(between)
+    return found if fits else None
 
 
 @cache

@@ -72,8 +72,9 @@ async def test_a_piece_that_stays_too_long_twice_is_told():
     assert "it has 90 words where about 50 were asked for" in warning
 
 
-async def test_without_a_length_none_is_told_or_checked():
-    answer, told = await ask(lambda piece, _: piece, "Shorten this text:")
+@pytest.mark.parametrize("task", ["Shorten this text:", "This text has 580 words. Please shorten it:"])
+async def test_without_a_length_none_is_told_or_checked(task):
+    answer, told = await ask(lambda piece, _: piece, task)
     assert not any("in place of the" in prompt for prompt in told)
     assert answer.warnings == ()
 

@@ -19,6 +19,10 @@ RIGHT = {
         "Der Absatz stieg 2020 um 50 Prozent, nach 12 % im Jahr 2019.",
         "Les ventes ont augmenté de 50 % en 2020, après 12 pour cent en 2019.",
         "Las ventas crecieron un 50 % en 2020, tras un 12 por ciento en 2019.",
+        "Las ventas crecieron el 50 por cien en 2020, tras un 12 por ciento en 2019.",
+        "Satışlar 2020'de %50 arttı, 2019'daki yüzde 12'den sonra.",
+        "Sprzedaż wzrosła o 50 proc. w 2020 r., po 12 proc. w 2019 r.",
+        "نمت المبيعات ٪50 في 2020 بعد 12 في المئة في 2019.",
         "売上は2020年に50%伸び、2019年は12パーセントでした。",
     ],
     "It costs $5,000, or about 4,600 euros a year.": [

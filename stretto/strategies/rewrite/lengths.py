@@ -12,6 +12,7 @@ from stretto.strategies.quality.words import words_of
 __all__ = ["Lengths"]
 
 FEWEST = 20  # words of a piece; a shorter one, a heading for instance, has little to leave out
+SHORTER = 0.9  # of the text, that a number of words has to be to ask for fewer
 OVER = 1.2  # times what was asked for
 _LEAST_OVER = 10  # words
 _UNSPACED = re.compile(f"[{UNSPACED}]")
@@ -31,7 +32,9 @@ class Lengths:
         length, measure = found
         if measure != "share":
             length /= max(1, len(words_of(text)) if measure == "words" else len("".join(text.split())))
-        return cls(length if length < 1 else None)
+            if length > SHORTER:  # the length that the text has, perhaps
+                return cls()
+        return cls(length)
 
     def told(self, source: str) -> str:
         """What a writer is told of the length of a piece; empty where there is nothing to tell."""

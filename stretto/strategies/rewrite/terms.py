@@ -15,7 +15,7 @@ __all__ = ["SHARED", "TERMS_TOKENS", "Shared", "read_object"]
 
 SHARED = ("translate", "tone", "simplify")
 """Changes whose writers have to agree on words."""
-TERMS_TOKENS = 500
+TERMS_TOKENS = 700
 
 MOST_TERMS = 12
 _VOICE = ("voice", "headings", "instructions")  # what is agreed on besides terms

@@ -21,8 +21,9 @@ _PARTS = re.compile(r"[.,'’:٫٬ \u00a0\u202f]")
 _BLANK = r"[ \u00a0\u202f\u2009]"
 
 _SIGNS: Mapping[str, str] = {
-    "%": r"[%％٪]|per ?cent(?!age|ual)|pro[czs]ent(?!punkt|u)|pct\b|pour cent|por ?ciento|por cento|процент|відсот|بالم"
-    r"|في الم|درصد|प्रतिशत|फ़?ीसदी|パーセント|퍼센트|phần trăm|persen|százalék|τοις εκατό|אחוז|la sută|เปอร์เซ็นต์",
+    "%": r"[%％٪]|per ?cent(?!age|ual)|pro[czs]ent(?!punkt|u)|pct\b|proc\.|pour cent|por ?cien(?:to)?|por cento|процент"
+    r"|відсот|بالم|في الم|درصد|प्रतिशत|फ़?ीसदी|パーセント|퍼센트|phần trăm|persen|százalék"
+    r"|τοις εκατό|אחוז|la sută|เปอร์เซ็นต์",
     "€": r"€|EUR\b|euros?\b|ユーロ|欧元|유로|евро",
     "$": r"(?:US[-‑ ]?)?(?:\$(?:US)?|dollars?\b|dollar[io]\b|dólar(?:es)?\b)|USD\b|доллар|ドル|美元|달러",
     "£": r"£|GBP\b",
@@ -38,7 +39,7 @@ _BEHIND = re.compile(
     + ")"
 )
 _BEFORE = re.compile(
-    rf"(?<!\d)(?<!\d{_BLANK})(?:(?P<percent>yüzde|百分之)|(?P<euro>€|EUR)|(?P<dollar>\$|USD)|(?P<pound>£|GBP)){_BLANK}?\Z",
+    rf"(?<!\d)(?<!\d{_BLANK})(?:(?P<percent>yüzde|百分之|[%％٪])|(?P<euro>€|EUR)|(?P<dollar>\$|USD)|(?P<pound>£|GBP)){_BLANK}?\Z",
     re.IGNORECASE,
 )
 _NAMED = {"percent": "%", "euro": "€", "dollar": "$", "pound": "£"}
