@@ -209,6 +209,7 @@ async def in_lines(*pieces):
     [
         [LINES],
         [LINES[at : at + 7] for at in range(0, len(LINES), 7)],
+        [b"\xef\xbb\xbf" + LINES],
         [lines({"text": "one "}, {"text": "two three"}, END, ends="\r\n\r\n").rstrip()],
     ],
 )
@@ -231,6 +232,12 @@ async def test_lines_of_json_are_read_where_a_backend_says_so(pieces):
 async def test_lines_that_are_no_whole_answer_are_one_of_our_errors(body):
     with pytest.raises(BackendError, match="acme:small"):
         await in_lines(body)
+
+
+async def test_a_body_of_several_lines_is_told_where_lines_are_expected():
+    body = json.dumps({"error": {"message": "the quota is used up", "codes": [{"a": 1}]}}, indent=1)
+    with pytest.raises(BackendError, match="the quota is used up"):
+        await in_lines(body.encode())
 
 
 async def test_lines_of_json_keep_the_contract():

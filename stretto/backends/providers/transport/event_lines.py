@@ -92,8 +92,11 @@ class JsonLines(EventLines):
     """Passes each line of a stream of JSON objects on as the server-sent event that it stands for."""
 
     def _line(self, line: bytes | bytearray) -> bytes:
-        if not self._begun and not line.lstrip().startswith(b"{"):
-            return super()._line(line)
+        if not self._begun:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+            is_object = line.lstrip().startswith(b"{") and line.rstrip().endswith(b"}")
+            if self.other.strip() or not is_object:  # a body in one piece, or none of this kind
+                return super()._line(line)
         return super()._line(b"data:" + line) + super()._line(b"") if line.strip() else b""
 
 
