@@ -20,8 +20,9 @@ os.environ.setdefault("STRETTO_COMPILED", "1")  # what a test sees does not depe
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
-# A busy machine is not a failure. `make test-targets ONLY=properties` looks at more examples of each property.
-settings.register_profile("quick", deadline=None, max_examples=12)
+# A busy machine is not a failure. The same examples each time: a change does not fail for a fault that was there before
+# it. `make test-targets ONLY=properties` looks for others.
+settings.register_profile("quick", deadline=None, max_examples=12, derandomize=True)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("quick")
 
