@@ -36,6 +36,7 @@ QUESTION = "Describe the harbour town of Vell for a travel guide."
 BAR, FIRST_BAR = 0.4, 1.2
 KEY = "benchmark"
 ERRS = (0.0, 0.02)  # of single values
+FASTEST, BALANCED = "fields, fastest", "fields, agreed on first"
 LONG = ("history", "sights", "food", "walks", "festivals", "practical")
 
 
@@ -71,8 +72,13 @@ def replies(words: int) -> list[tuple[str, str]]:
     short = {"name": "Vell", "inhabitants": 8200, "season": "May"}
     own = [(f"only the field `{name}` now", json.dumps({name: text})) for name, text in texts.items()]
     agreed = {name: " ".join(f"{name}{number}" for number in range(OUTLINED)) for name in LONG}
-    first = short | {"outline": agreed, LONG[0]: texts[LONG[0]]}
-    return [("only these fields now", json.dumps(first)), *own, (".", json.dumps(short | texts))]
+    begun = {LONG[0]: texts[LONG[0]]}
+    return [
+        ("is no field of the record", json.dumps(short | {"outline": agreed} | begun)),
+        ("only these fields now", json.dumps(short | begun)),
+        *own,
+        (".", json.dumps(short | texts)),
+    ]
 
 
 async def by_stretto(url: str, **way: Any) -> Run:
@@ -122,8 +128,8 @@ async def measured(options: argparse.Namespace) -> dict[str, list[Run]]:
     ) as url:
         ways: dict[str, Callable[[], Awaitable[Run]]] = {
             "straight": partial(by_stretto, url, strategy="direct"),
-            "fields": partial(by_stretto, url, strategy="fields"),
-            "auto, fastest": partial(by_stretto, url, preference="fastest"),
+            BALANCED: partial(by_stretto, url, strategy="fields"),
+            FASTEST: partial(by_stretto, url, preference="fastest"),
             "LangChain": partial(by_langchain, url),
         }
         for _ in range(options.runs):
@@ -190,10 +196,11 @@ Written by `python benchmarks/fields.py`.
 
 {lines}
 
-The bar is {BAR} of the time of a straight answer: {"met" if results["met"] else "missed"}. A straight answer is shown
-once it was checked, so its first text is its end. The column behind it is when `stream.partial()` (LangChain:
-`astream`) has words of a long field; field by field, the first one follows the short fields in their call, after
-{results["first_over_straight"]:.2f} times as long as straight.
+The bar is {BAR} of the time of a straight answer: {"met" if results["met"] else "missed"} with `preference="fastest"`,
+by which `auto` takes `fields`. Else the first call also decides what each long field will tell, in a line of
+{OUTLINED} tokens here. A straight answer is shown once it was checked, so its first text is its end. The column behind
+it is when `stream.partial()` (LangChain: `astream`) has words of a long field; with `preference="fastest"` the first
+one follows the short fields in their call, after {results["first_over_straight"]:.2f} times as long as straight.
 
 ## Whether records fit
 
@@ -249,16 +256,16 @@ def main() -> None:
         }
         for name, each in runs.items()
     }
-    share = ways["fields"]["wall_s"]["median"] / ways["straight"]["wall_s"]["median"]
+    share = ways[FASTEST]["wall_s"]["median"] / ways["straight"]["wall_s"]["median"]
     results = {
         "machine": machine(),
         "server": {key: getattr(options, key) for key in ("words", "runs", "tokens_per_second")}
         | {"time_to_first_token_s": options.time_to_first_token},
         "ways": ways,
         "over_straight": share,
-        "first_over_straight": ways["fields"]["first_long_s"]["median"] / ways["straight"]["first_long_s"]["median"],
+        "first_over_straight": ways[FASTEST]["first_long_s"]["median"] / ways["straight"]["first_long_s"]["median"],
         "met": share <= BAR
-        and ways["fields"]["first_text_s"]["median"] <= FIRST_BAR * ways["straight"]["first_text_s"]["median"],
+        and ways[FASTEST]["first_text_s"]["median"] <= FIRST_BAR * ways["straight"]["first_text_s"]["median"],
         "schemas": anyio.run(fitting, options.schemas),
     }
     shown = Table(*HEADINGS)

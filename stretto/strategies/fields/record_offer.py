@@ -13,7 +13,7 @@ from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s, seconds
 from stretto.router.history import history_of
 from stretto.router.offer import Offer
-from stretto.strategies.fields.record_plan import NotSplit, Record, has_room, record_of
+from stretto.strategies.fields.record_plan import NotSplit, Record, is_outlined, record_of
 from stretto.values.route import Forecast
 
 __all__ = ["offer_fields"]
@@ -105,7 +105,7 @@ def _reads_too_often(case: Case, forecast: Forecast) -> bool:
 def fields_forecast(case: Case, record: Record) -> Forecast:
     """Expected cost: the short fields, then waves of the others, each as long as its longest call."""
     speed, calls = case.speed, record.calls
-    outline = record.outline_tokens if has_room(case.request, record) else 0
+    outline = record.outline_tokens if is_outlined(case.request, record) else 0
     first = record.first_tokens + outline
     total_s = seconds(speed, first / speed.alone) if record.first is not None else 0.0
     for wave in record.waves:

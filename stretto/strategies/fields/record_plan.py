@@ -19,7 +19,7 @@ from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, wi
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 
-__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Record", "has_room", "record_of"]
+__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Record", "is_outlined", "record_of"]
 
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
@@ -154,8 +154,13 @@ class Record:
         return list(without_null(resolved(schema, self.schema), self.schema)["properties"])
 
 
-def has_room(request: Request, record: Record) -> bool:
-    """Whether limits of tokens leave room for lines on what the long fields will tell: they are not in the answer."""
+def is_outlined(request: Request, record: Record) -> bool:
+    """Whether the first call decides what the long fields will tell.
+
+    Not where only time counts, nor where limits of tokens leave no room for these lines, which are not in the answer.
+    """
+    if request.preference == "fastest":
+        return False
     most = request.options.max_tokens
     limits = [request.part_tokens, None if most is None else most // max(1, record.calls)]
     lead = 0 if record.lead is None else record.lead.tokens

@@ -18,7 +18,7 @@ from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
-from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, has_room, record_of
+from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, is_outlined, record_of
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
@@ -163,7 +163,7 @@ class RecordRun:
         long text is written there, too, by the same call, so that it is read early; the others are asked for when it
         begins.
         """
-        outline, wrong = self.record.outline if has_room(self.request, self.record) else None, ""
+        outline, wrong = self.record.outline if is_outlined(self.request, self.record) else None, ""
         named = _unused("outline", schema, self.record)
         lead = None if self.withheld else self.record.lead
         for attempt in range(TRIES):
