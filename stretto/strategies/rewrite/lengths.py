@@ -37,7 +37,7 @@ class Lengths:
         return cls(length)
 
     def told(self, source: str) -> str:
-        """What a writer is told of the length of a piece; empty where there is nothing to tell."""
+        """The sentence that asks for a piece's length; empty where the task names none, or the piece is short."""
         if (words := self._words(source)) is None:
             return ""
         return f"Write about {words} {_unit(source)} in place of the {len(words_of(source))} that the piece has."
