@@ -193,6 +193,22 @@ async def test_an_answer_that_breaks_off_and_whose_rest_is_empty_is_not_whole(re
     assert answer.branches[0].error == f"{BROKEN} {EMPTY}"
 
 
+@pytest.mark.parametrize(("ending", "whole"), [("five.", True), ("1.", False), ("five", False), ("Dr.", False)])
+async def test_a_model_that_ends_its_own_turn_at_once_behind_a_whole_sentence_had_written_all(ending, whole):
+    said = f"One two three four {ending}"
+    backend = ScriptedBackend({"": [broken(said, 5), ""]}, capabilities=Capabilities(continues=True))
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask(QUESTION, strategy="direct")
+    assert answer.text == said
+    assert (answer.finish_reason, answer.warnings == ()) == (("stop", True) if whole else ("error", False))
+
+
+async def test_an_empty_rest_that_was_asked_for_in_words_proves_nothing():
+    answer = await ask({"": [broken("One two three four five.", 5), ""]}, strategy="direct")
+    assert answer.finish_reason == "error"
+    assert answer.warnings[0].endswith(EMPTY)
+
+
 OIL = broken("Oil it now and then.", 2)
 PARTS = {
     "a point": ("skeleton", QUESTION, {"point 2,": OIL}, "2. **Chain**: Oil it […broken off]"),

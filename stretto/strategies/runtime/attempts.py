@@ -12,6 +12,8 @@ from typing import Literal
 
 from stretto.backends.base import Backend, ModelRequest, ask_servers
 from stretto.backends.resilience.wrapper import Wrapper
+from stretto.language.sentences import whole_until
+from stretto.language.telling import language_of
 from stretto.strategies.quality.text_guard import LowQualityTextError, is_enough
 from stretto.strategies.runtime.answer_limit import NoRoomError
 from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
@@ -27,6 +29,9 @@ from stretto.values.request import Message
 
 _Came = Literal["enough", "failure", "refusal", "useless"]
 """What came of a call: nothing is left to ask for, or it failed, was refused, or its text is of no use."""
+
+_Continued = Literal["not", "in words", "own turn"]
+"""Whether a call was asked for the rest of a text: by what it is told, or by the model's own turn to go on with."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +129,8 @@ class Attempts:
 
     async def _send(
         self, running: RunningBranch, chain: FallbackChain, way: _Way, attempt: int
-    ) -> tuple[str, bool] | None:
-        """Send one call; return the text before it, and whether the call goes on with that.
+    ) -> tuple[str, _Continued] | None:
+        """Send one call; return the text before it, and how the call goes on with that.
 
         ``None``: there was nothing to ask.
         """
@@ -144,12 +149,15 @@ class Attempts:
         after = before if received else ""
         call = BranchCall(prompt, self._options(running), attempt, after, replaceable=chain.has_another)
         running.outcome = Outcome(await self._calls.send(running, call))
-        return before, bool(received)
+        own_turn = prompt.messages[-1].role == "assistant" and prompt.messages[-1].content == received
+        return before, "not" if not received else "own turn" if own_turn else "in words"
 
-    def _judge(self, running: RunningBranch, chain: FallbackChain, way: _Way, before: str, continued: bool) -> _Came:
+    def _judge(
+        self, running: RunningBranch, chain: FallbackChain, way: _Way, before: str, continued: _Continued
+    ) -> _Came:
         """Judge what a call wrote that ended in good order, behind the text before it."""
         refused = running.finish_reason in REFUSALS
-        running.outcome = self._judged(running, before, chain, continued=continued)
+        running.outcome = self._judged(running, before, chain, continued)
         if running.exception is not None:
             return "refusal" if refused else "failure"
         running.writers[-1].error = None
@@ -274,11 +282,11 @@ class Attempts:
         running.outcome = Outcome("error", spoiled, spoiled.cut_by)
         return False
 
-    def _judged(self, running: RunningBranch, before: str, chain: FallbackChain, *, continued: bool) -> Outcome:
+    def _judged(self, running: RunningBranch, before: str, chain: FallbackChain, continued: _Continued) -> Outcome:
         """The outcome of a call that ended in good order; with an error where it gave nothing to use.
 
-        ``before``: the branch's text before the call; ``continued``: the call was asked for the rest of it. A rest
-        that is empty leaves the text broken off, also where the branch may be empty.
+        ``before``: the branch's text before the call. A rest that is empty leaves the text broken off, also where the
+        branch may be empty; unless the model ended its own turn at once, behind a whole sentence.
         """
         spec, backend, reason = running.spec, running.writers[-1].backend, running.finish_reason
         if reason in REFUSALS:
@@ -287,10 +295,14 @@ class Attempts:
             return Outcome(reason, None if spec.allow_refusal else BackendError(said, backend=backend.name))
         if _says_something(running.text[len(before) :]) or running.calls:
             return Outcome(reason)
-        if not continued and (spec.allow_empty or _may_be_empty(running, another=chain.has_another)):
+        if continued == "not":
+            complete = spec.allow_empty or _may_be_empty(running, another=chain.has_another)
+        else:
+            complete = continued == "own turn" and reason == "stop" and _is_whole(running.text)
+        if complete:
             return Outcome(reason)
         failed = "error" if reason == "stop" else reason
-        if not continued:
+        if continued == "not":
             said = "returned no text. Ask again, or try another model."
             if reason in ("length", "budget"):
                 said = "was cut by a limit of tokens before it wrote any text. Allow more."
@@ -318,6 +330,12 @@ def _may_be_empty(running: RunningBranch, *, another: bool) -> bool:
 def _says_something(text: str) -> bool:
     """Whether any of it can be seen."""
     return any(char.isprintable() and not char.isspace() for char in text)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text ends with a whole sentence."""
+    said = text.rstrip()
+    return whole_until(said, language_of(said)) == len(said)
 
 
 def going_on(prompt: ModelRequest, received: str) -> ModelRequest | None:
