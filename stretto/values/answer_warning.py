@@ -14,7 +14,7 @@ WarningCode = Literal[
     "deadline",  # the deadline ended the answer or a part
     "fallback",  # another model wrote the answer or a part of it
     "format",  # the answer does not fit response_format, or was not checked against it
-    "kept",  # a rewritten text lacks something of its source that it was to keep
+    "kept",  # a rewritten text lacks something of its source, or misses the length that was asked for
     "leak",  # words of the library's own prompts were taken out
     "option",  # an option or a part of the request had no effect
     "other",  # a sentence of a backend, or of the caller's own strategy

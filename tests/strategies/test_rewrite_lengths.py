@@ -86,3 +86,32 @@ async def test_texts_of_a_file_are_shortened_to_their_share():
     assert answer.text == text
     assert sum("about 50 words in place of the 100 " in prompt for prompt in told) == 2 * 4
     assert sum("it has 100 words where about 50 were asked for" in warning for warning in answer.warnings) == 4
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "told"),
+    [
+        ("Shorten this text to half its length:", 30, "The text has 183 words where about 302 were asked for."),
+        ("Shorten this text to 250 words:", 58, "The text has 351 words where about 250 were asked for."),
+        ("Shorten this text to 250 words:", 45, None),
+        ("Shorten this text by a third:", 60, None),
+    ],
+)
+async def test_a_whole_text_that_is_far_from_its_length_is_told_with_both_figures(task, words, told):
+    answer, _ = await ask(lambda piece, _: shortened(piece, words), task)
+    whole = [warning for warning in answer.warnings if warning.startswith("The text has")]
+    assert (whole, {warning.code for warning in whole}) == (([told], {"kept"}) if told else ([], set()))
+
+
+async def test_a_total_of_characters_is_checked_in_characters():
+    answer, _ = await ask(lambda piece, _: shortened(piece, 15), "Shorten this text to 1,000 characters:")
+    count = len("".join(answer.text.split()))
+    assert count < 750
+    assert f"The text has {count:,} characters where about 1,000 were asked for." in answer.warnings
+
+
+async def test_code_that_is_copied_counts_for_the_whole_length():
+    text = "\n\n".join([TEXT, "```py", *["a = b + c d"] * 90, "```"])
+    answer, _ = await ask(lambda piece, _: shortened(piece, 50), "Shorten this text to half its length:", text)
+    (warning,) = answer.warnings
+    assert "words where about" in warning

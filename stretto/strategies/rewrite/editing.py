@@ -137,7 +137,8 @@ class Editing:
     def _lost(self, piece: Piece, result: str) -> list[str]:
         """What a piece with its changes lacks, or has besides."""
         source = self.given.text[piece.start : piece.end]
-        return lost(source, result, self.given.change, self.whole.task, tags=isinstance(piece, Entries))
+        tags, brackets = isinstance(piece, Entries), piece.indent is not None
+        return lost(source, result, self.given.change, self.whole.task, tags=tags, brackets=brackets)
 
     async def _settled(self, edited: Edited) -> str:
         """The text of a piece with its changes, or written anew."""

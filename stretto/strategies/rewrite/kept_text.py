@@ -29,6 +29,7 @@ _WHOLE: Form = {
     "numbers": NUMBER,
 }
 _ALL = ("paragraphs", *_LAYOUT, *_WHOLE)
+_BRACKETS = re.compile(r"(?<![\]\w!])\[[^\W\d_][^\[\]\n]{0,60}\](?![(\[:])")
 _KEPT: Mapping[Change, tuple[str, ...]] = {
     "translate": _ALL,
     "correct": _ALL,
@@ -59,12 +60,17 @@ _LEAST = 0.3  # of the length, for all other changes
 _WIDE = re.compile(f"[{EAST}]")
 
 
-def lost(source: str, result: str, change: Change, task: str = "", *, tags: bool = False) -> list[str]:
+def lost(
+    source: str, result: str, change: Change, task: str = "", *, tags: bool = False, brackets: bool = False
+) -> list[str]:
     """What a result lacks of its source, or has besides, each as a few words; empty if all is kept.
 
-    ``tags``: it is a text within a file, which may have none but the tags of its source.
+    ``tags``: it is a text within a file, which may have none but the tags of its source. ``brackets``: it may be a
+    template, in which "[Name]" is a placeholder.
     """
     found = list(_lost(source, result, _KEPT[change]))
+    if brackets and "placeholders" in _KEPT[change]:
+        found += _missing("placeholders", _BRACKETS, source, result)
     if "numbers" in _KEPT[change]:
         found += changed_units(source, result, change, task)
     if _length(source) >= _JUDGED and _length(result) < _LEAST_SHARE.get(change, _LEAST) * _length(source):
@@ -89,9 +95,14 @@ def _lost(source: str, result: str, kept: tuple[str, ...]) -> Iterator[str]:
         if name in kept and was != now:
             yield f"{was} {name} became {now}"
     for name, pattern in _WHOLE.items():
-        if name in kept and (gone := _of(pattern, name, source) - _of(pattern, name, result)):
-            shown = ", ".join(list(gone)[:_NAMED]) + (", ..." if len(gone) > _NAMED else "")
-            yield f"{name} are missing: {shown}"
+        if name in kept:
+            yield from _missing(name, pattern, source, result)
+
+
+def _missing(name: str, pattern: re.Pattern[str], source: str, result: str) -> Iterator[str]:
+    if gone := _of(pattern, name, source) - _of(pattern, name, result):
+        shown = ", ".join(list(gone)[:_NAMED]) + (", ..." if len(gone) > _NAMED else "")
+        yield f"{name} are missing: {shown}"
 
 
 def _of(pattern: re.Pattern[str], name: str, text: str) -> Counter[str]:
@@ -100,11 +111,16 @@ def _of(pattern: re.Pattern[str], name: str, text: str) -> Counter[str]:
     return Counter(digits_of(each) if name == "numbers" else each for each in found)
 
 
-def relaid(source: str, result: str) -> str:
-    """A result with the blank lines, the line ends and the marks of headings of its source, where both have as many."""
+def relaid(source: str, result: str, indent: str = "") -> str:
+    """A result with the blank lines and the line ends of its source, where both have as many.
+
+    ``indent``: what each line of the source begins with behind the first one.
+    """
     gaps, parts, wrote = BLANK.findall(source), BLANK.split(source), BLANK.split(result.strip())
     if len(parts) == len(wrote):
         result = "".join(part + gap for part, gap in zip(wrote, [*gaps, ""], strict=True))
+    if indent:
+        result = re.sub(rf"\n(?!{indent})[ \t]*(?=\S)", f"\n{indent}", result)
     if "\r\n" in source:
         result = re.sub(r"\r?\n", "\r\n", result)
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from stretto.router.parse import parse_of
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
 from stretto.strategies.rewrite.entries import Entries, entry_pieces
+from stretto.strategies.rewrite.fenced_prose import are_changed
 from stretto.strategies.rewrite.kept_text import RUNS, STUB, lost, relaid
 from stretto.strategies.rewrite.lengths import Lengths
 from stretto.strategies.rewrite.result import Result
@@ -40,6 +41,10 @@ AROUND = 700  # tokens of a prompt around its piece
 CHARACTERS = 3  # of a token of a piece, which stands in its prompt and in its answer
 CUT = "it was cut"
 _WIDE = 1 << 20  # tokens of a window that nobody knows
+_IN_A_FENCE = (
+    "The piece stands in a block between fences, but it is no code: do the task for it, too. Keep what stands in "
+    "square brackets, as [Name], as it is."
+)
 
 
 async def write_rewritten(request: Request, route: Route, runner: Runner) -> StrategyResult:
@@ -56,10 +61,12 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
     if whole.by_edits:
         from stretto.strategies.rewrite.editing import Editing  # noqa: PLC0415 - it builds on this module
 
-        result = await Editing(whole).run(whole.entries or edited_pieces(given, whole.parts()))
+        pieces = whole.entries or edited_pieces(given, whole.parts(), in_fences=whole.in_fences)
+        result = await Editing(whole).run(pieces)
     else:
         result = await whole.run()
     if result is not None:
+        whole.tell_length(result)
         return result
     for running in runner.branches:
         running.drop("the whole is asked for at once")
@@ -108,8 +115,9 @@ class Rewriting:
         self.refused = False
         self.fence = fence_for(given.text, *options.terms, *options.terms.values())
         self.task = given.task or "Do what the system message tells, to this text."
-        shortens = given.change == "shorten"
-        self.lengths = Lengths.asked(given.task or request.system, given.text) if shortens else Lengths()
+        order = given.task or request.system
+        self.in_fences = are_changed(given.change, order)
+        self.lengths = Lengths.asked(order, self._said(given.text)) if given.change == "shorten" else Lengths()
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.thinking = THINKING if runner.capabilities.reasoning else 0
 
@@ -119,13 +127,13 @@ class Rewriting:
         Nothing is shown before one of them is known to be none of a refusal; returns ``None`` where none is.
         """
         text, merge = self.given.text, self.runner.merge
-        pieces = self.entries or cut(text, self.given.ending, self.parts(), most=self.most)
+        pieces = self.entries or cut(text, self.given.ending, self.parts(), most=self.most, in_fences=self.in_fences)
         parts = [RewritePart(piece) for piece in pieces]
         self.start(parts[0])
         terms = self._start_terms(len(pieces))
         for part in parts[1:]:
             self.start(part, () if terms is None else (terms,))
-        if not self.entries:
+        if not (self.entries or pieces[0].indent):
             await self._begun(parts[0])
         if not parts[0].live and not await any_of(parts):
             return None
@@ -204,7 +212,7 @@ class Rewriting:
                 piece=piece.text,
                 before=piece.before,
                 after=piece.after,
-                length=self.lengths.told(piece.said),
+                length=self.lengths.told(piece.said) if piece.indent is None else _IN_A_FENCE,
                 faults="\n".join(lacks),
             )
 
@@ -250,8 +258,9 @@ class Rewriting:
         """What was written of a piece, and what it lacks."""
         change = self.given.change
         if not isinstance(piece, Entries):
-            result = self.runner.leaks.clean(relaid(piece.text, self._result(piece).whole(written)))
-            kept = lost(piece.text, result, change, self.task)
+            laid = relaid(piece.text, self._result(piece).whole(written), piece.indent or "")
+            result = self.runner.leaks.clean(laid)
+            kept = lost(piece.text, result, change, self.task, brackets=piece.indent is not None)
             return result, [*kept, *self.shared.missed(piece.text, result), *self.lengths.missed(piece.text, result)]
         said = read_object(written)
         texts: list[str | None] = []
@@ -331,6 +340,19 @@ class Rewriting:
             self.runner.warn(
                 f"Not rendered alike in all pieces: {named}. Give them in terms of strategy_options.", "kept"
             )
+
+    def tell_length(self, result: StrategyResult) -> None:
+        """Tell of a text whose length as a whole is far from the one that was asked for."""
+        if result.ends_as is None and self.lengths.share is not None:
+            written = self.runner.merge.text.removeprefix(self.given.lead).removesuffix(self.given.tail)
+            if wrong := self.lengths.missed_by(self._said(self.given.text), self._said(written)):
+                self.runner.warn(wrong, "kept")
+
+    def _said(self, text: str) -> str:
+        """A text as a reader has it; of a file, without its markup."""
+        if not self.entries:
+            return text
+        return "\n\n".join(piece.said for piece in entry_pieces(replace(self.given, text=text), 1))
 
     def _result(self, piece: Piece) -> Result:
         return Result(piece.text, self.fence)

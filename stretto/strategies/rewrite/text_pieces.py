@@ -2,22 +2,35 @@
 
 A piece is one or several blocks: paragraphs, headings, items of a list, rows of a table, as markdown-it-py finds them,
 or functions of a program. All between the pieces is layout and is copied: blank lines, blocks of code, front matter,
-definitions of links.
+definitions of links. Of a block between fences, prose may be a piece; its marks are copied.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from stretto.language.sentences import sentence_spans
 from stretto.router.given import Given
+from stretto.strategies.rewrite.fenced_prose import is_prose
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 __all__ = ["Piece", "cut", "edited_pieces"]
 
-Span = tuple[int, int]
+
+class Span(NamedTuple):
+    """Where a part of a text stands; ``indent``: of prose between fences, what its lines begin with."""
+
+    start: int
+    end: int
+    indent: str | None = None
+
 
 LEAST, MOST = 400, 6_000  # characters of a piece
 LEAST_EDITED = 1_500  # of one that is changed by edits, which is read and hardly written
@@ -33,6 +46,8 @@ _HIDDEN = re.compile(r"\s*<(?:!--|script|style|pre|svg|\?|!)", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*+>")
 _LETTER = re.compile(r"[^\W\d_]")
 _GAP = re.compile(r"\n(?:[ \t]*+\r?\n)++")
+_MARK = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_NESTED = 2  # fences around prose within each other; what stands deeper is copied
 PROGRAMS = frozenset(
     """
     .py .pyi .js .mjs .cjs .jsx .ts .tsx .java .kt .scala .c .h .cc .cpp .hpp .cs .go .rs .swift .rb .php .pl .lua .r
@@ -44,7 +59,10 @@ PROGRAMS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a text, from ``start`` to ``end``, with what its writer is shown of the text on both sides."""
+    """A part of a text, from ``start`` to ``end``, with what its writer is shown of the text on both sides.
+
+    ``indent``: of prose between fences, what its lines begin with; ``None`` for any other piece.
+    """
 
     number: int
     start: int
@@ -52,6 +70,7 @@ class Piece:
     text: str
     before: str
     after: str
+    indent: str | None = field(default=None, kw_only=True)
 
     @property
     def said(self) -> str:
@@ -59,7 +78,9 @@ class Piece:
         return self.text
 
 
-def cut(text: str, ending: str, parts: int, *, most: int = MOST, least: int = LEAST) -> list[Piece]:
+def cut(
+    text: str, ending: str, parts: int, *, most: int = MOST, least: int = LEAST, in_fences: bool = False
+) -> list[Piece]:
     """Cut a text into about so many ``parts``, the first of which is small, so that it can be read early.
 
     Args:
@@ -68,8 +89,14 @@ def cut(text: str, ending: str, parts: int, *, most: int = MOST, least: int = LE
         parts: that are written at a time.
         most: characters of a piece; only a sentence may be longer.
         least: characters that are worth a call.
+        in_fences: prose between fences is to be rewritten, too.
     """
-    blocks = list(_paragraphs(text, functions=True) if ending in PROGRAMS else _blocks(text))
+    whole = Span(0, len(text))
+    blocks = list(
+        _paragraphs(text, whole, functions=True)
+        if ending in PROGRAMS
+        else _blocks(text, whole, _NESTED if in_fences else 0)
+    )
     blocks = [part for block in blocks for part in _divided(text, block, most)]
     return _pieces(text, _joined(text, blocks, parts, most, least))
 
@@ -79,7 +106,7 @@ def _joined(text: str, blocks: Sequence[Span], parts: int, most: int, least: int
 
     All are written in one wave of ``parts`` calls where pieces of ``most`` characters allow that.
     """
-    size = min(most, max(least, sum(end - start for start, end in blocks[1:]) // max(1, parts - 1)))
+    size = min(most, max(least, sum(block.end - block.start for block in blocks[1:]) // max(1, parts - 1)))
     groups = _of_size(text, blocks, size)
     while len(groups) > parts and size < most:
         size = min(most, size * 9 // 8 + 1)
@@ -89,105 +116,167 @@ def _joined(text: str, blocks: Sequence[Span], parts: int, most: int, least: int
 
 def _of_size(text: str, blocks: Sequence[Span], size: int) -> list[Span]:
     groups: list[Span] = []
-    for start, end in blocks:
-        joined = len(groups) > 1 and not text[groups[-1][1] : start].strip()
-        if joined and end - groups[-1][0] <= size:
-            groups[-1] = (groups[-1][0], end)
+    for block in blocks:
+        joined = len(groups) > 1 and not text[groups[-1].end : block.start].strip()
+        if joined and block.end - groups[-1].start <= size:
+            groups[-1] = groups[-1]._replace(end=block.end)
         else:
-            groups.append((start, end))
+            groups.append(block)
     return groups
 
 
 def _pieces(text: str, groups: Sequence[Span]) -> list[Piece]:
-    spans = enumerate(groups, start=1)
-    return [Piece(number, *span, text[slice(*span)], *_around(text, span)) for number, span in spans]
+    return [
+        Piece(number, start, end, text[start:end], *_around(text, start, end), indent=indent)
+        for number, (start, end, indent) in enumerate(groups, start=1)
+    ]
 
 
-def edited_pieces(given: Given, parts: int) -> list[Piece]:
+def edited_pieces(given: Given, parts: int, *, in_fences: bool = False) -> list[Piece]:
     """The pieces of a text that is changed by edits.
 
-    An addition has one place in the whole text. Names and figures are changed in code, tables and front matter, too.
+    An addition has one place in the whole text. Names and figures are changed in code, tables and front matter, too,
+    mistakes only in prose, also between fences where ``in_fences``.
     """
     text = given.text
     if given.change == "insert":
         groups = [_without_blanks(text, 0, len(text))]
     elif given.change == "correct":
-        return cut(text, given.ending, parts, least=LEAST_EDITED)
+        return cut(text, given.ending, parts, least=LEAST_EDITED, in_fences=in_fences)
     else:
-        groups = _joined(text, list(_paragraphs(text)), parts, MOST, LEAST_EDITED)
+        groups = _joined(text, list(_paragraphs(text, Span(0, len(text)))), parts, MOST, LEAST_EDITED)
     return _pieces(text, groups)
 
 
-def _around(text: str, span: Span) -> tuple[str, str]:
+def _around(text: str, start: int, end: int) -> tuple[str, str]:
     """What stands before and behind a piece, from and up to a blank."""
-    before, after = text[max(0, span[0] - CONTEXT) : span[0]], text[span[1] : span[1] + CONTEXT]
-    if span[0] > CONTEXT:
+    before, after = text[max(0, start - CONTEXT) : start], text[end : end + CONTEXT]
+    if start > CONTEXT:
         before = before.partition(" ")[2] or before
-    if span[1] + CONTEXT < len(text):
+    if end + CONTEXT < len(text):
         after = after.rpartition(" ")[0] or after
     return before.strip(), after.strip()
 
 
-def _blocks(text: str) -> Iterator[Span]:
-    """Where blocks of Markdown stand that hold text to be rewritten."""
+def _blocks(text: str, whole: Span, nested: int) -> Iterator[Span]:
+    """Where blocks of Markdown stand in a part of a text that are to be rewritten.
+
+    ``nested``: within so many fences, prose is, too; where it is 0, all between fences is copied.
+    """
     from markdown_it import MarkdownIt  # noqa: PLC0415 - it is only needed by a strategy that runs
 
-    front = _FRONT.match(text)
-    begin = front.end() if front else 0
+    front = _FRONT.match(text, whole.start, whole.end)
+    begin = front.end() if front else whole.start
     # markdown-it reads its lines by these ends, and takes a NUL for a separate character.
-    lines = [begin, *accumulate((len(found[0]) for found in _LINE.finditer(text, begin)), initial=begin)][1:]
+    lines = list(accumulate((len(line[0]) for line in _LINE.finditer(text, begin, whole.end)), initial=begin))
+    tokens = MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").parse(text[begin : whole.end])
+    fences = deque(_Fence.of(text, token, lines) for token in tokens if token.type == "fence")
     listed: Span | None = None
-    for token in MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").parse(text[begin:]):
-        if token.map is None or token.type in ("inline", "fence", "hr"):
+    for token in tokens:
+        if token.map is None or token.type in ("inline", "hr"):
             continue
         start, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
-        span = _without_blanks(text, start, end)
-        is_list = token.type in ("bullet_list_open", "ordered_list_open")
-        if listed is not None and start >= listed[1]:
+        if listed is not None and start >= listed.end:
             listed = None
-        if token.level == 0 and is_list:
-            listed = (start, end)
+        while fences and fences[0].end <= start:
+            fences.popleft()
+        if token.level == 0 and token.type in ("bullet_list_open", "ordered_list_open"):
+            listed = Span(start, end)
         elif token.level == 0 and token.type == "table_open":
             yield from _rows(text, lines[token.map[0] : token.map[1] + 1])
-        elif token.level == 0 or (token.level == 1 and token.type == "list_item_open" and listed is not None):
-            said = text[slice(*span)]
+        elif token.level == 1 and token.type == "list_item_open" and listed is not None:
+            while fences and fences[0].start < end:
+                fence = fences.popleft()
+                yield from _with_letters(text, start, fence.start)
+                yield from fence.prose(text, nested)
+                start = fence.end
+            yield from _with_letters(text, start, end)
+        elif token.level == 0 and token.type == "fence":
+            yield from fences[0].prose(text, nested)
+        elif token.level == 0:
+            said = text[start:end].strip()
             code = token.type == "code_block" and _CODE.search(said)
             hidden = token.type == "html_block" and (_HIDDEN.match(said) or not _LETTER.search(_TAG.sub("", said)))
-            if _LETTER.search(said) and not code and not hidden:
-                yield span
+            if not code and not hidden:
+                yield from _with_letters(text, start, end)
+
+
+def _with_letters(text: str, start: int, end: int) -> Iterator[Span]:
+    span = _without_blanks(text, start, end)
+    if _LETTER.search(text, span.start, span.end):
+        yield span
+
+
+class _Fence(NamedTuple):
+    """A block between fences, with the lines of its marks; what stands in it goes from ``first`` to ``last``."""
+
+    start: int
+    first: int
+    last: int
+    end: int
+    token: Token
+
+    @classmethod
+    def of(cls, text: str, token: Token, lines: Sequence[int]) -> _Fence:
+        opening, behind = token.map or (0, 0)
+        start, first, end = (lines[min(line, len(lines) - 1)] for line in (opening, opening + 1, behind))
+        mark = text[lines[behind - 1] : end].strip(" \t>\r\n")
+        closed = behind - 1 > opening and len(mark) >= len(token.markup) and not mark.strip(token.markup[0])
+        return cls(start, first, lines[behind - 1] if closed else end, end, token)
+
+    def prose(self, text: str, nested: int) -> Iterator[Span]:
+        """Where its prose stands, if it holds any."""
+        opening, said = text[self.start : self.first], text[self.first : self.last]
+        if (
+            nested == 0
+            or ">" in opening.partition(self.token.markup)[0]
+            or not is_prose(self.token.info, self.token.content)
+        ):
+            return
+        blanks = [line[: len(line) - len(line.lstrip())] for line in said.splitlines() if line.strip()]
+        indent = min(blanks, key=len)
+        inside = Span(self.first, self.last)
+        called = self.token.info.lower().split()
+        if _MARK.search(said) or called[:1] in (["markdown"], ["md"]):
+            found = () if indent else _blocks(text, inside, nested - 1)
+        else:
+            found = _paragraphs(text, inside)
+        yield from (span._replace(indent=indent) for span in found)
 
 
 def _rows(text: str, lines: list[int]) -> Iterator[Span]:
     """The head of a table with its first row, then each row."""
     spans = [_without_blanks(text, start, end) for start, end in pairwise(lines)]
     if len(spans) > 2:
-        spans = [(spans[0][0], spans[2][1]), *spans[3:]]
+        spans = [Span(spans[0].start, spans[2].end), *spans[3:]]
     elif spans:
-        spans = [(spans[0][0], spans[-1][1])]
-    yield from (span for span in spans if _LETTER.search(text[slice(*span)]))
+        spans = [Span(spans[0].start, spans[-1].end)]
+    yield from (span for span in spans if _LETTER.search(text, span.start, span.end))
 
 
-def _paragraphs(text: str, *, functions: bool = False) -> Iterator[Span]:
+def _paragraphs(text: str, whole: Span, *, functions: bool = False) -> Iterator[Span]:
     """Where the parts of a text stand between blank lines; of ``functions``, an unindented line follows these."""
-    start = 0
-    gaps = [gap.span() for gap in _GAP.finditer(text) if not (functions and text[gap.end() : gap.end() + 1].isspace())]
-    for end, following in [*gaps, (len(text), len(text))]:
+    start = whole.start
+    gaps = [gap.span() for gap in _GAP.finditer(text, start, whole.end)]
+    for end, following in [*gaps, (whole.end, whole.end)]:
+        if functions and end < whole.end and text[following : following + 1].isspace():
+            continue
         span = _without_blanks(text, start, end)
-        if span[0] < span[1]:
+        if span.start < span.end:
             yield span
         start = following
 
 
 def _divided(text: str, block: Span, most: int) -> Iterator[Span]:
     """A block, or the sentences of one that is too long for a call."""
-    if block[1] - block[0] <= most:
+    if block.end - block.start <= most:
         yield block
         return
-    for start, end in sentence_spans(text[slice(*block)]):
-        yield block[0] + start, block[0] + end
+    for start, end in sentence_spans(text[block.start : block.end]):
+        yield block._replace(start=block.start + start, end=block.start + end)
 
 
 def _without_blanks(text: str, start: int, end: int) -> Span:
     part = text[start:end]
     left = len(part) - len(part.lstrip())
-    return start + left, max(start + left, start + len(part.rstrip()))
+    return Span(start + left, max(start + left, start + len(part.rstrip())))

@@ -1,0 +1,85 @@
+"""Tells prose between fences, such as a letter, a template or a prompt, from code, logs, tables and diagrams.
+
+A fence that names a language of code is never prose. For any other one the signs count: sentences of words, and hardly
+a line that has a sign of code. What is in doubt is code, which is copied.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stretto.router.given import Change
+from stretto.strategies.quality.words import words_of
+
+__all__ = ["are_changed", "is_prose"]
+
+_EVERYWHERE: frozenset[Change] = frozenset({"translate", "correct", "tone", "simplify", "redact"})
+"""Changes of all that a reader reads, wherever it stands."""
+_NAMES_CODE = re.compile(
+    r"```|~~~|back-?ticks?\b|\bfence[sd]?\b|\bsnippets?\b|code|código|codice|kod[uyie]?\b|код|كود|कोड|代[码碼]|コード|코드",
+    re.IGNORECASE,
+)
+_WRITTEN = frozenset({"markdown", "md", "email", "e-mail", "mail", "eml", "letter", "prompt"})
+"""What a fence is called that holds prose more often than not."""
+_PLAIN = _WRITTEN | {"", "text", "txt", "plain", "plaintext"}
+_JUDGED = 20_000  # characters
+_FENCED = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,}).*\n(?:(?![ \t]*(?P=mark)).*\n)*[ \t]*(?P=mark).*$", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\[\]\n]{0,400})\]\([^()\n]{0,2000}\)")
+_ADDRESS = re.compile(r"\bhttps?://\S{1,2000}(?<![.,;:!?)])|\b[\w.+-]{1,80}@[\w-]{1,80}(?:\.[\w-]{1,80}){1,5}")
+_LEVEL = r"(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b"
+_HOLES = re.compile(
+    r"\{\{[^{}\n]{1,80}\}\}|\$?\{[\w.:!#-]{1,60}\}|<[^\W\d][\w .-]{0,40}>|%\(\w{1,60}\)s|%s"
+    rf"|\[(?=[^\W\d_])(?!{_LEVEL}|[Yy]/)[^\[\]\n]{{1,60}}\]"
+)
+"""Placeholders of templates."""
+_SIGN = re.compile(
+    r"[\u2190-\u21ff\u2500-\u259f|{}\t]|^[ ]*(?:"
+    r"[$%] |>>>|\+(?![\d ]*\d)|@\w|//|/\*|\*/|#!|#\w|[\w.\[\]\"']{1,60}[ ]?[-:+*/?]?=|(?:- )?[a-z_][\w.-]*:(?:[ ]|$)"
+    rf"|\[?{_LEVEL}|(?:import|def|sudo|npm|npx|pip|git|docker|curl)[ ]|from [\w.]+ import"
+    r"|Traceback|File \"|[\w.]*(?:Error|Exception)\b|msg(?:id|str)\b|commit [0-9a-f]{7}|\*\.|\(\w|[\w./*-]+/$"
+    r")|[\\(\[]$|\\[a-zA-Z]|=>|->|<-|::|:=|[=!]=|&&|</|/>|\w\((?!(?:s|es|e|n|en|r|in|innen|a|as)\))"
+    r"|[\w)\]]=[\w\"'(]|(?<!\S)--[a-zA-Z]|\d\d:\d\d:\d\d|[^\s.!?:,…][ ]{2,}\S|:[ ]{3,}\S|\[[Yy]/[Nn]\]|[^\W\d],[^\W\d]"
+)
+"""What a line of prose has not, once its links, addresses and placeholders are taken out."""
+_CLAUSE = 5  # words of a line of prose that may end with a semicolon
+_ODD = re.compile(r"[A-Za-z0-9][._/\\:@#$&*+^~][A-Za-z0-9]|[a-z][A-Z]|^[A-Z]{3}")
+"""Of a word: a path, a name of a program, a command in capitals."""
+_END = re.compile(r"[^\W\d_][\"'”’»)*_]{0,3}[.!?…](?![.!?…])(?=[\"'”’»)*_]{0,3}(?:\s|\Z))|[。！？।؟۔]")
+_GREETS = re.compile(r"\s*[^\n.]{2,60}[,!，！][ \t]*\n")
+_FEW, _SOME = 8, 12  # words of a template, and of any other text
+_SENTENCE = 40  # words to one end of a sentence, at most
+_SIGNED = 0.2  # of the lines may have a sign of code
+_ODD_WORDS = 0.15
+
+
+def are_changed(change: Change, task: str) -> bool:
+    """Whether a change is meant for prose between fences, too; an order that speaks of code may mean to spare it."""
+    return change in _EVERYWHERE and not _NAMES_CODE.search(task)
+
+
+def is_prose(info: str, content: str) -> bool:
+    """Whether what stands in a fence is prose.
+
+    Args:
+        info: what stands behind the mark that opens it.
+        content: the lines between its marks, without their common indentation.
+    """
+    called = next(iter(info.lower().split()), "")
+    if called not in _PLAIN:
+        return False
+    said = _ADDRESS.sub("x", _LINK.sub(r"\1", _FENCED.sub("", content[:_JUDGED])))
+    said, holes = _HOLES.subn("x", said)
+    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    signed = [line for line in lines if _has_sign(line)]
+    words = said.split()
+    odd = [word for word in words if _ODD.search(word)]
+    if len(signed) > _SIGNED * len(lines) or len(odd) > _ODD_WORDS * len(words):
+        return False
+    count, ends = len(words_of(said)), len(_END.findall(said))
+    if holes or called in _WRITTEN or _GREETS.match(said):
+        return count >= _FEW and ends * _SENTENCE >= count
+    return count >= _SOME and ends > 1 and ends * _SENTENCE >= count
+
+
+def _has_sign(line: str) -> bool:
+    return _SIGN.search(line) is not None or (line.endswith(";") and len(line.split()) < _CLAUSE)
