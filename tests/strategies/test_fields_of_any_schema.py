@@ -151,3 +151,38 @@ def test_a_text_that_breaks_off_anywhere_leaves_valid_json(cut):
     reader = TextOfField("body")
     shown = reader.feed('{"body": "a\\u00fc\\ud83d\\ude00\\n\\"b"}'[:cut]) + reader.finish()
     json.loads(f'"{shown}"')
+
+
+BODY = {"type": "string", "description": LONG}
+
+
+def test_a_part_is_in_the_dialect_of_the_whole():
+    scores = {"type": "array", "items": [{"type": "number", "minimum": 0, "exclusiveMinimum": True}]}
+    schema = {
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "type": "object",
+        "properties": {"title": {"type": "string"}, "body": BODY, "history": BODY, "scores": scores},
+    }
+    plan = record_of(schema, explicit=True)
+    assert {part.held["$schema"] for part in plan.parts} == {schema["$schema"]}
+    wrong = {"title": "One", "body": "A text.", "history": "Another.", "scores": [0]}
+    answer = written(schema, wrong, "fields")
+    assert answer.strategy == "fields"
+    assert "scores" not in json.loads(answer.text)
+    assert written(schema, wrong | {"scores": [1]}, "fields").parsed == wrong | {"scores": [1]}
+
+
+def test_a_field_that_must_be_there_and_is_not_described_is_left_to_one_writer():
+    inner = {"type": "object", "properties": {"body": BODY, "summary": BODY}, "required": ["body", "code"]}
+    schema = {"type": "object", "properties": {"title": {"type": "string"}, "inner": inner, "history": BODY}}
+    schema["required"] = list(schema["properties"])
+    assert [part.path for part in record_of(schema, explicit=True).parts] == [("inner",), ("history",)]
+    schema["required"] = ["title", "year"]
+    assert record_of(schema, explicit=True).reason == "its schema requires 'year' and does not say what it is"
+
+
+def test_an_object_whose_type_stands_in_a_list_is_taken_apart():
+    schema = {"type": ["object"], "properties": {"body": {**BODY, "type": ["string"]}, "history": BODY}}
+    value = {"body": "A text.", "history": "Another."}
+    answer = written(schema, value, "fields")
+    assert (answer.strategy, answer.parsed) == ("fields", value)

@@ -198,15 +198,8 @@ class _Planner:
 
     def record(self) -> Record | NotSplit:
         top = resolved(self.root, self.root)
-        if not _is_object(top):
-            union = any(keyword in top for keyword in ("anyOf", "oneOf"))
-            return NotSplit("it is one of several forms" if union else "the format is no object with fields")
-        if together := [keyword for keyword in _TOGETHER if keyword in top]:
-            return NotSplit(f"{together[0]} of its schema holds several fields together")
-        if any(keyword in each for each in _all(self.root) for keyword in _MOVED) or not self._is_local():
-            return NotSplit("its schema refers to places outside of its definitions")
-        if any(name in self._reached(top) for name in self._names_of_itself()):
-            return NotSplit("it holds records of its own kind")
+        if (reason := next(self._against(top), None)) is not None:
+            return NotSplit(reason)
         self.tokens = SchemaTokens(self.root)
         first = self._pruned(top, ())
         first_tokens = self._first_tokens
@@ -217,6 +210,19 @@ class _Planner:
             return NotSplit(reason)
         held = None if first is None else self._alone(first)
         return Record(self.root, held, first_tokens, tuple(self.found), total, self.apart)
+
+    def _against(self, top: Mapping[str, Any]) -> Iterator[str]:
+        """Why a record of this schema cannot be taken apart."""
+        if not _is_object(top):
+            union = any(keyword in top for keyword in ("anyOf", "oneOf"))
+            yield "it is one of several forms" if union else "the format is no object with fields"
+            return
+        yield from (f"{each} of its schema holds several fields together" for each in _TOGETHER if each in top)
+        yield from (f"its schema requires {name!r} and does not say what it is" for name in _undescribed(top))
+        if any(keyword in each for each in _all(self.root) for keyword in _MOVED) or not self._is_local():
+            yield "its schema refers to places outside of its definitions"
+        elif any(name in self._reached(top) for name in self._names_of_itself()):
+            yield "it holds records of its own kind"
 
     _first_tokens = 0
 
@@ -358,7 +364,7 @@ class _Planner:
         return path_name(next(iter(needs))) if needs else None
 
     def _is_held(self, schema: Mapping[str, Any]) -> bool:
-        return any(keyword in schema for keyword in _TOGETHER)
+        return any(keyword in schema for keyword in _TOGETHER) or bool(_undescribed(schema))
 
     def _is_local(self) -> bool:
         """Whether each reference leads to a definition at the root, which goes along with a part."""
@@ -380,8 +386,9 @@ class _Planner:
         return seen
 
     def _alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """A schema by itself, with the definitions that it needs."""
-        bare = {key: value for key, value in schema.items() if key not in DEFINITIONS}
+        """A schema by itself, with the definitions that it needs, in the dialect of the whole."""
+        dialect = {"$schema": self.root["$schema"]} if "$schema" in self.root else {}
+        bare = dialect | {key: value for key, value in schema.items() if key not in DEFINITIONS}
         reached = self._reached(bare)
         for word in DEFINITIONS:
             names = {unquote(each.split("/")[2]) for each in reached if each.startswith(f"#/{word}/")}
@@ -393,6 +400,11 @@ class _Planner:
 
 def _required(schema: Mapping[str, Any]) -> list[str]:
     return [each for each in schema.get("required") or () if isinstance(each, str)]
+
+
+def _undescribed(schema: Mapping[str, Any]) -> list[str]:
+    """Fields that an object must have and that its schema has no part for: nobody would write them."""
+    return [name for name in _required(schema) if name not in schema["properties"]]
 
 
 def _closed(schema: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -424,7 +436,7 @@ def _unknown(part: FieldPart, planner: _Planner) -> Iterator[str]:
 
 
 def _is_object(schema: Any) -> bool:
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+    if not isinstance(schema, Mapping) or schema.get("type", "object") not in ("object", ["object"]):
         return False
     return isinstance(schema.get("properties"), Mapping) and bool(schema["properties"])
 

@@ -680,8 +680,9 @@ def _listed(schema: Mapping[str, Any]) -> str:
 
     def add(part: Any, depth: int) -> None:
         part = without_null(resolved(part, schema), schema)
-        part = without_null(resolved(part.get("items"), schema), schema) if "items" in part else part
-        named = part.get("properties") if isinstance(part, Mapping) else None
+        items = resolved(part.get("items"), schema)  # a list of schemas in older dialects
+        part = without_null(items, schema) if isinstance(items, Mapping) else part
+        named = part.get("properties")
         if not isinstance(named, Mapping) or depth > _LEVELS:
             return
         for name, given in named.items():
