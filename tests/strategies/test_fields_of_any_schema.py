@@ -165,6 +165,8 @@ def test_a_part_is_in_the_dialect_of_the_whole():
     }
     plan = record_of(schema, explicit=True)
     assert {part.held["$schema"] for part in plan.parts} == {schema["$schema"]}
+    for held in (plan.first, *(part.held for part in plan.parts)):
+        validator_of(held)  # raises what is wrong with it
     wrong = {"title": "One", "body": "A text.", "history": "Another.", "scores": [0]}
     answer = written(schema, wrong, "fields")
     assert answer.strategy == "fields"

@@ -410,7 +410,9 @@ def _undescribed(schema: Mapping[str, Any]) -> list[str]:
 def _closed(schema: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     """An object's schema with these of its fields and no others."""
     required = [name for name in _required(schema) if name in kept]
-    return {**schema, "properties": dict(kept), "required": required, "additionalProperties": False}
+    bare = {key: value for key, value in schema.items() if key != "required"}
+    bare |= {"properties": dict(kept), "additionalProperties": False}
+    return {**bare, "required": required} if required else bare  # in draft 4, no list may be empty
 
 
 def _pointer(name: str) -> str:
