@@ -16,9 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MAY_FAIL_ONCE: dict[str, str] = {
-    "tests/backends/test_shared_state.py::test_replicas_together_send_no_more_than_a_server_says_is_left": (
-        "Redis has to answer within a second"
-    ),
     "tests/docs/test_guides.py::test_the_snippets_of_the_guides_run": (
         "some load and compile a model within the time limit of a test"
     ),

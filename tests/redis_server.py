@@ -1,23 +1,19 @@
-"""A real redis-server on a free port of this machine, for as long as a test needs it."""
+"""A real redis-server on a port of its own, for as long as a test needs it."""
 
 import shutil
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from patience import patience
+from ports import reserved_port
 
 HERE = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(HERE is None, reason="no redis-server here: apt-get install redis-server")
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @dataclass
@@ -52,3 +48,15 @@ class RedisServer:
             self.process.terminate()
             self.process.wait()
             self.process = None
+
+
+@contextmanager
+def running_redis(folder):
+    """One that has been started; it is stopped at the end."""
+    with reserved_port() as port:
+        server = RedisServer(folder, port)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()

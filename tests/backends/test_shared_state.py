@@ -10,8 +10,10 @@ import pytest
 from anyio.abc import SocketAttribute
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from patience import patience
+from ports import reserved_port
 from redis.asyncio import Redis
-from redis_server import RedisServer, free_port, needs_redis
+from redis_server import needs_redis, running_redis
 from talking import KEY, asking, hear
 
 from stretto import AsyncStretto, Settings
@@ -37,10 +39,8 @@ TWO_LEFT = {"x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests":
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory):
-    server = RedisServer(tmp_path_factory.mktemp("redis"), free_port())
-    server.start()
-    yield server
-    server.stop()
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
 
 
 class Clock:
@@ -55,7 +55,7 @@ async def stores(redis, number, **how):
     """Stores of so many replicas that share a prefix with nobody else."""
     prefix = secrets.token_hex(8)
     async with AsyncExitStack() as closing:
-        found = [RedisStore(redis.url, prefix=prefix, **how) for _ in range(number)]
+        found = [RedisStore(redis.url, prefix=prefix, timeout_s=patience(30), **how) for _ in range(number)]
         for store in found:
             closing.push_async_callback(store.aclose)
         yield found
@@ -64,7 +64,7 @@ async def stores(redis, number, **how):
 @asynccontextmanager
 async def replicas(redis, number, reply="one two three", clock=None, **policy):
     """Backends of so many replicas in front of one scripted server."""
-    patience = Resilience(attempts=1, breaker_faults=2, breaker_over_s=0, **policy)
+    resilience = Resilience(attempts=1, breaker_faults=2, breaker_over_s=0, **policy)
     async with (
         ScriptedServer(reply) as server,
         stores(redis, number, clock=clock) as shared,
@@ -74,7 +74,7 @@ async def replicas(redis, number, reply="one two three", clock=None, **policy):
         for store in shared:
             endpoints = Endpoints(store=store)
             backend = open_backend(
-                "openai:m", base_url=server.openai_url, api_key=KEY, resilience=patience, endpoints=endpoints
+                "openai:m", base_url=server.openai_url, api_key=KEY, resilience=resilience, endpoints=endpoints
             )
             closing.push_async_callback(backend.aclose)
             backends.append(backend)
@@ -341,7 +341,8 @@ async def test_the_faults_of_one_part_of_an_answer_leave_another_part_of_it_one_
 
 
 async def test_without_redis_each_replica_goes_on_by_itself_with_one_warning(caplog):
-    store = RedisStore(f"redis://:secret@127.0.0.1:{free_port()}/3")
+    with reserved_port() as port:
+        store = RedisStore(f"redis://:secret@127.0.0.1:{port}/3")
     async with ScriptedServer("one two three") as server:
         backend = open_backend("openai:m", base_url=server.openai_url, api_key=KEY, endpoints=Endpoints(store=store))
         for _ in range(5):
@@ -358,9 +359,7 @@ async def test_without_redis_each_replica_goes_on_by_itself_with_one_warning(cap
 
 async def test_when_redis_comes_back_replicas_share_again(redis, tmp_path, caplog):
     caplog.set_level(logging.INFO, "stretto")
-    own = RedisServer(tmp_path, free_port())
-    own.start()
-    try:
+    with running_redis(tmp_path) as own:
         async with stores(own, 2, again_s=0) as (first, second):
             mine, theirs = (
                 first.health(MODEL[:2], faults=1, over_s=0, rest_s=30),
@@ -375,8 +374,6 @@ async def test_when_redis_comes_back_replicas_share_again(redis, tmp_path, caplo
             assert (await theirs.admit("a", None)).verdict == "go"  # it has forgotten everything
             await mine.tell("fault")
             assert (await theirs.admit("a", None)).verdict == "no"
-    finally:
-        own.stop()
     assert caplog.text.count("cannot be used") == 1
     assert caplog.text.count("is back:") == 1
 

@@ -1,7 +1,7 @@
-import socket
 import sys
 
 import pytest
+from ports import reserved_port
 from scripted import __file__ as scripted_program
 from scripted import opening
 from typer.testing import CliRunner
@@ -45,6 +45,5 @@ def program():
 @pytest.fixture
 def unused_port():
     """A port of this machine where nothing listens."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
+    with reserved_port() as port:
+        yield port

@@ -5,7 +5,6 @@ Tests marked as large use Qwen2.5-Coder-1.5B-Instruct instead, which `make test-
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from patience import patience
+from ports import reserved_port
 
 from stretto import AsyncStretto, Settings
 
@@ -124,8 +124,5 @@ def llamacpp(smollm2_file):
 @pytest.fixture
 def own_llamacpp(smollm2_file):
     """A server that is being started, for a test that ends it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with running(smollm2_file, port) as server:
+    with reserved_port() as port, running(smollm2_file, port) as server:
         yield server

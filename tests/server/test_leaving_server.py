@@ -18,11 +18,12 @@ import warm
 from live_server import QUESTION, in_front_of, serving, until
 from patience import patience
 from plans import plan
+from ports import reserved_port
 
 from stretto import AsyncStretto, SettingsError
 from stretto.server import ServerOptions
 from stretto.server.running import listening, risk
-from stretto.testing import ScriptedBackend
+from stretto.testing import Reply, ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 pytestmark = pytest.mark.anyio
@@ -125,24 +126,26 @@ async def test_a_stream_that_breaks_in_the_middle_says_so_to_the_sdk():
 
 
 async def test_a_server_that_is_stopped_lets_its_answers_end():
-    slow = HttpReply("One two three.", time_to_first_token_s=0.5)
-    answers = []
+    event, answers = anyio.Event(), []
+    backend = ScriptedBackend({"": Reply("One two three.", hold=event)})
 
     async def ask(client):
         answers.append(await client.chat.completions.create(**ASKED))
 
     async with (
-        in_front_of(slow) as live,
+        AsyncStretto(backend) as stretto,
+        serving(stretto) as live,
         live.openai() as client,
         live.http() as http,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(ask, client)
-        await live.upstream.wait_until(lambda upstream: upstream.active_streams == 1)
+        await until(lambda: backend.running)
         live.server.handle_exit(signal.SIGTERM, None)
         await until(lambda: live.service.admission.draining)
         refused = await http.post("/v1/chat/completions", json=ASKED)
         ready, health = await http.get("/ready"), await http.get("/health")
+        event.set()
     assert answers[0].choices[0].message.content == "One two three."
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
     assert "retry-after" in refused.headers
@@ -258,19 +261,20 @@ def test_the_program_ends_in_order_at_a_signal(sent, code):
 @pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")  # noqa: PTH110
 async def test_a_server_serves_though_nobody_can_read_what_it_says():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "stretto.cli", "serve", "--port", str(port), "-m", "openai:any"]
-    command += ["--base-url", "http://127.0.0.1:1/v1"]
-    with open("/dev/full", "w") as full, subprocess.Popen(command, stderr=full) as process:  # noqa: ASYNC220, ASYNC230, PTH123
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    command = [sys.executable, "-m", "stretto.cli", "serve", "-m", "openai:any", "--base-url", "http://127.0.0.1:1/v1"]
+    with (
+        reserved_port() as port,
+        open("/dev/full", "w") as full,  # noqa: ASYNC230, PTH123
+        subprocess.Popen([*command, "--port", str(port)], stderr=full) as process,  # noqa: ASYNC220
+    ):
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=patience(30)) as http:
             while True:
                 assert process.poll() is None
                 with suppress(httpx.ConnectError):
                     assert (await http.get("/health")).status_code == 200
                     break
         process.send_signal(signal.SIGTERM)
-        assert await anyio.to_thread.run_sync(process.wait, 20) in (0, 120)  # 120: Python could not flush
+        assert await anyio.to_thread.run_sync(process.wait, patience(60)) in (0, 120)  # 120: Python could not flush
 
 
 def test_a_second_signal_ends_the_program_at_once():

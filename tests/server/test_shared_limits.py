@@ -13,7 +13,7 @@ import pytest
 from live_server import QUESTION, in_front_of
 from patience import patience
 from redis.asyncio import Redis
-from redis_server import RedisServer, free_port, needs_redis
+from redis_server import needs_redis, running_redis
 
 from stretto import Settings
 from stretto.backends.resilience.redis_store import RedisStore
@@ -29,10 +29,8 @@ SLOW = HttpReply("Slowly.", time_to_first_token_s=3600)
 
 @pytest.fixture
 def redis(tmp_path):
-    server = RedisServer(tmp_path, free_port())
-    server.start()
-    yield server
-    server.stop()
+    with running_redis(tmp_path) as server:
+        yield server
 
 
 def options(tmp_path, limit):
