@@ -1,7 +1,6 @@
 """A Ray cluster on this machine, with the server and two replicas of the pocket model."""
 
 import os
-import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +20,6 @@ from ray import serve
 from ray.exceptions import RayError
 
 from stretto.integrations.ray_serve import RayBackend, RayOptions
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 @dataclass

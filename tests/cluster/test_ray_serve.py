@@ -23,10 +23,14 @@ from stretto.values.request import GenerationOptions, Message
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # Ray's own warnings
 
 QUESTION = "How do I look after a bicycle?"
-REVIEWS = [f"Review {number}: the room was {'clean' if number % 2 else 'loud'}." for number in range(40)]
-ITEMS = "Say for each of these reviews whether it is positive or negative:\n" + "\n".join(
-    f"{number}. {review}" for number, review in enumerate(REVIEWS, 1)
-)
+REVIEWS = 40
+
+
+def items(count):
+    """A question whose answer takes a call for each of so many reviews."""
+    rooms = ("clean" if number % 2 else "loud" for number in range(count))
+    reviews = [f"{number}. Review {number}: the room was {room}." for number, room in enumerate(rooms, 1)]
+    return "\n".join(["Say for each of these reviews whether it is positive or negative:", *reviews])
 
 
 async def heard(backend, *turns, **options):
@@ -76,18 +80,22 @@ async def test_what_a_replica_refuses_is_refused_by_name(cluster):
 async def test_the_turns_of_a_conversation_go_to_the_replica_that_has_read_them(cluster):
     backend = await cluster.backend()
     before = {each["replica"]: each["begun"] for each in await cluster.replicas()}
-    for topic in ("a bicycle", "a garden", "a cat", "a kitchen knife", "a wooden table", "a leather bag"):
-        question = f"How do I look after {topic}, if I have little time and no tools at all for it?"
+    used = set()
+    for number in range(40):  # which replica has one goes by names that Ray draws
+        question = f"How do I look after {number} bicycles, if I have little time and no tools at all for it?"
         answer, first = await heard(backend, question, max_tokens=20)
         _, second = await heard(backend, question, answer, "And in winter?", max_tokens=5)
         assert second.cached_tokens >= first.prompt_tokens / 2
-    after = {each["replica"]: each["begun"] for each in await cluster.replicas()}
-    assert sum(after.values()) - sum(before.values()) == 12
-    assert all(after[replica] > before[replica] for replica in after)  # the conversations are spread over both
+        after = {each["replica"]: each["begun"] for each in await cluster.replicas()}
+        assert sum(after.values()) - sum(before.values()) == 2 * (number + 1)
+        used |= {replica for replica in after if after[replica] > before[replica]}
+        if number >= 5 and len(used) == 2:
+            break
+    assert len(used) == 2  # the conversations are spread over both
 
 
 async def test_a_client_that_goes_away_ends_its_generations_on_the_replicas(cluster):
-    asked = {"model": "stretto-items", "messages": [{"role": "user", "content": ITEMS}], "stream": True}
+    asked = {"model": "stretto-items", "messages": [{"role": "user", "content": items(200)}], "stream": True}
     before = sum(each["begun"] for each in await cluster.replicas())
     async with (
         httpx.AsyncClient(base_url=cluster.url, timeout=patience(60)) as client,
@@ -103,18 +111,18 @@ async def test_a_client_that_goes_away_ends_its_generations_on_the_replicas(clus
         return len(seen) > 5 and len(set(seen[-5:])) == 1 and seen[-1][0] == 0  # between two items none runs, too
 
     await cluster.until(at_rest)
-    assert seen[-1][1] - before < len(REVIEWS)
+    assert seen[-1][1] - before < 200
 
 
 async def test_a_replica_that_is_killed_in_mid_answer_costs_no_part_of_the_answer(cluster):
-    for _ in range(4):  # the calls that it was counted with may have ended by the time it is killed
+    for _ in range(8):  # the calls that it was counted with may have ended by the time it is killed
         killed, text, last = await answered_while_one_is_killed(cluster)
         assert last["finish_reason"] == "stop"
-        assert [number for number in range(1, len(REVIEWS) + 1) if f"\n{number}. " not in f"\n{text}"] == []
+        assert [number for number in range(1, REVIEWS + 1) if f"\n{number}. " not in f"\n{text}"] == []
         assert last["warnings"] == []
         found = await cluster.until(lambda found: len(found) == 2)  # Ray starts another one
         assert killed not in [each["process"] for each in found]
-        if last["usage"]["calls"] > len(REVIEWS):  # some were asked for again
+        if killed is not None and last["usage"]["calls"] > REVIEWS:  # some were asked for again
             return
     pytest.fail("No replica was killed while it wrote.")
 
@@ -122,7 +130,7 @@ async def test_a_replica_that_is_killed_in_mid_answer_costs_no_part_of_the_answe
 async def answered_while_one_is_killed(cluster):
     asked = {
         "model": "stretto-items",
-        "messages": [{"role": "user", "content": ITEMS}],
+        "messages": [{"role": "user", "content": items(REVIEWS)}],
         "stream": True,
         "stretto": {"events": True},
     }
@@ -142,7 +150,6 @@ async def answered_while_one_is_killed(cluster):
                 chunk = json.loads(line[6:])
                 text += "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
                 last = chunk.get("stretto") or last
-    assert killed is not None
     return killed, text, last
 
 
