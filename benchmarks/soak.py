@@ -219,7 +219,7 @@ def run(
     warm_up: int = 0,
 ) -> Report:
     """Send ``warm_up`` requests and then ``count``, up to 24 at once, and look at what is left of all of them."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     engine = Engine(model, batch_size=8, prefix_cache_bytes=2**24, draft_history_tokens=5000)
     chance, began = random.Random(seed + 1), time.perf_counter()  # noqa: S311 - chance, not secrets
     ledger, watch = Ledger(warm_up + count, sample, seed + 2), Watch()
@@ -252,7 +252,7 @@ def run(
         reasons=dict(ledger.reasons),
         ends_missing=sum(times != 1 for times in ledger.told),
         slots_left=slots,
-        threads_left=threading.active_count() - threads,
+        threads_left=len(set(threading.enumerate()) - threads),
         compared=len(ledger.sample),
         different=different,
         resident=Slope.of(resident),

@@ -61,10 +61,10 @@ class Terminal:
         self._program.send_signal(number)
 
     def wait_for_exit(self):
-        """Read nothing more, and wait for the end of the program."""
-        if self._controller is not None:
-            while self._program.poll() is None and self._read(time.monotonic() + 1):
-                pass
+        """Wait for the end of the program; what it shows until then is read, or it would wait for that."""
+        until = time.monotonic() + patience(60)
+        while self._controller is not None and self._program.poll() is None and time.monotonic() < until:
+            self._read(time.monotonic() + 0.02)
         return self._program.wait(patience(60))
 
     def wait_until_stopped(self):

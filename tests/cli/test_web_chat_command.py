@@ -24,7 +24,7 @@ def test_the_page_is_served_and_a_signal_ends_it(program, tmp_path, monkeypatch)
             assert b"<title>Stretto</title>" in page.read()
             assert "script-src 'self'" in page.headers["content-security-policy"]
         wanted = urllib.request.Request(address, headers={"accept-encoding": "gzip"})  # noqa: S310 - this machine
-        with urllib.request.urlopen(wanted, timeout=20) as page:  # noqa: S310 - this machine
+        with urllib.request.urlopen(wanted, timeout=patience(20)) as page:  # noqa: S310 - this machine
             assert page.headers["content-encoding"] == "gzip"
             assert b"<title>Stretto</title>" in gzip.decompress(page.read())
         running.send_signal(signal.SIGINT)

@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from langchain_core.tools import tool
+from patience import patience
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
@@ -423,7 +424,9 @@ except KeyboardInterrupt:
 
 @pytest.mark.thorough
 def test_ctrl_c_in_a_function_interrupts_the_program():
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=patience(60)
+    )
     assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
 
 

@@ -396,6 +396,7 @@ async def test_a_budget_of_calls_is_kept():
     assert "the budget leaves 3 calls" in answer.warnings[0]
 
 
+@pytest.mark.leaping
 async def test_a_deadline_leaves_valid_json_with_what_is_there():
     backend = writer({"only the field `conclusion`": Reply("{}", hold=anyio.Event())})
     answer, _ = await ask(backend, deadline_s=1.0)

@@ -124,6 +124,7 @@ async def test_a_local_model_is_told_where_the_paths_are(join):
     assert fork.beside == (join == "beside")
 
 
+@pytest.mark.leaping
 async def test_both_paths_are_asked_for_before_either_is_answered():
     scripted = server(*TWO_PATHS, time_to_first_token_s=0.5)
     await asked(scripted)

@@ -89,6 +89,7 @@ async def test_nothing_is_shown_where_nothing_could_be_written(question):
     assert shown == []
 
 
+@pytest.mark.leaping
 async def test_at_its_deadline_only_checked_pieces_are_shown():
     backend = writer(
         lambda piece: (

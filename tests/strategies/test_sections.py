@@ -62,6 +62,7 @@ def test_later_sections_read_the_first_two_unless_it_is_to_be_fastest():
         assert all("1. Every week: steps" in text for text in prompts)
 
 
+@pytest.mark.leaping
 async def test_later_sections_begin_beside_the_first_two_and_read_the_same_of_them_at_any_speed():
     verbs, parts = ("Clean", "Oil", "Wipe", "Turn", "Feel", "Bend"), ("chain", "tyre", "brake", "light", "bell", "lock")
     long, prompts = " ".join(f"{verb} the {part}." for verb in verbs for part in parts), set()
@@ -163,6 +164,7 @@ async def test_a_section_of_a_shared_call_that_fills_its_buffer_is_cut(monkeypat
     assert warning.startswith("Section 3, 'What to buy', was cut because too much of it waited to be read. ")
 
 
+@pytest.mark.leaping
 async def test_the_sections_of_a_shared_call_are_shown_as_they_come():
     late = Reply(chunks=["## At the shop\n\n- Have", " the wheels"], chunk_delay_s=60)
     assert await is_shown("- Have", {"You plan the answer": SHORT, BOTH: late}, preference="fastest")
@@ -202,17 +204,20 @@ async def is_shown(wanted: str, script: dict[str, object], **options: object) ->
     return False
 
 
+@pytest.mark.leaping
 async def test_the_first_heading_is_shown_before_the_line_of_its_section_is_there():
     chunks = [PLAN[: PLAN.index("1. steps")], PLAN[PLAN.index("1. steps") :]]
     assert await is_shown("## Every week\n\n", {"You plan the answer": Reply(chunks=chunks, chunk_delay_s=60)})
 
 
+@pytest.mark.leaping
 async def test_an_answer_in_place_of_a_plan_is_shown_as_it_comes():
     assert await is_shown(
         "Clean it.", {"You plan the answer": Reply(chunks=["Clean it. It", " rusts."], chunk_delay_s=60)}
     )
 
 
+@pytest.mark.leaping
 async def test_a_section_that_begins_in_bold_is_shown_before_its_line_ends():
     assert await is_shown("**Wipe", {'"Every week"': Reply(chunks=["**Wipe", " the chain** often."], chunk_delay_s=60)})
 
@@ -432,6 +437,7 @@ def test_an_item_that_is_missing_leaves_no_gap_in_the_numbers():
     assert "1. **Keep it dark**: Dark is good.\n2. **No coffee after noon**" in answer.text
 
 
+@pytest.mark.leaping
 async def test_items_start_once_all_names_are_there_and_the_opening_is_read_before():
     late = Reply(chunks=[LISTED[: LISTED.index("Shared")], LISTED[LISTED.index("Shared") :]], chunk_delay_s=60)
     backend = ScriptedBackend({"You plan the answer": late, **TIPS})
