@@ -5,7 +5,7 @@ from importlib.resources import files
 import pytest
 
 from recipes.router.rows import HELD_OUT, read
-from stretto.language.lists import first_letter_first, languages, listed, spaced, unspaced
+from stretto.language.lists import anywhere, first_letter_first, in_ascii, languages, listed, spaced, unspaced
 from stretto.strategies.items.splitting import Split, split
 
 SOURCE = files("stretto.language").joinpath("lists.toml").read_text("utf-8")
@@ -44,6 +44,28 @@ def test_branches_by_their_first_letter_match_what_the_patterns_in_a_row_match(k
     by_letter = re.compile(first_letter_first(patterns, any_case=any_case), flags)
     for text in (*TEXTS, *patterns, " ".join(patterns).upper()):
         assert [found.span() for found in by_letter.finditer(text)] == [found.span() for found in row.finditer(text)]
+
+
+@pytest.mark.parametrize("any_case", [False, True])
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_patterns_of_other_scripts_match_as_in_a_row(key, any_case):
+    others = [table for table in TABLES.values() if not table.get("whole-words", True)]
+    patterns = list(dict.fromkeys(pattern for table in others for pattern in table.get(key, ())))
+    flags = re.IGNORECASE if any_case else 0
+    row = re.compile("|".join(f"(?:{pattern})" for pattern in patterns), flags)
+    guarded = re.compile(anywhere(patterns, any_case=any_case), flags)
+    for text in (*TEXTS, *patterns, " ".join(patterns)):
+        assert [found.span() for found in guarded.finditer(text)] == [found.span() for found in row.finditer(text)]
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+def test_what_a_pattern_finds_in_an_ascii_text_is_not_passed_over(key):
+    tables = [table for table in TABLES.values() if table.get("whole-words", True)]
+    patterns = [pattern for table in tables for pattern in table.get(key, ())]
+    any_of_them = re.compile(rf"\b(?:{in_ascii(patterns) or '(?!)'})")
+    for text in filter(str.isascii, map(str.lower, (*TEXTS, *patterns))):
+        if any(re.search(rf"\b(?:{pattern})", text) for pattern in patterns):
+            assert any_of_them.search(text), text
 
 
 def test_languages_are_those_that_list_the_key():

@@ -22,7 +22,6 @@ _TOKEN = re.compile(rf"[\w{_MARKS}'’-]+")
 _TOKEN_BESIDE_UNSPACED = re.compile(rf"(?:(?![{UNSPACED}\uac00-\ud7af])[\w{_MARKS}'’-])+")
 _ANY_UNSPACED = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")
 _TOP = re.compile(r"(?:top|топ|トップ)[- ]?(\d{1,3})(?!\d)")
-_DIGIT = re.compile(r"\d")
 _SENTENCE_END = re.compile(r"[.!?\n।]")
 _CLAUSE_ENDS = tuple(".!?:;।؛")
 _NOT_BETWEEN = re.compile(r"to|or|and|of|out|bis|oder|und|à|ou|et|o|y|e|и|или|до|و|او|और|या|ve|veya|ile")
@@ -48,20 +47,17 @@ def points_counted(text: str) -> list[Count]:
     """Every number of points in a folded text (`fold`), in arbitrary order."""
     known = words()
     found = []
-    starts = known.lengths
-    unspaced = _has_unspaced(text)
-    # Most texts hold no number, which their words tell at once.
-    any_number = _DIGIT.search(text) or not starts.keys().isdisjoint(_token_of(unspaced).findall(text))
-    tokens = _tokens(text) if any_number else []
+    tokens = _tokens(text)
     for place, token in enumerate(tokens):
-        if token[0] not in starts and not token[0].isdecimal():
+        word = token[0]
+        if word not in known.lengths and not word.isdecimal():
             continue
         for count, end in _numbers_at(text, tokens, place):
             noun = _points_behind(text, tokens, end, count.language)
             if noun is not None:
                 found.append(Count(count.value, count.start, tokens[noun].end(), count.language))
                 break
-    if unspaced:
+    if _has_unspaced(text):
         for pattern in known.unspaced:
             for match in pattern.finditer(text):
                 named = match.groupdict()
@@ -126,11 +122,8 @@ def numbers_in(text: str) -> Iterator[int]:
 
 
 def _tokens(text: str) -> list[re.Match[str]]:
-    return list(_token_of(_has_unspaced(text)).finditer(text))
-
-
-def _token_of(unspaced: bool) -> re.Pattern[str]:
-    return _TOKEN_BESIDE_UNSPACED if unspaced else _TOKEN
+    token = _TOKEN_BESIDE_UNSPACED if _has_unspaced(text) else _TOKEN
+    return list(token.finditer(text))
 
 
 def _has_unspaced(text: str) -> bool:

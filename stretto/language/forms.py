@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from stretto.language import tables_in
 from stretto.language.folding import fold
+from stretto.language.lists import anywhere, first_letter_first
 
 FormName = Literal["paragraphs", "bulleted", "numbered", "sections"]
 FORMS: tuple[FormName, ...] = ("paragraphs", "bulleted", "numbered", "sections")
@@ -30,6 +31,7 @@ class Forms:
         short: asks for parts shorter than usual.
         deep: asks for parts longer than usual.
         asked: by form, what asks for it.
+        any_asked: whether one of them finds anything, faster than each: most texts ask for no form.
     """
 
     length: re.Pattern[str]
@@ -39,6 +41,7 @@ class Forms:
     short: re.Pattern[str]
     deep: re.Pattern[str]
     asked: Mapping[FormName, re.Pattern[str]]
+    any_asked: re.Pattern[str]
 
 
 @cache
@@ -48,12 +51,13 @@ def forms() -> Forms:
     whole = [table for table in tables.values() if table.get("whole-words", True)]
     parts = [table for table in tables.values() if not table.get("whole-words", True)]
 
-    def words(key: str) -> re.Pattern[str]:
-        return re.compile(rf"\b(?:{_either(whole, key)})\b|{_either(parts, key)}")
+    def words(*keys: str) -> re.Pattern[str]:
+        either = first_letter_first(_patterns(whole, *keys))
+        return re.compile(rf"\b(?=\w)(?:{either})\b|{anywhere(_patterns(parts, *keys))}")
 
     def unit(key: str) -> str:
-        several = [rf"(?:{_either(whole, key)})\b"] if any(key in table for table in whole) else []
-        return rf"(?P<{key}>{'|'.join([*several, _either(parts, key)])})"
+        several = [rf"(?:{'|'.join(found)})\b"] if (found := _patterns(whole, key)) else []
+        return rf"(?P<{key}>{'|'.join([*several, *_patterns(parts, key)])})"
 
     units = "|".join(map(unit, ("words", "characters", "sentences", "lines")))
     return Forms(
@@ -65,13 +69,16 @@ def forms() -> Forms:
         short=words("short"),
         deep=words("deep"),
         asked={name: words(name) for name in FORMS},
+        any_asked=words(*FORMS),
     )
 
 
 def form_named(text: str) -> FormName | None:
     """The form that a folded text asks for, if it names one."""
-    asked = forms().asked
-    return next((name for name in FORMS if asked[name].search(text)), None)
+    known = forms()
+    if not known.any_asked.search(text):
+        return None
+    return next((name for name in FORMS if known.asked[name].search(text)), None)
 
 
 def depth_wanted(text: str) -> float:
@@ -98,6 +105,6 @@ def is_of_each(text: str) -> bool:
     return any(forms().each.search(text[start:end]) for start, end in spans)
 
 
-def _either(tables: Iterable[Mapping[str, Any]], key: str) -> str:
-    """One pattern that matches what any of these languages lists under ``key``."""
-    return "|".join(fold(pattern) for table in tables for pattern in table.get(key, ()))
+def _patterns(tables: Iterable[Mapping[str, Any]], *keys: str) -> list[str]:
+    """What these languages list under these keys, folded."""
+    return [fold(pattern) for table in tables for key in keys for pattern in table.get(key, ())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,13 +11,16 @@ from stretto.language import tables_in
 
 _NOTHING = "(?!)"
 _GROUP = r"\((?:[^()\\]|\\.|\((?:[^()\\]|\\.)*+\))*+\)"
-_PLAIN_START = re.compile(rf"[^\W\d_](?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$")  # a letter, and no choice at the top
+_ALWAYS = rf"(?![?*+{{])[^|()]*+(?:{_GROUP}[^|()]*+)*+$"  # what was before this is there, and no choice at the top
+_PLAIN_START = re.compile(rf"[^\W\d_]{_ALWAYS}")
+_BEYOND_ASCII = re.compile(rf"(?:[^\x00-\x7f]|\[[^\x00-\x7f]+\]){_ALWAYS}")
 _CASES = {"i": "iIıİ", "k": "kK\u212a", "s": "sSſ"}  # as `re` takes letters without regard to case
 
 
 def listed(key: str, language: str | None = None) -> re.Pattern[str]:
     """Any of the words that all languages, or one of them, list under a key, to be searched for."""
-    words, parts = (_either(key, language, whole_words=whole, any_case=True) for whole in (True, False))
+    words = _either(key, language, whole_words=True, any_case=True)
+    parts = anywhere(_patterns(key, language, whole_words=False), any_case=True) or _NOTHING
     return re.compile(rf"\b{words}(?!\w)|{parts}", re.IGNORECASE)
 
 
@@ -64,15 +67,30 @@ def first_letter_first(patterns: Iterable[str], *, any_case: bool = False) -> st
     )
 
 
+def anywhere(patterns: Sequence[str], *, any_case: bool = False) -> str:
+    """The same for patterns that count within words too. Those of other scripts are tried at a letter of these only."""
+    either = first_letter_first(patterns, any_case=any_case)
+    return rf"(?=[^\x00-\x7f])(?:{either})" if patterns and all(map(_BEYOND_ASCII.match, patterns)) else either
+
+
+def in_ascii(patterns: Iterable[str]) -> str:
+    """A pattern to see whether one of several can be found in an ASCII text: faster than to look for each of them."""
+    possible = [each for each in patterns if not _BEYOND_ASCII.match(each)]
+    return first_letter_first(sorted(possible, key=lambda each: _PLAIN_START.match(each) is None))
+
+
 def _in_any_case(letter: str) -> str:
     return f"(?-i:[{_CASES.get(letter, letter + letter.upper())}])"
 
 
 def _either(key: str, language: str | None, *, whole_words: bool, any_case: bool = False) -> str:
+    patterns = _patterns(key, language, whole_words=whole_words)
+    return f"(?:{first_letter_first(patterns, any_case=any_case) or _NOTHING})"
+
+
+def _patterns(key: str, language: str | None, *, whole_words: bool) -> list[str]:
     if not languages(key):
         raise LookupError(f"lists.toml has no {key!r} in any language")
     tables = _tables().values() if language is None else [_tables()[language]]
-    patterns = (
-        each for table in tables if table.get("whole-words", True) is whole_words for each in table.get(key, ())
-    )
-    return f"(?:{first_letter_first(dict.fromkeys(patterns), any_case=any_case) or _NOTHING})"
+    of_these = [table for table in tables if table.get("whole-words", True) is whole_words]
+    return list(dict.fromkeys(pattern for table in of_these for pattern in table.get(key, ())))

@@ -58,13 +58,8 @@ def sentence_spans(text: str, language: str | None = None) -> Iterator[tuple[int
     """
     spoken = language or language_of(text)
     for begin, piece in pieces(text):
-        start = 0
-        for border in _borders(piece, spoken):
-            said = piece[start:border]
-            if stripped := said.strip():
-                first = begin + start + len(said) - len(said.lstrip())
-                yield first, first + len(stripped)
-            start = border
+        for first, last in _spans(piece, spoken):
+            yield begin + first, begin + last
 
 
 def sentences(text: str, language: str | None = None) -> list[str]:
@@ -74,7 +69,22 @@ def sentences(text: str, language: str | None = None) -> list[str]:
 
 def last_sentence(text: str, language: str | None = None) -> str:
     """The last sentence of a text; empty for one without any."""
-    return next(reversed(sentences(text, language)), "")
+    spoken = language or language_of(text)
+    for begin, piece in reversed(list(pieces(text))):
+        for first, last in reversed(list(_spans(piece, spoken))):
+            return text[begin + first : begin + last]
+    return ""
+
+
+def _spans(piece: str, language: str) -> Iterator[tuple[int, int]]:
+    """Where each sentence stands in a piece."""
+    start = 0
+    for border in _borders(piece, language):
+        said = piece[start:border]
+        if stripped := said.strip():
+            first = start + len(said) - len(said.lstrip())
+            yield first, first + len(stripped)
+        start = border
 
 
 def settled(text: str, language: str) -> int:

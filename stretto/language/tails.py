@@ -10,6 +10,7 @@ from typing import Any
 
 from stretto.language import tables_in
 from stretto.language.folding import fold
+from stretto.language.lists import first_letter_first
 
 MOST_BETWEEN = 3  # words between a link and the request it leads to
 
@@ -40,7 +41,7 @@ def tails() -> Tails:
     others = [table for table in tables.values() if "links" not in table]
     links = {fold(word.strip()) for table in latin for word in table["links"].split(",")}
     return Tails(
-        link=re.compile(rf"\b(?:{'|'.join(sorted(links))}),? |[,.;:!?\n] ?"),
+        link=re.compile(rf"\b(?=\w)(?:{first_letter_first(sorted(links))}),? |[,.;:!?\n] ?"),
         linked=re.compile(rf"(?<!\w)(?:\w+ ){{0,{MOST_BETWEEN}}}?({_either(latin, 'linked')})"),
         anywhere=re.compile(rf"\b(?=\w)(?:{_either(latin, 'anywhere')})"),
         other_scripts=re.compile(_either(others, "anywhere")),

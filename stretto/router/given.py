@@ -8,7 +8,7 @@ writes. Where the border is in doubt, the answer is written in one piece.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from stretto.backends.known_models import typical_tokens
 from stretto.language import tables_in
-from stretto.language.lists import first_letter_first
+from stretto.language.lists import first_letter_first, in_ascii
 from stretto.values.request import Request
 
 __all__ = ["EDITED", "Change", "Given", "given_in", "ordered_change"]
@@ -169,7 +169,8 @@ def _split(question: str) -> Given | str | None:
     last, before = _tail(question)
     words = _Words.read()
     begins = ordered_change(first) if first and len(rest) >= LEAST_TEXT else None
-    ends = ordered_change(last) if last and len(before) >= LEAST_TEXT and words.text.search(last) else None
+    ends = ordered_change(last) if last and len(before) >= LEAST_TEXT else None
+    ends = ends if ends and words.text.search(last) else None
     change, task, text = (ends, last, before) if begins is None else (begins, first, rest)
     if change is None:
         return None
@@ -263,7 +264,7 @@ class _Words:
     """The patterns of ``given.toml``."""
 
     changes: dict[Change, re.Pattern[str]]
-    begins: re.Pattern[str]  # finds whatever ``changes`` find in a part of an ASCII text, and more
+    begins: re.Pattern[str]  # finds whatever ``changes`` find in a part of an ASCII text in small letters, and more
     text: re.Pattern[str]
     polite: re.Pattern[str]
     question: re.Pattern[str]
@@ -278,25 +279,27 @@ class _Words:
         """The patterns, read and compiled once."""
         tables = tables_in("given.toml").values()
 
-        def either(*keys: str, whole: bool) -> str:
+        def listed(*keys: str, whole: bool) -> Iterable[str]:
             of_these = [table for table in tables if table.get("whole-words", True) is whole]
-            listed = dict.fromkeys(each for key in keys for table in of_these for each in table.get(key, ()))
-            return first_letter_first(listed, any_case=True) or "(?!)"
+            return dict.fromkeys(each for key in keys for table in of_these for each in table.get(key, ()))
+
+        def either(key: str, *, whole: bool) -> str:
+            return first_letter_first(listed(key, whole=whole), any_case=True) or "(?!)"
 
         def pattern(key: str) -> re.Pattern[str]:
             return re.compile(rf"\b(?:{either(key, whole=True)})(?!\w)|{either(key, whole=False)}", re.IGNORECASE)
 
         changes = get_args(Change)
-        words = either(*changes, whole=True)
+        words = in_ascii(listed(*changes, whole=True))
         return _Words(
             {change: pattern(change) for change in changes},
-            re.compile(rf"\b(?:{words})", re.IGNORECASE),
+            re.compile(rf"\b(?=\w)(?:{words})"),
             *(pattern(key) for key in ("text", "polite", "question", "beside", "part", "never", "never-behind")),
         )
 
     def may_order(self, task: str) -> bool:
         """Whether any of the changes can be found in a task or in a part of it; much faster than to look for each."""
-        return not task.isascii() or self.begins.search(task) is not None
+        return not task.isascii() or self.begins.search(task.lower()) is not None
 
     def forbids(self, sentence: str, order: re.Match[str]) -> bool:
         """Whether a sentence says that what it names is not to be done."""

@@ -36,7 +36,7 @@ EXAMPLES: Mapping[tuple[str, str], Sequence[str]] = {
     ("router/given.py", "f'\\\\b(?:{either(key, whole=True)})(?!\\\\w)|{either(key, whole=False)}'"): [
         rf"\b(?:{each})(?!\w)" for each in _OF_GIVEN
     ],
-    ("router/given.py", "f'\\\\b(?:{words})'"): [rf"\b(?:{each})" for each in _OF_GIVEN],
+    ("router/given.py", "f'\\\\b(?=\\\\w)(?:{words})'"): [rf"\b(?=\w)(?:{each})" for each in _OF_GIVEN],
     ("prompts/catalogue.py", "f'(?<!\\\\$)\\\\$(?:(?:{names})\\\\b|\\\\{{(?:{names})\\\\}})'"): [
         "(?<!\\$)\\$(?:(?:a|b)\\b|\\{(?:a|b)\\})"
     ],
