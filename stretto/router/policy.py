@@ -23,7 +23,7 @@ from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import ShapeModel
 from stretto.values.errors import BudgetExceededError, InvalidRequestError
 from stretto.values.request import Request
-from stretto.values.route import Route
+from stretto.values.route import Forecast, Route
 
 if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
@@ -46,9 +46,12 @@ class _Decision:
     @property
     def seconds(self) -> float:
         """Expected seconds to the end of the answer; a strategy without a forecast counts as ``direct``."""
-        chosen = self.offers.get(self.strategy)
-        forecast = chosen.forecast if chosen is not None else None
-        return (forecast or self.case.direct_forecast).seconds
+        return (self.forecast(self.strategy) or self.case.direct_forecast).seconds
+
+    def forecast(self, strategy: str) -> Forecast | None:
+        """The forecast of a strategy's offer with its cost, if it offered one."""
+        offer = self.offers.get(strategy)
+        return None if offer is None or offer.forecast is None else priced(self.case, offer.forecast)
 
 
 class Router:
@@ -214,11 +217,10 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     budget = case.request.budget
     if budget.max_cost is None and budget.deadline_s is None:
         return decision
-    chosen, direct = offers.get(decision.strategy), offers.get(DIRECT)
-    straight = direct.forecast if direct is not None else None
+    straight = decision.forecast(DIRECT)
     if (error := unknown_price(case, straight)) is not None:
         raise error
-    if (against := over_budget(case, chosen.forecast if chosen is not None else None)) is None:
+    if (against := over_budget(case, decision.forecast(decision.strategy))) is None:
         return decision
     window = case.backend.capabilities.context_window
     if window is not None and case.prompt_tokens > window:
@@ -228,6 +230,7 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
         )
     if (why := over_budget(case, straight)) is not None:
         raise BudgetExceededError(f"The budget does not allow even a direct answer: {why}. {ALLOW_MORE}")
+    chosen = offers.get(decision.strategy)
     though = f"strategy={named!r} was asked for" if named != "auto" or chosen is None else chosen.when_blocked
     return replace(
         decision, strategy=DIRECT, confidence=1.0, reason=f"Written in one piece although {though}: {against}."
@@ -268,16 +271,12 @@ def _is_ours(request: Request, named: str) -> bool:
 
 def _offer(strategy: Strategy, case: Case) -> Offer | None:
     try:
-        offer = strategy.offer(case)
+        return strategy.offer(case)
     except InvalidRequestError:
         raise
     except Exception:  # noqa: BLE001 - a caller's strategy failed; the others still count
         _log.exception("the strategy %s could not make an offer and is ignored", strategy.name)
         return None
-    forecast = None if offer is None else offer.forecast
-    if offer is None or forecast is None or (with_cost := priced(case, forecast)) is forecast:
-        return offer
-    return replace(offer, forecast=with_cost)
 
 
 def _route(decision: _Decision, started: float) -> Route:
@@ -296,7 +295,7 @@ def _route(decision: _Decision, started: float) -> Route:
         confidence=decision.confidence,
         probabilities={**judgement.shapes, "skeleton": judgement.skeleton},
         reason=reason,
-        forecast={name: offer.forecast for name, offer in decision.offers.items() if offer.forecast is not None},
+        forecast={name: forecast for name in decision.offers if (forecast := decision.forecast(name)) is not None},
         elapsed_ms=_since(started),
     )
     chosen = decision.offers.get(decision.strategy)

@@ -1,8 +1,8 @@
 """Predicts the shape of an answer and whether a skeleton suits it: a linear model over named cues.
 
 One softmax over nine classes (`CLASSES`: a shape, and for lists whether a skeleton suits) reads a bag of cues
-(`features`), so that both predictions share what they learn. The weights are 8-bit integers; a judgement looks all cues
-up at once, by their hashes, and adds up the rows found. The probabilities are calibrated on out-of-fold predictions.
+(`features`), so that both predictions share what they learn. The weights are 8-bit integers; a judgement adds up those
+of its cues. The probabilities are calibrated on out-of-fold predictions.
 Learned routers in front of a strategy: Skeleton-of-Thought with a router (arXiv 2307.15337), RouteLLM (2406.18665).
 """
 
@@ -29,7 +29,6 @@ CLASSES: tuple[tuple[Shape, bool], ...] = (*((shape, False) for shape in SHAPES)
 """The classes of the model: a shape, and for lists whether a skeleton suits."""
 FORMAT = 2
 MINIMUM_KNOWN = 3
-_SAME_END = 4  # hashes at most
 _OF_SHAPE = {name: [number for number, (shape, _) in enumerate(CLASSES) if shape == name] for name in SHAPES}
 _BESIDE_SHAPES = CLASSES[len(SHAPES) :]
 
@@ -38,15 +37,13 @@ class Votes(NamedTuple):
     """What the cues of a prompt said.
 
     Attributes:
-        names: all cues.
-        places: of those in the vocabulary among them.
-        rows: what each of these says for each class, in units of the class # [known cues, classes and more]
+        names: the cues of the vocabulary among its own.
+        rows: what each of these says for each class, in units of the class # [cues, classes and more]
         scales: the units # [classes]
         totals: what all say together # [classes]
     """
 
     names: Sequence[str]
-    places: NDArray[Any]
     rows: NDArray[Any]
     scales: NDArray[Any]
     totals: Sequence[float]
@@ -86,7 +83,7 @@ class Judgement:
         wins, loses = (max(_OF_SHAPE[shape], key=votes.totals.__getitem__) for shape in (self.shape, self.next_shape))
         shares = votes.rows[:, wins] * votes.scales[wins] - votes.rows[:, loses] * votes.scales[loses]
         best = (-shares).argsort(kind="stable")[:count].tolist()
-        return [(votes.names[votes.places[each]], share) for each in best if (share := shares.item(each)) > 0]
+        return [(votes.names[each], share) for each in best if (share := shares.item(each)) > 0]
 
     @property
     def unsure(self) -> bool:
@@ -109,8 +106,7 @@ class ShapeModel:
         # Most frequent first, so that the rows of most texts are close together in memory.
         order = arrays["idf"].argsort(kind="stable")
         names = [names[row] for row in order]
-        self._hashes = np.array([*map(hash, names), 0])  # [cues + 1]; the last one stands for none
-        self._slots = _slots(self._hashes[:-1])
+        self._rows = {name: row for row, name in enumerate(names)}
         self._temperature = float(arrays["temperature"])
         self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
         self._scales = arrays["scale"].astype("float32")
@@ -139,16 +135,15 @@ class ShapeModel:
 
     def judge(self, prompt: str) -> Judgement:
         """Judge a prompt. Any text is accepted; an empty one gives the prior and ``known`` 0."""
-        names = cues(prompt)
-        places, rows = self._known(names)
+        names, rows = self._known(prompt)
         scores, known, votes = self._bias, 0.0, None
-        if count := len(places):
+        if names:
             # A product with ones is five times as fast as sum() for so few rows.
-            *sums, square, known = self._ones[:count].dot(rows).tolist()
+            *sums, square, known = self._ones[: len(names)].dot(rows).tolist()
             unit = 1 / (math.sqrt(square) * self._temperature)
             totals = [total * unit * scale for total, scale in zip(sums, self._scale, strict=True)]
             scores = [total + bias for total, bias in zip(totals, self._bias, strict=True)]
-            votes = Votes(names, places, rows, self._scales, totals)
+            votes = Votes(names, rows, self._scales, totals)
         classes = _softmax(scores)
         shapes: dict[str, float] = dict(zip(SHAPES, classes, strict=False))  # the classes without a skeleton come first
         served = 0.0
@@ -157,25 +152,19 @@ class ShapeModel:
             served += probability if skeleton else 0.0
         return Judgement(shapes, _sigmoid(self._slope * _logit(served) + self._offset), int(known), votes)
 
-    def _known(self, names: Sequence[str]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The places of the cues that are in the vocabulary, and their rows."""
-        import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
-
-        # All at once, not by a dictionary: most cues of a text have left the processor's caches since the last one, and
-        # a dictionary waits for memory several times for each. Of 64-bit hashes, no two of a vocabulary are equal.
-        hashes = np.fromiter(map(hash, names), np.int64, len(names))
-        candidates = self._slots.take(hashes & (len(self._slots) - 1), axis=0)
-        places, slots = (self._hashes.take(candidates) == hashes[:, None]).nonzero()
-        return places, self._table.take(candidates[places, slots], axis=0)
+    def _known(self, prompt: str) -> tuple[list[str], NDArray[np.float32]]:
+        """The cues of a prompt that are in the vocabulary, and their rows."""
+        names = [*filter(self._rows.__contains__, cues(prompt))]
+        rows = [*map(self._rows.__getitem__, names)]
+        return names, self._table.take(rows, axis=0) if rows else self._table[:0]
 
     def explain(self, prompt: str, count: int = 8) -> list[tuple[str, float]]:
         """Return the cues with the largest influence on the skeleton decision, strongest first.
 
         Each comes with its share of the log-odds between points that suit a skeleton and all other classes.
         """
-        names = cues(prompt)
-        places, rows = self._known(names)
-        fired = dict(zip([names[place] for place in places], rows.tolist(), strict=True))
+        names, rows = self._known(prompt)
+        fired = dict(zip(names, rows.tolist(), strict=True))
         norm = math.sqrt(sum(row[len(CLASSES)] for row in fired.values())) or 1.0
         points = CLASSES.index(("points", True))
         shares = []
@@ -184,24 +173,6 @@ class ShapeModel:
             others = (sum(weights) - weights[points]) / (len(CLASSES) - 1)
             shares.append((cue, (weights[points] - others) / norm))
         return sorted(shares, key=lambda share: -abs(share[1]))[:count]
-
-
-def _slots(hashes: NDArray[Any]) -> NDArray[Any]:
-    """The rows whose hashes end with the same bits, by these bits # [slots, 4]; where none is, one behind the last."""
-    import numpy as np  # noqa: PLC0415 - loaded with the model, not with the library
-
-    slots = 1 << len(hashes).bit_length() + 1
-    while True:
-        ends = hashes & (slots - 1)
-        rows = ends.argsort(kind="stable")
-        ends = ends[rows]
-        nth = np.arange(len(ends)) - ends.searchsorted(ends)
-        if nth.max(initial=0) < _SAME_END:
-            break
-        slots *= 2
-    found = np.full((slots, _SAME_END), len(hashes), "int32")
-    found[ends, nth] = rows
-    return found
 
 
 def _softmax(scores: list[float]) -> list[float]:
