@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stretto.markup.python_calls import python_calls
 
-__all__ = ["FORMS", "Arguments", "CallText", "Written"]
+__all__ = ["FORMS", "WRAPPERS", "Arguments", "CallText", "Written"]
 
 Arguments = dict[str, Any] | str
 """Of a call: the object, or its JSON."""
@@ -47,7 +47,8 @@ class Written(NamedTuple):
 
 def _inside(text: str, begin: str, end: str) -> str:
     """What stands between two marks, the second of which may be missing at the end of the text."""
-    body, found, beyond = text.strip().removeprefix(begin).rpartition(end)
+    text = text.strip().removeprefix(begin) if begin else text.rstrip()
+    body, found, beyond = text.rpartition(end)
     if not found:
         return beyond
     return body if not beyond.strip() else _refuse(beyond)
@@ -79,19 +80,21 @@ def _deepseek(text: str) -> Iterator[CallText]:
         yield CallText(name.strip(), arguments)
 
 
-def _elements(prefix: str, *outer: str) -> Callable[[str], Iterator[CallText]]:
-    """Calls as elements with names in quotes: of MiniMax, and of DeepSeek V3.2, which puts a mark before each."""
+def _elements(call_tag: str, tag: str, *outer: str) -> Callable[[str], Iterator[CallText]]:
+    """Calls as elements with names in quotes: of MiniMax, MiniCPM5, and DeepSeek V3.2, with a mark before each."""
 
     def read(text: str) -> Iterator[CallText]:
-        for call in _each(_inside(text, *outer), f"<{prefix}invoke name=", f"</{prefix}invoke>"):
+        for call in _each(_inside(text, *outer) if outer else text, f"<{call_tag} name=", f"</{call_tag}>"):
             name, _, body = call.partition(">")
             arguments: dict[str, Any] = {}
             if body.strip():
-                for parameter in _each(body, f"<{prefix}parameter name=", f"</{prefix}parameter>"):
+                for parameter in _each(body, f"<{tag} name=", f"</{tag}>"):
                     head, found, value = parameter.partition(">")
                     key, *attributes = head.replace('"', " ").split() or [""]
                     if not found:
                         _refuse(parameter)
+                    if value.startswith("<![CDATA[") and value.endswith("]]>"):
+                        value = value[len("<![CDATA[") : -len("]]>")]
                     arguments[key] = json.loads(value) if attributes == ["string=", "false"] else value
             yield CallText(name.strip().strip('"'), arguments, typed=False)
 
@@ -123,20 +126,38 @@ def _kimi(text: str) -> Iterator[CallText]:
         yield CallText(name.strip().removeprefix("functions.").rpartition(":")[0] or name.strip(), arguments)
 
 
-def _cohere(text: str) -> Iterator[CallText]:
-    """Of Command R7B and A: a list of objects with other names."""
-    value = json.loads(_inside(text, *_COHERE))
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON list, or the only one."""
+    value = json.loads(text)
     for call in value if isinstance(value, list) else [value]:
         if not isinstance(call, dict):
             raise ValueError("a call is an object")  # noqa: TRY004 - a model wrote it
+        yield call
+
+
+def _cohere(text: str) -> Iterator[CallText]:
+    """Of Command R7B and A: a list of objects with other names."""
+    for call in _objects(_inside(text, *_COHERE)):
         yield CallText(str(call.get("tool_name")), call.get("parameters") or {})
 
 
+def _apertus(text: str) -> Iterator[CallText]:
+    """Of Apertus: a list of objects whose only key is the name."""
+    for call in _objects(_inside(text, *_APERTUS)):
+        ((name, arguments),) = call.items()
+        yield CallText(name, arguments)
+
+
 def _python(begin: str, end: str) -> Callable[[str], Iterator[CallText]]:
-    """Calls as Python writes them, between two marks: of LFM2, Olmo 3 and Gemma 3."""
+    """Calls as Python writes them, between two marks: of LFM2, Llama 4, Olmo 3 and Gemma 3; some write JSON there."""
 
     def read(text: str) -> Iterator[CallText]:
-        for name, arguments in python_calls(_inside(text, begin, end)):
+        body = _inside(text, begin, end).strip()
+        if body.startswith(("{", "[{")):
+            for call in _objects(body):
+                yield CallText(str(call.get("name")), call.get("arguments", call.get("parameters")) or {})
+            return
+        for name, arguments in python_calls(body):
             yield CallText(name, arguments)
 
     return read
@@ -149,10 +170,10 @@ def _glm(text: str) -> Iterator[CallText]:
         arguments: dict[str, Any] = {}
         for pair in pairs:
             key, found, value = pair.partition("</arg_key>")
-            _, begun, value = value.partition("<arg_value>")
-            if not (found and begun):
+            _, begun, inner = value.partition("<arg_value>")  # which is sometimes missing, but not the one behind it
+            if not (found and (begun or "</arg_value>" in value)):
                 _refuse(pair)
-            arguments[key.strip()] = _inside(value, "", "</arg_value>")
+            arguments[key.strip()] = _inside(inner if begun else value, "", "</arg_value>")
         yield CallText(name.strip(), arguments, typed=False)
 
 
@@ -178,22 +199,34 @@ _KIMI = (
     "<|tool_call_argument_begin|>",
 )
 _COHERE = ("<|START_ACTION|>", "<|END_ACTION|>")
+_APERTUS = ("<|tools_prefix|>", "<|tools_suffix|>")
 _DSML = ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>")
+_DSML_4 = ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>")  # of V4
 _MINIMAX = ("<minimax:tool_call>", "</minimax:tool_call>")
 _GEMMA = ("<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_response>")
 _FUNCTION_GEMMA = ("<start_function_call>", "<end_function_call>", "<escape>", "<start_function_response>")
 _LFM = ("<|tool_call_start|>", "<|tool_call_end|>")
+_LLAMA_4 = ("<|python_start|>", "<|python_end|>")
 _OLMO = ("<function_calls>", "</function_calls>")
 
+WRAPPERS = ("<tool_call>", "<seed:tool_call>", "<longcat_tool_call>", "<tool_calls>", "<TOOLCALL>", "<tools>")
+"""Marks around JSON, or around elements: of Hermes and Qwen, Seed-OSS, LongCat, Hunyuan and Jamba and Apriel, Nemotron.
+
+The last one is what Qwen2.5-Coder writes, since its template shows its tools so.
+"""
 FORMS: Mapping[str, Written] = {
     _DEEPSEEK[0]: Written(_deepseek, _DEEPSEEK),
-    _DSML[0]: Written(_elements("｜DSML｜", *_DSML), ("｜DSML｜",)),
-    _MINIMAX[0]: Written(_elements("", *_MINIMAX), _MINIMAX),
+    _DSML[0]: Written(_elements("｜DSML｜invoke", "｜DSML｜parameter", *_DSML), ("｜DSML｜",)),
+    _DSML_4[0]: Written(_elements("｜DSML｜invoke", "｜DSML｜parameter", *_DSML_4), ("｜DSML｜",)),
+    _MINIMAX[0]: Written(_elements("invoke", "parameter", *_MINIMAX), _MINIMAX),
+    "<function name=": Written(_elements("function", "param"), ("<function", "</function>", "<param", "</param>")),
     _GEMMA[0]: Written(_gemma(*_GEMMA), _GEMMA),
     _FUNCTION_GEMMA[0]: Written(_gemma(*_FUNCTION_GEMMA), _FUNCTION_GEMMA),
     _KIMI[0]: Written(_kimi, _KIMI),
     _COHERE[0]: Written(_cohere, _COHERE),
+    _APERTUS[0]: Written(_apertus, _APERTUS),
     _LFM[0]: Written(_python(*_LFM), _LFM),
+    _LLAMA_4[0]: Written(_python(*_LLAMA_4), _LLAMA_4),
     _OLMO[0]: Written(_python(*_OLMO), _OLMO),
     "```tool_code": Written(_python("```tool_code", "```"), ()),
     "<arg_key>": Written(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
-from stretto.markup.call_forms import FORMS, CallText
-from stretto.markup.python_calls import python_calls
+from stretto.markup.call_forms import FORMS, WRAPPERS, CallText
+from stretto.markup.python_calls import python_calls, python_value
 
 __all__ = ["BEGINS", "JsonSpan", "ParsedCall", "Parts", "Tools", "held_back", "undoubled"]
 
@@ -18,10 +20,17 @@ _NAMED = re.compile(r"[\w.-]{1,128}")
 _CALL_ID = re.compile(r"\[CALL_ID\][\w-]{1,64}")
 _BETWEEN = re.compile(r"[\s;,]*")
 _MARK = re.compile(r'["\\{}\[\]]')
-_OBJECTS = ("<|tool_call|>", "<|python_tag|>", "functools[")  # JSON follows; the last is of Phi-4-mini
-BEGINS = ("[TOOL_CALLS]", "<tool_call>", *_OBJECTS, *(mark for mark in FORMS if mark != "<arg_key>"))
+_OBJECTS = {  # JSON follows, and an end that may be missing
+    "<|tool_call|>": "<|/tool_call|>",
+    "<|python_tag|>": "",
+    "functools[": "",  # of Phi-4-mini
+    "<|action_start|><|plugin|>": "<|action_end|>",  # of InternLM
+}
+BEGINS = ("[TOOL_CALLS]", *WRAPPERS, *_OBJECTS, *(mark for mark in FORMS if mark != "<arg_key>"))
 """What calls begin with in all forms that are read, but for bare JSON and bare Python."""
 _FUNCTION, _PARAMETER, _ENDS = "<function=", "<parameter=", ("</parameter>", "</function>")
+_NEXT_FUNCTION = re.compile(r"(?<=</function>)\s*+(?=<function=)")
+_CONSTANTS = {"True": True, "False": False, "None": None}  # as models write them that have read much Python
 
 
 class ParsedCall(NamedTuple):
@@ -77,12 +86,11 @@ class Tools:
     def __bool__(self) -> bool:
         return bool(self._parameters)
 
-    def of_object(self, text: str) -> ParsedCall | None:
-        """Read ``{"name": ..., "arguments": {...}}``; Llama calls the arguments parameters."""
-        return self._of_value(_value(text))
-
     def of_objects(self, text: str) -> list[ParsedCall]:
-        """Read objects behind each other, or a list of them; none if anything else is among them."""
+        """Read objects behind each other, or a list of them; none if anything else is among them.
+
+        One is ``{"name": ..., "arguments": {...}}``; Llama calls the arguments parameters.
+        """
         text, calls, at = text.strip(), list[ParsedCall](), 0
         while at < len(text):
             end = JsonSpan(at).end(text) if text[at] in "{[" else None
@@ -104,10 +112,13 @@ class Tools:
         if begin == "[TOOL_CALLS]":
             return self.of_mistral(behind)
         if begin in _OBJECTS:
-            return self.of_objects(("[" if begin.endswith("[") else "") + behind.strip().removesuffix("<|/tool_call|>"))
-        if begin == "<tool_call>" and "<arg_key>" not in text and (calls := self._of_hermes(text)):
+            return self.of_objects(("[" if begin.endswith("[") else "") + behind.strip().removesuffix(_OBJECTS[begin]))
+        # Qwen3-Coder leaves out the mark before a function, but not the one behind it.
+        wrapper, wrapped = ("<tool_call>", f"<tool_call>{text}") if begin == _FUNCTION else (begin, text)
+        if wrapper in WRAPPERS and "<arg_key>" not in text and (calls := self._of_wrapped(wrapped, wrapper)):
             return calls
-        return self._of_texts(FORMS["<arg_key>" if begin == "<tool_call>" else begin].read, text) if begin else []
+        form = FORMS.get("<arg_key>" if begin == "<tool_call>" else begin)
+        return self._of_texts(form.read, text) if form is not None else []
 
     def of_python(self, text: str) -> list[ParsedCall]:
         """Read a list of calls as Python writes them."""
@@ -115,15 +126,14 @@ class Tools:
             return []
         return self._of_texts(lambda text: (CallText(*call) for call in python_calls(text)), text)
 
-    def _of_hermes(self, text: str) -> list[ParsedCall]:
-        """Read bodies between ``<tool_call>`` and its end: JSON, or elements."""
+    def _of_wrapped(self, text: str, begin: str) -> list[ParsedCall]:
+        """Read bodies between one of `WRAPPERS` and its end: JSON, or elements."""
         calls: list[ParsedCall] = []
-        before, *parts = text.split("<tool_call>", _MOST)
+        before, *parts = text.split(begin, _MOST)
         for part in parts:
-            body, ended, beyond = part.rpartition("</tool_call>")
+            body, ended, beyond = part.rpartition(f"</{begin[1:]}")
             body = (body if ended else beyond).strip()
-            element = self.of_elements(body)
-            found = self.of_objects(body) if element is None else [element]
+            found = self.of_elements(body) or self.of_objects(body)
             if not found or (ended and beyond.strip()):
                 return []
             calls += found
@@ -149,7 +159,7 @@ class Tools:
         kinds = self._parameters.get(call.name, {}).get("properties")
         kinds = kinds if isinstance(kinds, Mapping) else {}
         return {
-            key: _typed(value.strip("\n"), kinds.get(key)) if isinstance(value, str) else value
+            key: _typed(_unwrapped(value), kinds.get(key)) if isinstance(value, str) else value
             for key, value in call.arguments.items()
         }
 
@@ -174,9 +184,16 @@ class Tools:
         value = _value(text)
         return self._of_value({"name": name, "arguments": value}) if isinstance(value, dict) else None
 
-    def of_elements(self, text: str) -> ParsedCall | None:
+    def of_elements(self, text: str) -> list[ParsedCall]:
         """Read ``<function=name>``, ``<parameter=name>`` and their ends. Values are JSON unless a text is asked for."""
         body = text.strip()
+        for parts in ([body], _NEXT_FUNCTION.split(body, _MOST)):
+            calls = [call for each in parts if (call := self._of_element(each)) is not None]
+            if len(calls) == len(parts):
+                return calls
+        return []
+
+    def _of_element(self, body: str) -> ParsedCall | None:
         if not (body.startswith(_FUNCTION) and body.endswith(_ENDS[1])):
             return None
         name, found, body = body[len(_FUNCTION) : -len(_ENDS[1])].partition(">")
@@ -209,16 +226,33 @@ class Tools:
         return ParsedCall(name, written)
 
 
+def _unwrapped(text: str) -> str:
+    """A text without the two line ends around it; a single one is a part of it."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
+
+
 def _typed(text: str, kind: Any) -> Any:
     """The value of an argument that was written as text."""
-    wanted = kind.get("type") if isinstance(kind, Mapping) else None
-    if wanted == "string" or (isinstance(wanted, list) and "string" in wanted):
+    wanted = _kinds_of(kind)
+    if "string" in wanted and not ("null" in wanted and text.strip() in ("null", "None")):
         return text
     value = _value(text)
-    return text if value is _NO_VALUE else value
+    if value is _NO_VALUE:
+        return _CONSTANTS.get(text.strip(), text) if wanted else text
+    return value
+
+
+def _kinds_of(schema: Any) -> list[Any]:
+    """The types that a schema allows, of which Python's optional arguments have several."""
+    if not isinstance(schema, Mapping):
+        return []
+    several = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
+    kinds = schema.get("type", [each.get("type") for each in several if isinstance(each, Mapping)])
+    return kinds if isinstance(kinds, list) else [kinds]
 
 
 _NO_VALUE = object()
+_READERS: tuple[Callable[[str], Any], ...] = (partial(json.loads, strict=False), python_value)
 
 
 def undoubled(text: str) -> str:
@@ -231,10 +265,11 @@ def undoubled(text: str) -> str:
 
 
 def _value(text: str) -> Any:
-    try:
-        return json.loads(undoubled(text))
-    except (ValueError, RecursionError):  # a model wrote it
-        return _NO_VALUE
+    """The value of JSON, whose texts may go over lines, or of a list or dict as Python writes it."""
+    for read in _READERS:
+        with suppress(ValueError, RecursionError):  # a model wrote it
+            return read(undoubled(text))
+    return _NO_VALUE
 
 
 def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:

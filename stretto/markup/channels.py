@@ -18,6 +18,8 @@ _TOOL = re.compile(r"\bto=(?:functions\.)?([\w.-]{1,128})")
 _RECIPIENT = re.compile(r"\s*to=\S{1,160}\s?")  # the prompt ends within a head, and a call may name its tool there
 _MAY_NAME_ONE = re.compile(r"\s*(?:t(?:o(?:=\S{0,160}\s?)?)?)?")
 _HEAD_BEGINS = frozenset({"<|channel|>", "<|start|>"})
+_WORDS = ("assistant", "analysis", "commentary", "final", "json", "code", "to=")  # of a head
+_HEAD = re.compile(rf"(?:\s|{'|'.join(_WORDS)}[\w.-]+)*+")
 
 
 class Channels:
@@ -29,6 +31,7 @@ class Channels:
         self._head: list[str] | None = None  # of the message that begins, while it is read
         self._channel, self._tool = "final", ""
         self._body: list[str] = []  # of a thought or a call
+        self._has_thought = False  # already: an empty line comes before the next one
 
     @property
     def is_thinking(self) -> bool:
@@ -65,7 +68,7 @@ class Channels:
             self._end(said, thoughts, calls)
         return Parts(
             "".join(said),
-            thought="\n\n".join(thoughts),
+            thought="".join(thoughts),
             thinking=bool(text) and (thinking or self.is_thinking),
             calls=tuple(calls),
         )
@@ -82,11 +85,7 @@ class Channels:
 
     def _at_mark(self, mark: str, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
         if mark == "<|message|>":
-            head = "".join(self._head or ())
-            tool = _TOOL.search(head)
-            self._tool = "" if tool is None else tool[1]
-            self._channel = "analysis" if "analysis" in head else "final"
-            self._head = None
+            self._open("".join(self._head or ()))
         elif mark in _HEAD_BEGINS:
             if self._head is None:
                 self._end(said, thoughts, calls)
@@ -98,8 +97,23 @@ class Channels:
         elif self._head is not None:
             self._head.append(" ")
 
+    def _open(self, head: str) -> None:
+        """A message begins, of which the head tells what it is."""
+        tool = _TOOL.search(head)
+        self._tool = "" if tool is None else tool[1]
+        self._channel = "analysis" if "analysis" in head else "final"
+        self._head = None
+
     def _end(self, said: list[str], thoughts: list[str], calls: list[ParsedCall]) -> None:
         """The message ends: what it was is certain now."""
+        if self._head is not None:  # the mark between head and message is missing, or all but the head
+            head = "".join(self._head)
+            message = _HEAD.sub("", head, count=1)
+            self._open(head)
+            if any(word.startswith(message) for word in _WORDS):  # the answer is cut within the head
+                self._channel, self._tool = "final", ""
+            else:
+                self._take(message, said)
         body, self._body = "".join(self._body), []
         if self._tool:
             call = self._tools.of_arguments(self._tool, body or "{}")
@@ -108,5 +122,6 @@ class Channels:
             else:
                 calls.append(call)
         elif body.strip():
-            thoughts.append(body.strip())
+            thoughts.append(f"\n\n{body.strip()}" if self._has_thought else body.strip())
+            self._has_thought = True
         self._channel, self._tool, self._head = "final", "", None

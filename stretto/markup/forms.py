@@ -6,9 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from stretto.markup.call_forms import FORMS
+from stretto.markup.call_forms import FORMS, WRAPPERS
 
-__all__ = ["ANSWERS", "CHANNEL_MARKS", "PLAIN", "THOUGHTS", "CallForm", "MarkupForm", "form_of"]
+__all__ = [
+    "ANSWER",
+    "ANSWERS",
+    "CHANNEL_MARKS",
+    "FINAL",
+    "IN_WORDS",
+    "PLAIN",
+    "THOUGHTS",
+    "CallForm",
+    "MarkupForm",
+    "form_of",
+]
 
 THOUGHTS = (
     ("<think>", "</think>"),
@@ -19,6 +30,7 @@ THOUGHTS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<|channel>thought", "<channel|>"),  # of Gemma 4
+    ("<|inner_prefix|>", "<|inner_suffix|>"),  # of Apertus
 )
 """The marks that families of models put around a thought."""
 ANSWERS = (
@@ -27,8 +39,14 @@ ANSWERS = (
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
 )
 """Those that some put around the answer behind it."""
+IN_WORDS = (("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
+"""Marks of thoughts that a prompt may ask for as well: then they belong to the answer."""
+ANSWER = ("<answer>", "</answer>")
+"""Those around the answers of Hunyuan, which a prompt may ask for as well."""
+FINAL = {"[BEGIN FINAL RESPONSE]": "[END FINAL RESPONSE]"}
+"""Of Apriel: what ends a thought begins the answer, which has an end of its own."""
 
-Body = Literal["object", "elements", "rest", "python"]
+Body = Literal["object", "elements", "enclosed", "rest", "python"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +56,9 @@ class CallForm:
     Attributes:
         begin: the mark before a call; empty where an answer that is one JSON object is the only form.
         end: the mark behind it; empty where the calls reach to the end of the answer.
-        body: between them: a JSON object (Hermes, Qwen), elements of its arguments (Qwen3-Coder), all calls up to
-            the end of the answer (Mistral, Granite, Phi-4, DeepSeek, Gemma), or a list as Python writes it (Llama 3.2).
+        body: between them: JSON (Hermes, Qwen, Nemotron), elements of its arguments (Qwen3-Coder, Seed-OSS), all calls
+            (LFM2), all calls up to the end of the answer (Mistral, Granite, Phi-4, DeepSeek, Gemma), or a list as
+            Python writes it (Llama 3.2).
         short_ids: the template takes names of calls of nine letters and digits only.
         text_arguments: the template puts the arguments of a call together as text, and fails with an object.
     """
@@ -100,17 +119,23 @@ PLAIN = MarkupForm()
 CHANNEL_MARKS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
 """The marks of gpt-oss's messages."""
 
-_PHRASES = ("Here is my thought process:", "Here is my response:")  # of Granite 3.2
+_PHRASES = (  # of Granite 3.2 and of Apriel
+    ("Here is my thought process:", "Here is my response:"),
+    ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
+)
 _BESIDE = {
     "[TOOL_CALLS]": ("[ARGS]", "[CALL_ID]"),
     "<|tool_call|>": ("<|/tool_call|>",),
     "<|channel>thought": ("<|channel>",),
     "<tool_call>": FORMS["<arg_key>"].marks,
 }
-_UNREAD = ("<tool_calls>", "<|tool_calls_section_begin|>", "```tool_code")  # of Apriel, Kimi K2, and in examples
+_UNREAD = ("<|tool_calls_section_begin|>", "```tool_code")  # of Kimi K2, and in examples
+_UNTOLD = ("<arg_key>", "<function=", "<|python_start|>")  # do not tell what a template's model writes
+_LFM = "<|tool_call_start|>", "<|tool_call_end|>"  # LFM2 says something behind its calls
+_OF_LFM = ("<|tool_list_start|>", "List of tools: ")  # its templates, of which some hold no mark of a call
 _LLAMA = ("<|python_tag|>", "dictionary of argument name")  # what its templates tell the model of a call
 _PYTHON = "func_name1(params_name1"  # what templates of Llama 3.2 and 4 tell the model of a call
-_JOINED = re.compile(r"arguments['\"]\]\s*+[+~]")
+_JOINED = re.compile(r"arguments(?:['\"]\])?+\s*+[+~]")
 _SWITCHED = re.compile(r"\b(?:enable_thinking|thinking)\b")
 
 
@@ -120,11 +145,12 @@ def form_of(template: object) -> MarkupForm:
     if "<|channel|>" in text:
         return MarkupForm(calls=CallForm("<|channel|>"), channels=True, always=True)
     thought = next((marks for marks in THOUGHTS if any(mark in text for mark in marks)), None)
-    if thought is None and all(phrase in text for phrase in _PHRASES):
-        thought = _PHRASES
+    if thought is None:
+        thought = next((marks for marks in (*_PHRASES, *IN_WORDS) if all(mark in text for mark in marks)), None)
     begun = text.rpartition("add_generation_prompt")[2]
     always = thought is not None and thought[0] in begun and not _SWITCHED.search(text)
-    return MarkupForm(thought, _calls_of(text), always=always)
+    answers = (*ANSWERS, ANSWER) if ANSWER[0] in text else ANSWERS
+    return MarkupForm(thought, _calls_of(text), always=always, answers=answers)
 
 
 def _beside(mark: str) -> tuple[str, ...]:
@@ -133,16 +159,21 @@ def _beside(mark: str) -> tuple[str, ...]:
 
 
 def _calls_of(text: str) -> CallForm | None:
-    if "tools" not in text or any(mark in text for mark in _UNREAD):
+    wrappers = [mark for mark in WRAPPERS[:-1] if mark in text]
+    if "tools" not in text or any(mark in text for mark in _UNREAD) or len(wrappers) > 1:
         return None
-    marked = next((mark for mark in FORMS if mark not in ("<arg_key>", "<function=") and mark in text), "")
+    marked = next((mark for mark in FORMS if mark not in _UNTOLD and mark in text), "")
+    lfm = CallForm(*_LFM, "enclosed")
     elements = "<function=" in text
+    wrapper = wrappers[0] if wrappers else ""
     found = (
         ("[TOOL_CALLS]" in text, CallForm("[TOOL_CALLS]", short_ids="length 9" in text)),
         ("<arg_key>" in text, CallForm("<tool_call>")),
+        (marked == lfm.begin, lfm),
         (marked, CallForm(marked, text_arguments=_JOINED.search(text) is not None)),
         ("<|tool_call|>" in text, CallForm("<|tool_call|>")),
-        ("<tool_call>" in text, CallForm("<tool_call>", "</tool_call>", "elements" if elements else "object")),
+        (wrapper, CallForm(wrapper, f"</{wrapper[1:]}", "elements" if elements else "object")),
+        (any(words in text for words in _OF_LFM), lfm),
         (_PYTHON in text, CallForm(body="python")),
         (any(words in text for words in _LLAMA), CallForm("<function=" if elements else "<|python_tag|>")),
     )

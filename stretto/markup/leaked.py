@@ -11,18 +11,15 @@ from typing import Any
 
 from stretto.markup.calls import Parts, Tools
 from stretto.markup.channels import Channels
-from stretto.markup.forms import ANSWERS, THOUGHTS, MarkupForm
+from stretto.markup.forms import ANSWER, ANSWERS, IN_WORDS, THOUGHTS, MarkupForm
 from stretto.markup.reading import MarkReader, Reader
 
 __all__ = ["BEGINS", "Leaked"]
 
-_IN_WORDS = (("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
-"""Marks that a prompt may ask for as well: then they belong to the answer."""
-_ANSWER = ("<answer>", "</answer>")  # of Hunyuan, and as above
 _CHANNELS = ("<|channel|>", "<|start|>assistant")  # of gpt-oss
 _BARE_CHANNEL, _BARE_FINAL = "analysis", "assistantfinal"  # the same, from a server that leaves out control tokens
 _LONGEST_BARE = 100_000  # characters
-BEGINS = (*(begin for begin, _ in (*THOUGHTS, *_IN_WORDS)), *_CHANNELS)
+BEGINS = (*(begin for begin, _ in (*THOUGHTS, *IN_WORDS)), *_CHANNELS)
 """The marks that such an answer begins with."""
 
 
@@ -94,7 +91,7 @@ class Leaked:
         """What reads an answer that begins so; ``None`` where it is text, or too short to tell."""
         if begun.startswith(_CHANNELS):
             return Channels(Tools(self._tools))
-        thought = next((pair for pair in (*THOUGHTS, *_IN_WORDS) if begun.startswith(pair[0])), None)
-        if thought is None or (thought in _IN_WORDS and self._asks_for(thought[0])):
+        thought = next((pair for pair in (*THOUGHTS, *IN_WORDS) if begun.startswith(pair[0])), None)
+        if thought is None or (thought in IN_WORDS and self._asks_for(thought[0])):
             return None
-        return MarkReader(MarkupForm(thought, answers=ANSWERS if self._asks_for(_ANSWER[0]) else (*ANSWERS, _ANSWER)))
+        return MarkReader(MarkupForm(thought, answers=ANSWERS if self._asks_for(ANSWER[0]) else (*ANSWERS, ANSWER)))

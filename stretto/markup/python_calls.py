@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["python_calls"]
+__all__ = ["python_calls", "python_value"]
 
 _TOKEN = re.compile(
     r"""\s*+(?:(?P<text>"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')|(?P<word>[^\W\d][\w.-]*+)"""
@@ -41,6 +41,15 @@ def python_calls(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
             break
     if not tokens.at_end:
         raise ValueError("something follows the calls")
+
+
+def python_value(text: str) -> Any:
+    """Give the list or dict that a text is. Raise `ValueError` for all else."""
+    tokens = _Tokens(text)
+    value = tokens.value(0)
+    if not (tokens.at_end and isinstance(value, (dict, list))):
+        raise ValueError("neither a list nor a dict")
+    return value
 
 
 class _Tokens:
@@ -81,13 +90,13 @@ class _Tokens:
         while not self.takes(")"):
             key = self.word()
             self.must("=")
-            given[key] = self._value(0)
+            given[key] = self.value(0)
             if not self.takes(","):
                 self.must(")")
                 break
         return given
 
-    def _value(self, depth: int) -> Any:
+    def value(self, depth: int) -> Any:
         if depth > _DEEPEST:
             raise ValueError("nested too deep")
         found = self._next()
@@ -103,11 +112,11 @@ class _Tokens:
         values: list[Any] = []
         keys: list[str] = []
         while not self.takes(_CLOSING[opening]):
-            value = self._value(depth + 1)
+            value = self.value(depth + 1)
             if opening == "{":
                 self.must(":")
                 keys.append(str(value))
-                value = self._value(depth + 1)
+                value = self.value(depth + 1)
             values.append(value)
             if not self.takes(","):
                 self.must(_CLOSING[opening])

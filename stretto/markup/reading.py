@@ -6,13 +6,13 @@ model wrote them. Each character is looked at a few times at most, whatever a mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from stretto.markup.calls import JsonSpan, ParsedCall, Parts, Tools, held_back
 from stretto.markup.channels import Channels
-from stretto.markup.forms import PLAIN, CallForm, MarkupForm
+from stretto.markup.forms import FINAL, PLAIN, CallForm, MarkupForm
 
 __all__ = ["MarkReader", "Reader", "reader_of"]
 
@@ -76,11 +76,16 @@ class MarkReader:
     ) -> None:
         self._thought, self._answers = form.thought, form.answers
         self._form = (form.calls or CallForm()) if tools else None
+        self._marks: tuple[str, ...] = ()  # that calls begin with
+        if self._form is not None and self._form.begin:
+            # Qwen3-Coder leaves its own mark out before some functions.
+            self._marks = (self._form.begin, *(("<function=",) if self._form.body == "elements" else ()))
         self._tools = Tools(tools)
         self._state = self._objects if whole else self._think if opened else self._begin
         self._held = ""
         self._space = ""  # white space before a mark, which means nothing before a call
         self._pieces: list[str] = []  # of a thought that goes on
+        self._has_thought = False  # already: an empty line comes before the next one
         self._span: JsonSpan | None = None  # of the object of a call
         self._searched = 0  # characters of the held text that need no second look
         self._ended = False
@@ -109,7 +114,7 @@ class MarkReader:
         found, self._found = self._found, _Found()
         return Parts(
             found.text,
-            thought=found.thought.strip(),
+            thought=found.thought,
             thinking=bool(text) and (thinking or self.is_thinking),
             calls=tuple(found.calls),
         )
@@ -149,23 +154,40 @@ class MarkReader:
             self._pieces.append(self._held[: len(self._held) - keep])
             self._held = self._held[len(self._held) - keep :]
             if self._ended:
-                self._tell_thought()
+                self._tell_thought(self._called_in())
             return False
         self._pieces.append(self._held[:at])
         self._held, self._state = self._held[at + len(end) :], self._behind_thought
+        self._closing = FINAL.get(end, "")
         self._tell_thought()
         return True
 
-    def _tell_thought(self) -> None:
-        self._found.thought = "".join(self._pieces)
+    def _tell_thought(self, calls: Sequence[ParsedCall] = ()) -> None:
+        if thought := "".join(self._pieces).strip():
+            self._found.thought += f"\n\n{thought}" if self._has_thought else thought
+            self._has_thought = True
+        self._found.calls += calls
         self._pieces.clear()
 
+    def _called_in(self) -> Sequence[ParsedCall]:
+        """Take the calls that a thought without an end closes with: Qwen3.5 and Apertus call tools so."""
+        thought = "".join(self._pieces)
+        mark = self._form.begin if self._form is not None else ""
+        calls: Sequence[ParsedCall] = ()
+        end = len(thought)
+        while mark and (at := thought.rfind(mark, 0, end)) >= 0 and (found := self._tools.of_marked(thought[at:])):
+            calls, end = found, at
+        self._pieces = [thought[:end]]
+        return calls
+
     def _behind_thought(self) -> bool:
-        """Before the answer, which some put between two marks."""
+        """Before the answer, which some put between two marks, or before another thought."""
+        assert self._thought is not None  # noqa: S101 - as above
         self._held = self._held.lstrip()
-        for opening, closing in () if self._closing else self._answers:
+        for opening, closing in () if self._closing else ((self._thought[0], ""), *self._answers):
             if self._held.startswith(opening):
                 self._held, self._closing = self._held[len(opening) :], closing
+                self._state = self._behind_thought if closing else self._think
                 return True
             if not self._ended and opening.startswith(self._held):
                 return False
@@ -176,41 +198,41 @@ class MarkReader:
 
     def _say(self) -> bool:
         """Text, up to the mark of a call."""
-        mark = self._form.begin if self._form is not None else ""
-        at = self._held.find(mark) if mark else -1
+        form, marks = self._form or CallForm(), self._marks
+        at, mark = min(((at, mark) for mark in marks if (at := self._held.find(mark)) >= 0), default=(-1, ""))
         if at < 0:
-            self._tell(self._certain(mark))
+            self._tell(self._certain(marks))
             return False
         said = self._held[:at].rstrip()
         self._space = self._held[len(said) : at]
         self._held = self._held[at:]
         self._tell(said)
-        body = self._form.body if self._form is not None else "rest"
-        self._state = {"object": self._object, "elements": self._elements}.get(body, self._rest)
+        states = {"object": self._object, "elements": self._elements, "enclosed": self._enclosed}
+        self._state = states.get(form.body if mark == form.begin else "rest", self._rest)
         self._span, self._searched = None, len(mark)
         return True
 
-    def _certain(self, mark: str) -> str:
+    def _certain(self, marks: tuple[str, ...]) -> str:
         """Take what is certain to be text: it may end with a part of a mark, or with white space before one."""
         end = self._closing
         if self._ended:
             said, self._held = self._held, ""
             return said.rstrip().removesuffix(end).rstrip() if end else said
-        keep = held_back(self._held, tuple(filter(None, (mark, end))))
+        keep = held_back(self._held, (*marks, end) if end else marks)
         if end and self._held.rstrip().endswith(end):
             keep = len(self._held) - self._held.rfind(end)
-        if mark or end:  # white space before a mark means nothing
+        if marks or end:  # white space before a mark means nothing
             sure = self._held[: len(self._held) - keep]
             keep += len(sure) - len(sure.rstrip())
         said, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return said
 
     def _object(self) -> bool:
-        """A call that is one JSON object between two marks."""
+        """Calls that are a JSON object, or a list of some, between two marks."""
         assert self._form is not None  # noqa: S101 - for the type checker: there are calls only with tools
         if self._span is None:
             begun = self._held[self._searched :].lstrip()
-            if begun and begun[0] != "{":
+            if begun and begun[0] not in "{[":
                 return self._is_text(self._searched)
             if begun:
                 self._searched = len(self._held) - len(begun)
@@ -219,14 +241,16 @@ class MarkReader:
         if end is None:
             return self._is_text(len(self._held)) if self._ended else False
         behind = self._held[end:].lstrip()
-        if not behind.startswith(self._form.end):
-            if not self._ended and self._form.end.startswith(behind):
+        after = len(self._held) - len(behind)
+        if behind.startswith(self._form.end):
+            after += len(self._form.end)
+        elif not behind.startswith(self._form.begin):  # of the next call, if the end of this one is missing
+            if not self._ended and any(mark.startswith(behind) for mark in (self._form.begin, self._form.end)):
                 return False
             if behind:
                 return self._is_text(end)
-        call = self._tools.of_object(self._held[self._searched : end])
-        after = len(self._held) - len(behind) + (len(self._form.end) if behind else 0)
-        return self._is_text(after) if call is None else self._is_call(call, after)
+        calls = self._tools.of_objects(self._held[self._searched : end])
+        return self._are_calls(calls, after)
 
     def _elements(self) -> bool:
         """A call whose arguments are elements; the values may hold anything, the mark behind it too."""
@@ -235,28 +259,37 @@ class MarkReader:
         while (at := self._held.find(end, self._searched)) >= 0:
             body = self._held[len(begin) : at]
             if body.rstrip().endswith("</function>"):
-                call = self._tools.of_elements(body)
-                after = at + len(end)
-                return self._is_text(after) if call is None else self._is_call(call, after)
+                return self._are_calls(self._tools.of_elements(body), at + len(end))
             self._searched = at + len(end)
         self._searched = max(self._searched, len(self._held) - len(end) + 1)
         return self._is_text(len(self._held)) if self._ended else False
 
+    def _enclosed(self) -> bool:
+        """Calls between two marks that stand in no value; a text may follow."""
+        assert self._form is not None  # noqa: S101 - as above
+        at = self._held.find(self._form.end, self._searched)
+        if at < 0:
+            self._searched = max(self._searched, len(self._held) - len(self._form.end) + 1)
+            return self._rest()
+        after = at + len(self._form.end)
+        return self._are_calls(self._tools.of_marked(self._held[:after]), after)
+
     def _rest(self) -> bool:
         """Calls up to the end of the answer."""
-        return self._are_all(self._tools.of_marked(self._held)) if self._ended else False
+        return self._are_all(self._tools.of_marked)
 
     def _python(self) -> bool:
         """An answer that is nothing but a list of calls, as Python writes them."""
-        return self._are_all(self._tools.of_python(self._held)) if self._ended else False
+        return self._are_all(self._tools.of_python)
 
     def _objects(self) -> bool:
         """An answer that is nothing but calls, as JSON objects."""
+        return self._are_all(lambda text: self._tools.of_objects(text.removeprefix("<|python_tag|>")))
+
+    def _are_all(self, read: Callable[[str], Sequence[ParsedCall]]) -> bool:
         if not self._ended:
             return False
-        return self._are_all(self._tools.of_objects(self._held.strip().removeprefix("<|python_tag|>")))
-
-    def _are_all(self, calls: Sequence[ParsedCall]) -> bool:
+        calls = read(self._held.strip().removesuffix(self._closing))
         if not calls:
             return self._is_text(len(self._held))
         self._held, self._space = "", ""
@@ -269,8 +302,11 @@ class MarkReader:
         self._space, self._held, self._state = "", self._held[length:], self._say
         return bool(self._held)
 
-    def _is_call(self, call: ParsedCall, length: int) -> bool:
-        self._found.calls.append(call)
+    def _are_calls(self, calls: Sequence[ParsedCall], length: int) -> bool:
+        """Take calls out of so much of the held text, which is text if there are none."""
+        if not calls:
+            return self._is_text(length)
+        self._found.calls += calls
         self._space, self._held, self._state = "", self._held[length:], self._behind_call
         return True
 

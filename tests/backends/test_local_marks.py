@@ -9,12 +9,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 import torch
+from model_families import LOCAL, TOOLS
 from small_models import opened
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from stretto import AsyncStretto, Message, ThoughtFinished
 from stretto.extending import ModelRequest
+from stretto.markup.forms import form_of
 
 pytestmark = pytest.mark.anyio
 
@@ -55,17 +57,17 @@ OBJECT = f'{{"name": "weather", "arguments": {GIVEN}}}'
 THINK = {"chat_template_kwargs": {"enable_thinking": True}}
 
 
-def save(path, template):
+def save(path, template, marks=MARKS):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    inner.add_tokens([AddedToken(mark, special=mark not in PLAIN_MARKS, normalized=False) for mark in MARKS])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=MARKS[0])
+    inner.add_tokens([AddedToken(mark, special=mark not in PLAIN_MARKS, normalized=False) for mark in marks])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=marks[0])
     tokenizer.chat_template = template
     tokenizer.save_pretrained(path)
     config = GPT2Config(
-        vocab_size=len(alphabet) + len(MARKS), n_positions=WINDOW, n_embd=WIDTH, n_layer=1, n_head=2,
+        vocab_size=len(alphabet) + len(marks), n_positions=WINDOW, n_embd=WIDTH, n_layer=1, n_head=2,
         eos_token_id=len(alphabet), bos_token_id=None,
     )  # fmt: skip
     model = GPT2LMHeadModel(config)
@@ -85,13 +87,14 @@ def anyio_backend():
 
 @pytest.fixture(scope="module")
 async def ask(tmp_path_factory):
-    """Has a model of a family say something, and returns the answer and the events on the way to it."""
+    """Has a model of a family, or of a template, say something; returns the answer and the events on the way to it."""
     async with AsyncExitStack() as stack:
         backends = {}
 
         async def ask(family, said, *, tools=(WEATHER,), question="Weather?", max_tokens=300, extra=None):
             if family not in backends:
-                folder = save(tmp_path_factory.mktemp("model"), TEMPLATES[family])
+                marks = MARKS if family in TEMPLATES else tuple(dict.fromkeys(("<eos>", *form_of(family).marks)))
+                folder = save(tmp_path_factory.mktemp("model"), TEMPLATES.get(family, family), marks)
                 backends[family] = await stack.enter_async_context(opened(folder))
             backend = backends[family]
             asked = ModelRequest((Message(role="user", content=question),), tools=tuple(tools), extra=extra or {})
@@ -151,8 +154,22 @@ async def test_a_call_is_read_as_its_family_writes_it(ask, *, family, said, text
     assert bool(answer.usage.reasoning_tokens) == bool(thought)
 
 
+FIRST = {case.family: case for case in reversed(LOCAL)}.values()  # of each family; all are in tests/markup
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(each, id=each.id, marks=[pytest.mark.thorough][: each.family != "nemotron"]) for each in FIRST],
+)
+async def test_what_models_of_known_families_write_is_read(ask, case):
+    answer, _ = await ask(case.template, case.text, tools=() if case.form.calls is None else TOOLS)
+    found = {"text": answer.text, "thoughts": thoughts_of(answer), "finish": answer.finish_reason}
+    found["calls"] = [[call.name, json.loads(call.arguments)] for call in answer.tool_calls]
+    assert found == {"thoughts": "", "calls": [], **case.gives}
+
+
 def thoughts_of(answer):
-    return "|".join(part["reasoning_content"] for part in answer.thoughts)
+    return "".join(part["reasoning_content"] for part in answer.thoughts)
 
 
 async def test_a_model_that_always_thinks_goes_on_within_its_thought(ask):

@@ -21,7 +21,6 @@ CODER = form_of("{% if tools %}<tool_call><function=a></tool_call>{% endif %}")
 MISTRAL = form_of("{% if tools %}[TOOL_CALLS]{% endif %}[THINK][/THINK] alphanumerics of length 9")
 LLAMA = form_of("{% if tools %}<|python_tag|>{% endif %}{{ message.tool_calls }}")
 GRANITE = form_of("{% if tools %}<|tool_call|>{% endif %}<think></think><response></response>")
-GRANITE_3_2 = form_of("Here is my thought process: ... Here is my response: ...")
 GPT_OSS = form_of("<|start|>assistant<|channel|>analysis<|message|>")
 DEEPSEEK = form_of("{{ tools }}<think></think><｜tool▁calls▁begin｜>{{ tool['function']['arguments'] + '' }}")
 GEMMA_4 = form_of("{{ tools }}<|channel>thought\\n<channel|><|tool_call>call:")
@@ -30,11 +29,14 @@ GLM = form_of("{{ tools }}<think></think><tool_call><arg_key>{{ enable_thinking 
 LLAMA_3_2 = form_of("{{ tools }}[func_name1(params_name1=params_value1), func_name2(params)]")
 LLAMA_3_1 = form_of("{{ tools }}<|python_tag|><function=name>")
 COMMAND = form_of("{{ tools }}<|START_THINKING|><|START_ACTION|>")
+NEMOTRON = form_of("{{ tools }}<think></think><TOOLCALL>[]</TOOLCALL>")
+APRIEL = form_of("{{ tools }}Here are my reasoning steps:[BEGIN FINAL RESPONSE]<tool_calls>[]</tool_calls>")
+LFM = form_of("{{ tools }}<think></think><|tool_call_start|><|tool_call_end|>")
 FORMS = (
-    *(QWEN, CODER, MISTRAL, LLAMA, GRANITE, GPT_OSS),
+    *(QWEN, CODER, MISTRAL, LLAMA, GRANITE, GPT_OSS, NEMOTRON, APRIEL, LFM),
     *(DEEPSEEK, GEMMA_4, FUNCTION_GEMMA, GLM, LLAMA_3_2, LLAMA_3_1, COMMAND),
 )
-YES, NOW = ("not", '{"a": true}'), ("now", "{}")
+YES = ("not", '{"a": true}')
 
 
 def heard(form, pieces, **options):
@@ -42,91 +44,11 @@ def heard(form, pieces, **options):
     reader = reader_of(form, TOOLS, **options)
     parts = [*map(reader.feed, pieces), reader.finish()]
     calls = [tuple(call) for part in parts for call in part.calls]
-    return "".join(part.text for part in parts), "|".join(part.thought for part in parts if part.thought), calls
+    return "".join(part.text for part in parts), "".join(part.thought for part in parts), calls
 
 
 def cut(text, size):
     return [text[at : at + size] for at in range(0, len(text), size)]
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize(
-    ("form", "text", "expected"),
-    [
-        (
-            QWEN,
-            f'Let me see.\n<tool_call>\n{CALL}\n</tool_call>\n<tool_call>{{"name": "now"}}</tool_call>\n',
-            ("Let me see.", "", [YES, NOW]),
-        ),
-        (QWEN, "<think>\nA bike.\n</think>\n\nOil the chain.", ("Oil the chain.", "A bike.", [])),
-        (QWEN, f"<think>\n\n</think>\n\n{CALL}", ("", "", [YES])),
-        (QWEN, "<think>\nIt never en", ("", "It never en", [])),
-        (QWEN, f"<tool_call>{CALL}", ("", "", [YES])),
-        (QWEN, f"<tool_call>\n{{{CALL}}}\n</tool_call>", ("", "", [YES])),  # as Qwen2.5's template shows it
-        (QWEN, f"{{{CALL}}}", ("", "", [YES])),
-        (
-            QWEN,
-            '<tool_call>{"name": "not", "arguments": {"text": "</tool_call>"}}</tool_call> Done.',
-            ("Done.", "", [("not", '{"text": "</tool_call>"}')]),
-        ),
-        (
-            CODER,
-            "<tool_call>\n<function=not>\n<parameter=a>\ntrue\n</parameter>\n<parameter=text>\n1 </tool_call>\n"
-            "</parameter>\n</function>\n</tool_call>",
-            ("", "", [("not", '{"a": true, "text": "1 </tool_call>"}')]),
-        ),
-        (
-            DEEPSEEK,
-            "<think>Hm.</think>Wait.\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>not\n"
-            '```json\n{"a": true}\n```<｜tool▁call▁end｜>\n'
-            "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-            ("Wait.", "Hm.", [YES, NOW]),
-        ),
-        (
-            GEMMA_4,
-            "<|channel>thought\nHm.\n<channel|>Wait."
-            '<|tool_call>call:not{a:true,text:<|"|>a: "b", {c}<|"|>}<tool_call|>',
-            ("Wait.", "Hm.", [("not", '{"a": true, "text": "a: \\"b\\", {c}"}')]),
-        ),
-        (FUNCTION_GEMMA, "<start_function_call>call:not{a:true}<end_function_call>", ("", "", [YES])),
-        (
-            GLM,
-            "<think>Hm.</think>\n<tool_call>not\n<arg_key>a</arg_key>\n<arg_value>true</arg_value>\n</tool_call>\n"
-            "<tool_call>now\n</tool_call>",
-            ("", "Hm.", [YES, NOW]),
-        ),
-        (LLAMA_3_2, "[not(a=True), now()]", ("", "", [YES, NOW])),
-        (LLAMA_3_1, 'Wait.\n<function=not>{"a": true}</function>', ("Wait.", "", [YES])),
-        (
-            COMMAND,
-            '<|START_THINKING|>Hm.<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", "tool_name": "not", '
-            '"parameters": {"a": true}}]<|END_ACTION|>',
-            ("", "Hm.", [YES]),
-        ),
-        (MISTRAL, f"[THINK]Hm.[/THINK]Wait. [TOOL_CALLS][{CALL}]", ("Wait.", "Hm.", [YES])),
-        (MISTRAL, '[TOOL_CALLS]not[CALL_ID]abc[ARGS]{"a": true}[TOOL_CALLS]now[ARGS]{}', ("", "", [YES, NOW])),
-        (LLAMA, '\n{"name": "not", "parameters": {"a": true}}', ("", "", [YES])),
-        (LLAMA, f'<|python_tag|>{CALL}; {{"name": "now"}}', ("", "", [YES, NOW])),
-        (GRANITE, f"<|tool_call|>[{CALL}]", ("", "", [YES])),
-        (GRANITE, "<think>Hm.</think>\n<response>\nOil it.\n</response>", ("Oil it.", "Hm.", [])),
-        (GRANITE_3_2, "Here is my thought process: Hm.\nHere is my response: Oil it.", ("Oil it.", "Hm.", [])),
-        (
-            GPT_OSS,
-            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Oil it.",
-            ("Oil it.", "Hm.", []),
-        ),
-        (
-            GPT_OSS,
-            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.not "
-            '<|constrain|>json<|message|>{"a": true}',
-            ("", "Hm.", [YES]),
-        ),
-        (GPT_OSS, ' to=functions.not<|channel|>commentary json<|message|>{"a": true}<|call|>', ("", "", [YES])),
-        (GPT_OSS, " to=be, or not", (" to=be, or not", "", [])),
-    ],
-)
-def test_every_form_is_read_however_the_text_is_cut(form, text, expected, size):
-    assert heard(form, cut(text, size)) == expected
 
 
 ASKED = "Reason between <reasoning> and </reasoning>, then answer between <answer> and </answer>."
@@ -290,6 +212,8 @@ WORDS = st.sampled_from(
             "call:",
         ),
         *("<tool_call|>", '<|"|>', "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "(", ")", "a=", "'"),
+        *("<TOOLCALL>", "</TOOLCALL>", "<tool_calls>", "</tool_calls>", "[BEGIN FINAL RESPONSE]"),
+        *("[END FINAL RESPONSE]", "<|tool_call_start|>", "<|tool_call_end|>", "now()", "'", "{'a': True}"),
         *("analysis", "<|message|>", "<|end|>", "<|start|>", " to=functions.now", "<|constrain|>"),
     ]
 )

@@ -3,7 +3,8 @@
 A new server is a new file: where its shapes are from (``told``), the API that it speaks, and cases. A case has what
 arrives, as ``events`` (a text is a line as it is) or as a ``whole`` body, the options that it ``asks`` with, and what
 it gives: text, thoughts, calls, tokens (prompt, completion, reasoning), the finish reason (``wire``: OpenAI's word for
-it), words of warnings; or the words of the error that it ``fails`` with, and the text before it.
+it), words of warnings; or the words of the error that it ``fails`` with, and the text before it. What models write that
+a server passes on as text is in ``tests/markup/families``.
 """
 
 import json
@@ -15,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from live_server import serving
+from model_families import TOOLS, WRITTEN
 
 from stretto import AsyncStretto, IncompleteAnswerError, Settings, StrettoError
 from stretto.integrations.langchain import ChatStretto
@@ -26,15 +28,23 @@ pytestmark = pytest.mark.anyio
 
 FOLDER = Path(__file__).parents[1] / "backends" / "wire"
 FILES = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+for each in (each for each in WRITTEN if each.served is not None):
+    pieces = [*(each.text[at : at + 7] for at in range(0, len(each.text), 7)), ""]
+    events = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]} for piece in pieces]
+    events[-1]["choices"][0]["finish_reason"] = "stop"
+    gives = each.served | ({"wire": "tool_calls"} if each.served["finish"] == "tool_calls" else {})
+    FILES.setdefault(f"text-of-{each.family}", {"api": "openai", "cases": {}})["cases"][each.name] = {
+        "gives": gives,
+        "events": events,
+    }
 CASES = [pytest.param(name, case, id=f"{name}-{case}") for name, file in FILES.items() for case in file["cases"]]
-READ_ALIKE = {"call-syntaxes": {"hermes", "qwen3_with_a_thought", "an_unknown_tool_stays_text"}}
+READ_ALIKE = {"text-of-qwen": {"a_thought_and_a_call", "an_unknown_tool"}, "text-of-gpt-oss": {"a_word_before_a_call"}}
 PASSED_ON = [
     pytest.param(*case.values, id=case.id, marks=[pytest.mark.thorough][: case.values[1] not in few])
     for case in CASES
-    for few in (READ_ALIKE.get(case.values[0], {case.values[1]}),)
+    for few in (READ_ALIKE.get(case.values[0], () if case.values[0].startswith("text-of-") else {case.values[1]}),)
 ]
 """Where each case is the work of one reader, few are passed on by the server and by LangChain as well."""
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in "wz"]
 QUESTION = "Hello?"
 
 

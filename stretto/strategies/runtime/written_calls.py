@@ -187,7 +187,7 @@ class WrittenCalls:
 def _values(text: str) -> list[Any]:
     """The value of a JSON text, or the elements where it is a list; nothing of what is none."""
     try:
-        value = read_json(undoubled(text))
+        value = read_json(undoubled(text), strict=False)
     except (ValueError, RecursionError):
         return []
     return value if isinstance(value, list) else [value]

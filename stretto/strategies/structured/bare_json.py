@@ -17,9 +17,12 @@ def _refuse(constant: str) -> Any:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def read_json(text: str) -> Any:
-    """The value of a text that is JSON and nothing else. Raises `ValueError` or `RecursionError`."""
-    return json.loads(text, parse_constant=_refuse)
+def read_json(text: str, *, strict: bool = True) -> Any:
+    """The value of a text that is JSON and nothing else. Raises `ValueError` or `RecursionError`.
+
+    Unless ``strict``, its texts may go over several lines.
+    """
+    return json.loads(text, parse_constant=_refuse, strict=strict)
 
 
 def json_in(text: str) -> list[str]:
