@@ -1,7 +1,7 @@
 """Run as a program: print each pattern of the package that needs more than linear time on one of its texts.
 
-Times are of the processor and only ever compared with each other in one run: the time for 8,000 characters with that
-for 2,000, on the same pattern. Linear is 4 times, quadratic 16.
+Times are of the processor and only ever compared with each other in one run: the time for 4,000 characters with that
+for 1,000, on the same pattern. Linear is 4 times, quadratic 16.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Mapping
 
 from collected import METHODS, Collector, call_cached, held, import_all, sites, uses
-from pumps import texts
+from pumps import shapes, text_of
 
 from examples import EXAMPLES
 
-SIZES = 2_000, 4_000, 8_000
+SIZES = 1_000, 2_000, 4_000
 LINEAR = 8.0  # times the shortest for four times the characters: between 4 and 16
 ENOUGH_S = 0.3  # of a clock that may tick a hundred times a second
-FLOOR = 8.0  # units: what costs less on the longest text is no matter
-CUBIC = 64.0
-MOST_FLOORS = 40  # of time for all texts of a pattern that is slow on every text; the first ones are made from it
+FLOOR = 4.0  # units: what costs less on the longest text is no matter
+QUADRATIC = 16.0
+MOST_FLOORS = 80  # of time for all texts of a pattern that is slow on every text; the first ones are made from it
 BOUND_S = 5.0  # of the processor, for one text: ends what is exponential
 
 
@@ -63,7 +63,7 @@ def runner(pattern: re.Pattern, method: str) -> Callable[[str], object]:
 
 
 def unit() -> float:
-    """What a linear pattern costs here on 8,000 characters that it has to look at one by one."""
+    """What a linear pattern costs here on the longest text, whose characters it has to look at one by one."""
     pattern = re.compile("[a-c]")
     return cost(lambda text: pattern.sub("d", text), "a" * SIZES[-1], 9)
 
@@ -72,18 +72,22 @@ def offence(pattern: re.Pattern, method: str, floor: float) -> str | None:
     """The first text that costs too much, with the times for its three lengths in units of ``floor``."""
     run = runner(pattern, method)
     left = MOST_FLOORS * floor
-    for short, middle, long in zip(*(texts(pattern, size) for size in SIZES), strict=True):
+    for shape in shapes(pattern):
+        short = text_of(shape, SIZES[0])
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, BOUND_S)
-            low = cost(run, short, 3)
-            if low * CUBIC < floor:
+            low = cost(run, short, 1)
+            # Most texts end here. Cubic time would be seen as well: so short, it takes a hundred times as long.
+            if low * QUADRATIC < floor:
+                left -= low
                 continue
-            high = cost(run, long, 1)
+            long = text_of(shape, SIZES[2])
+            low, high = min(low, cost(run, short, 2)), cost(run, long, 1)
             left -= 3 * low + high
             if high >= floor and high >= LINEAR * low:
                 low, high = cost(run, short, 5), cost(run, long, 5)
                 if high >= floor and high >= LINEAR * low:
-                    low, between, high = (processor(run, text) for text in (short, middle, long))
+                    low, between, high = (processor(run, text_of(shape, size)) for size in SIZES)
                     if high >= LINEAR * low:
                         times = f"{low / floor:.2f}, {between / floor:.2f}, {high / floor:.2f}"
                         return f"{short[:30]!r}...{short[-6:]!r}: {times}"

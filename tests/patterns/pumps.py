@@ -65,14 +65,14 @@ _MANY = 30  # repeats of at most so many cannot be pumped
 _SAMPLES = 4
 
 
-def texts(pattern: re.Pattern[str] | re.Pattern[bytes], size: int) -> Iterator[str]:
-    """Texts of about this many characters."""
-    for before, body, behind in _shapes(pattern):
-        count = max(1, (size - len(before) - len(behind)) // len(body))
-        yield before + body * count + behind
+def text_of(shape: tuple[str, str, str], size: int) -> str:
+    """A text of about this many characters."""
+    before, body, behind = shape
+    return before + body * max(1, (size - len(before) - len(behind)) // len(body)) + behind
 
 
-def _shapes(pattern: re.Pattern) -> Iterator[tuple[str, str, str]]:
+def shapes(pattern: re.Pattern) -> Iterator[tuple[str, str, str]]:
+    """What texts that may take long are made of: a beginning, what is repeated, and an end."""
     seen: set[tuple[str, str, str]] = set()
 
     def fresh(*shapes: tuple[str, str, str]) -> Iterator[tuple[str, str, str]]:
