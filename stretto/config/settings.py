@@ -28,7 +28,7 @@ _LOCAL = (
     *("dtype", "quantize", "device", "decoding", "threads", "compiled"),
     *("long_context", "adapters", "draft_corpus", "progress"),
 )
-_NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY", "CPU_BFLOAT16")
+_NOT_SETTINGS = ("SETTINGS", "LOG", "LOGS", "CHATS", "SERVER_KEY", "CPU_BFLOAT16", "KEPT_WEIGHTS_GB")
 """Variables that other modules read, without the prefix."""
 
 _PLACES = (

@@ -99,7 +99,8 @@ class LoadingOptions:
 
             compile_ahead([product(BLOCKS)])
         here = self._fetched()
-        read_ahead(self.source.name, here._places(), given_up)
+        kept = self._kept()
+        read_ahead(self.source.name, [each for each in here._places() if each not in kept], given_up)
         with self._turn(given_up):
             began = time.perf_counter()
             with timed_loading(self.source.name, self.identity()):
@@ -124,6 +125,14 @@ class LoadingOptions:
             header = self.source.header()
             return header is not None and header.quantisation not in PLAIN_TYPES
         return self.quantize not in (None, "none")
+
+    def _kept(self) -> list[Path]:
+        """The file of the model, if its weights are mapped from another one; they are read from now on."""
+        if self.source.file is None or self.quantize is not None or not self._is_in_few_bits:
+            return []
+        from stretto.local_engine.model.quantised.kept_blocks import begin_reading  # noqa: PLC0415 - NumPy is imported late
+
+        return [self.source.file] if begin_reading(self.source.file) else []
 
     def _fetched(self) -> LoadingOptions:
         """The same options for models of the hub that are here."""

@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
         from stretto.local_engine.kernels.compiling.compiled_parts import CHOOSING  # noqa: PLC0415
         from stretto.local_engine.kernels.compiling.compiler import compile_now, try_again  # noqa: PLC0415
         from stretto.local_engine.model.loading.load import load_model  # noqa: PLC0415
+        from stretto.local_engine.model.quantised.kept_blocks import finish  # noqa: PLC0415
     except ImportError as error:
         raise SystemExit(
             f"{name} needs {error.name or 'torch and transformers'}, which cannot be imported here. "
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
             for method in METHODS.values():
                 if method.adapter and model.folder is not None and (model.folder / method.adapter).exists():
                     method.make(DraftEquipment(model=model))  # compiles what its adapter needs
+            finish()
     except StrettoError as error:
         raise SystemExit(str(error)) from None
     if not agrees:

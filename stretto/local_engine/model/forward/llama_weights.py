@@ -44,6 +44,7 @@ class LlamaWeights:
         quantisation: how blocks of few bits are laid out, where the model has such.
         kind: of the panels, see `stretto.local_engine.kernels.panels.kind_of`; empty before `parts` and without panels.
         runs_whole: compiled code is to run the whole forward.
+        mapped: bytes of a file that lie in memory, and that the system would take to be free.
     """
 
     def __init__(self, model: Any, family: Family, quantisation: Quantisation | None) -> None:
@@ -64,7 +65,7 @@ class LlamaWeights:
             self.layers.append(take(layer, window, heads, epsilon))
             freed.add(self.layers[-1].nbytes)
         self.in_panels = self.is_widened = False
-        self.kind, self.runs_whole = "", False
+        self.kind, self.runs_whole, self.mapped = "", False, 0
         self._held: torch.dtype | None = None  # see `held_as`
 
     def parts(self) -> tuple[Part, ...]:
@@ -119,24 +120,20 @@ class LlamaWeights:
 
     def _pack_blocks(self, model: Any, quantisation: Quantisation) -> None:
         """Hold the weights in few bits, a layer at a time, and let the model go of them."""
-        from stretto.local_engine.model.quantised.quantisation import (  # noqa: PLC0415 - only where it is wanted
-            arena_for,
-            blocks_of,
-            blocks_of_layer,
-        )
+        from stretto.local_engine.model.quantised.quantisation import Room  # noqa: PLC0415 - only where it is wanted
 
-        arena = arena_for(quantisation, model)
+        room = Room(quantisation, model)
         self.in_panels, self.norm, freed = True, self.norm.as_type(torch.float32), Freed()
 
         def pack_layer(number: int) -> None:
             layer, of_model = self.layers[number].as_type(torch.float32), model.model.layers[number]
-            blocks: dict[str, Any] = {**blocks_of_layer(quantisation, of_model, arena)}
+            blocks: dict[str, Any] = {**room.blocks_of_layer(of_model)}
             self.layers[number] = replace(layer, **blocks)
             let_go(of_model)
             freed.add(layer.nbytes)
 
         def pack_table(module: Any) -> Blocks:
-            table = blocks_of(quantisation, [module], arena, vectors=True)
+            table = room.blocks_of([module], vectors=True)
             module.weight.data = module.weight.data.new_empty(0)
             return table
 
@@ -148,6 +145,8 @@ class LlamaWeights:
             self.vocabulary, self.embedding = tables[0].result(), tables[-1].result()
         for module in (last, first):
             module.weight.data = module.weight.data.new_empty(0)
+        self.mapped = room.mapped
+        room.keep()
 
     def widen(self) -> bool:
         """Let torch compute the products with blocks from now on. False if it does already."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stretto.local_engine.kernels.compiling.store import is_private, stores, writable_store
 
-__all__ = ["key_of", "recall", "remember"]
+__all__ = ["key_of", "name_for", "recall", "remember"]
 
 _MOST, _MOST_BYTES = 32, 2**28  # models, and what is kept of all of them: 26 MB for a vocabulary of 262,144
 _PACKAGES = ("tokenizers", "torch", "transformers")
@@ -30,7 +30,7 @@ def key_of(file: Path) -> str:
 def recall(kind: str, key: str) -> Iterator[bytes]:
     """What is kept of this kind for a key, from each place that has it."""
     for store in stores():
-        if (data := store.read(_name(kind, key))) is not None:
+        if (data := store.read(name_for(kind, key))) is not None:
             yield data
 
 
@@ -39,7 +39,7 @@ def remember(kind: str, key: str, data: bytes) -> None:
     store = writable_store()
     if store is not None and not is_private(store):
         with suppress(OSError):  # a full disk
-            store.write(_name(kind, key), data)
+            store.write(name_for(kind, key), data)
             found = [(path.name, path.stat()) for path in store.folder.glob(f"{kind}-*")]
             newest = sorted(found, key=lambda each: each[1].st_mtime, reverse=True)
             sizes = accumulate(each.st_size for _, each in newest)
@@ -48,7 +48,8 @@ def remember(kind: str, key: str, data: bytes) -> None:
                     store.forget(name)
 
 
-def _name(kind: str, key: str) -> str:
+def name_for(kind: str, key: str) -> str:
+    """The name of the file in which something of this kind is kept for a key, for these versions."""
     return f"{kind}-{hashlib.sha256(f'{key} {_versions()}'.encode()).hexdigest()[:20]}"
 
 

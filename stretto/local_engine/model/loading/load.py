@@ -336,7 +336,9 @@ def prepare(
     if unpacked is not None:
         kept = torch.float32  # the type after the switch to compiled code
     token_size = bytes_per_token(config, kept)
-    cache_tokens = free_bytes(model.device) // 2 // token_size  # growing it takes the old and the new for a moment
+    mapped = forward.weights.mapped if isinstance(forward, LlamaForward) else 0
+    # Growing it takes the old and the new for a moment
+    cache_tokens = max(0, free_bytes(model.device) - mapped) // 2 // token_size
     longest = min(window, forward.longest or LONGEST_WINDOW)
     forward, cache_tokens = recorded(
         forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest

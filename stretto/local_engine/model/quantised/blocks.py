@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from stretto.local_engine.kernels.arena import Arena
 from stretto.local_engine.kernels.block_kinds import BLOCK_KINDS, BlockKind
 from stretto.local_engine.kernels.block_layout import Numbers, laid_out, read_back
 from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.kernels.sizes import BLOCKS, PANEL
 
-__all__ = ["Blocks", "UnreadWeight", "widened_product"]
+__all__ = ["Blocks", "UnreadWeight", "shape_of", "widened_product"]
 
 _LIKE: NDArray[np.generic] = np.empty(0, np.uint8)
 _ALONE: NDArray[np.generic] = np.empty(0, np.int8)
@@ -51,32 +50,40 @@ class Blocks(Panels):
     parts: tuple[Tensor, ...] = ()  # [panels, groups, bytes of a block] each
 
     @classmethod
-    def joined(cls, weights: Sequence[Numbers], arena: Arena | None = None) -> Blocks:
+    def joined(cls, weights: Sequence[Numbers]) -> Blocks:
         """Lay weights out, one below the other; see `read`."""
-        return cls.read([UnreadWeight(each.kind, each.codes.shape, partial(_some, each)) for each in weights], arena)
+        unread = [UnreadWeight(each.kind, each.codes.shape, partial(_some, each)) for each in weights]
+        return cls.read(unread, [torch.empty(shape_of(each.kind, each.shape), dtype=torch.uint8) for each in unread])
 
     @classmethod
-    def read(cls, weights: Sequence[UnreadWeight], arena: Arena | None = None) -> Blocks:
-        """Read weights and lay them out, one below the other, without a second copy of a whole one in memory.
+    def read(cls, weights: Sequence[UnreadWeight], places: Sequence[Tensor]) -> Blocks:
+        """Read weights and lay them out in their places, without a second copy of a whole one in memory.
 
-        Raises ValueError if one but the last does not fill its panels, and for numbers that are none.
+        Raises ValueError for numbers that are none, and what `of_parts` raises.
         """
-        table, parts, panels, outer = [], [], 0, 0
-        for kind, (lines, inner), numbers in weights:
-            if outer % PANEL:
-                raise ValueError(f"{outer} outputs are not panels of {PANEL}")
-            shape = (-(-lines // PANEL), inner // kind.group, kind.nbytes)
-            part = torch.empty(shape, dtype=torch.uint8) if arena is None else arena.allocate(shape, torch.uint8)
+        for (_, (lines, inner), numbers), part in zip(weights, places, strict=True):
             step = max(1, _AT_ONCE // (PANEL * inner))
             for begin in range(0, len(part), step):
                 piece = numbers(slice(begin * PANEL, min((begin + step) * PANEL, lines)))
                 if not all(np.isfinite(held).all() for held in (piece.scales, piece.minima) if held is not None):
                     raise ValueError("a weight holds a number that is none")
                 laid_out(piece, part[begin : begin + step].numpy())
+        return cls.of_parts([(each.kind, each.shape) for each in weights], places)
+
+    @classmethod
+    def of_parts(cls, weights: Sequence[tuple[BlockKind, Sequence[int]]], places: Sequence[Tensor]) -> Blocks:
+        """Join weights that are laid out, one below the other: the kinds and shapes, and where the blocks are.
+
+        Raises ValueError if one but the last does not fill its panels.
+        """
+        table, panels, outer = [], 0, 0
+        for (kind, (lines, _)), part in zip(weights, places, strict=True):
+            if outer % PANEL:
+                raise ValueError(f"{outer} outputs are not panels of {PANEL}")
             table.append((kind.number, panels, len(part), part.data_ptr()))
-            parts.append(part)
             panels, outer = panels + len(part), outer + lines
-        return cls(torch.tensor([(len(parts), panels, inner, 0), *table], dtype=torch.int64), outer, tuple(parts))
+        first = (len(table), panels, weights[0][1][1], 0)
+        return cls(torch.tensor([first, *table], dtype=torch.int64), outer, tuple(places))
 
     @property
     def size(self) -> int:
@@ -158,6 +165,12 @@ class _Widened(Blocks):
     def __call__(self, rows: Tensor) -> Tensor:
         """See `Panels`."""
         return widened_product(self, rows, range(self.outer))
+
+
+def shape_of(kind: BlockKind, shape: Sequence[int]) -> tuple[int, int, int]:
+    """Panels, groups and bytes of a block of a weight # [outer, inner], whose last panel is filled up."""
+    outer, inner = shape
+    return -(-outer // PANEL), inner // kind.group, kind.nbytes
 
 
 def _some(weight: Numbers, lines: slice) -> Numbers:

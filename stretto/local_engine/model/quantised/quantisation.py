@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from itertools import accumulate
+from math import prod
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -16,18 +17,17 @@ from stretto.local_engine.kernels.compiling import compiled_parts
 from stretto.local_engine.kernels.sizes import PANEL
 from stretto.local_engine.model.forward.llama_family import is_llama_like
 from stretto.local_engine.model.forward.llama_layer import multiplied
-from stretto.local_engine.model.quantised.blocks import Blocks, UnreadWeight
+from stretto.local_engine.model.quantised.blocks import Blocks, UnreadWeight, shape_of
+from stretto.local_engine.model.quantised.kept_blocks import START, keep, mapped_blocks
 from stretto.local_engine.model.quantised.rounding import WIDTHS, rounded_to
 
 __all__ = [
     "IN_BLOCKS",
     "PRODUCTS",
     "Quantisation",
+    "Room",
     "Rounding",
     "StoredBlocks",
-    "arena_for",
-    "blocks_of",
-    "blocks_of_layer",
     "fill_blocks",
     "hollow_weight",
     "rounding",
@@ -39,6 +39,8 @@ PRODUCTS = ("_proj.weight", "lm_head.weight", "embed_tokens.weight")
 
 IN_BLOCKS = (compiled_parts.product(compiled_parts.BLOCKS),)
 """What has to be compiled before a model can run."""
+
+_LINE = 64  # bytes of the processor's caches
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -135,27 +137,51 @@ class StoredBlocks(Generic[T]):
         return UnreadWeight(self.kind(module, vectors=vectors), module.weight.shape, self._read(self._modules[module]))
 
 
-def arena_for(quantisation: Quantisation, model: Any) -> Arena | None:
-    """Memory for all blocks of a model, in one piece; ``None`` if there is none so large."""
-    tables = {each.weight: each for each in (model.lm_head, model.model.embed_tokens)}  # one where they are tied
-    every = [(each, False) for layer in model.model.layers for each in _flat(multiplied(layer))]
-    every += [(each, True) for each in tables.values()]
-    size = sum(quantisation.kind(each, vectors=vectors).size(*each.weight.shape) for each, vectors in every)
-    with suppress(OSError):
-        return Arena(size, len(every))
-    return None
+class Room:
+    """Memory for all blocks of a model, in one piece: mapped with those of an earlier loading, or still to be filled.
+
+    Attributes:
+        mapped: bytes that are mapped.
+    """
+
+    def __init__(self, quantisation: Quantisation, model: Any) -> None:
+        tables = {each.weight: each for each in (model.model.embed_tokens, model.lm_head)}  # the last, if they are tied
+        every = [(each, False) for layer in model.model.layers for each in _flat(multiplied(layer))]
+        every += [(each, True) for each in tables.values()]
+        shapes = [shape_of(quantisation.kind(each, vectors=vectors), each.weight.shape) for each, vectors in every]
+        ends = [*accumulate(-(-prod(shape) // _LINE) * _LINE for shape in shapes)]
+        self._quantisation, size = quantisation, ends[-1]
+        found = mapped_blocks(quantisation.key, size) if quantisation.key else None
+        self.mapped = 0 if found is None else size
+        self._memory = _memory(size) if found is None else torch.frombuffer(found, dtype=torch.uint8, offset=START)
+        self._places = {
+            each: self._memory[begin : begin + prod(shape)].view(shape)
+            for (each, _), shape, begin in zip(every, shapes, [0, *ends[:-1]], strict=True)
+        }
+
+    def blocks_of(self, modules: Sequence[Any], *, vectors: bool = False) -> Blocks:
+        """The weights of some modules, one below the other; see `Blocks.read`."""
+        places, quantisation = [self._places[each] for each in modules], self._quantisation
+        if self.mapped:
+            kinds = [quantisation.kind(each, vectors=vectors) for each in modules]
+            return Blocks.of_parts([*zip(kinds, (each.weight.shape for each in modules), strict=True)], places)
+        return Blocks.read([quantisation.reading(each, vectors=vectors) for each in modules], places)
+
+    def blocks_of_layer(self, layer: Any) -> Mapping[str, Blocks]:
+        """The products of a transformers layer; see `stretto.local_engine.model.forward.llama_layer.Layer.products`."""
+        return {name: self.blocks_of(modules) for name, modules in multiplied(layer).items()}
+
+    def keep(self) -> None:
+        """Keep what it was filled with for later loadings."""
+        if self._quantisation.key and not self.mapped:
+            keep(self._quantisation.key, self._memory.numpy())
 
 
-def blocks_of(
-    quantisation: Quantisation, modules: Iterable[Any], arena: Arena | None, *, vectors: bool = False
-) -> Blocks:
-    """The weights of some modules, one below the other; see `Blocks.read`."""
-    return Blocks.read([quantisation.reading(module, vectors=vectors) for module in modules], arena)
-
-
-def blocks_of_layer(quantisation: Quantisation, layer: Any, arena: Arena | None) -> Mapping[str, Blocks]:
-    """The products of a transformers layer; see `stretto.local_engine.model.forward.llama_layer.Layer.products`."""
-    return {name: blocks_of(quantisation, modules, arena) for name, modules in multiplied(layer).items()}
+def _memory(size: int) -> torch.Tensor:
+    try:
+        return Arena(size, 1).allocate((size,), torch.uint8)
+    except OSError:  # torch says whether there is no more memory
+        return torch.empty(size, dtype=torch.uint8)
 
 
 def fill_blocks(model: Any) -> bool:

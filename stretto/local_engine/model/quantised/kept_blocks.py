@@ -1,0 +1,172 @@
+"""Keeps the blocks of a GGUF file as they lie in memory, in a file that later loadings map: these lay nothing out.
+
+It is a file of safetensors with one tensor, and holds for a GGUF file, this processor and these versions of the sources
+and packages. Several processes that map it share its memory. Whatever is wrong with it or with the disk, the weights
+are laid out as if nothing was kept. It is never changed, only replaced or removed, which harms nobody who has mapped
+it. Without torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import mmap
+import os
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from platformdirs import user_cache_path
+
+from stretto.foundation.ending_thread import EndingThread
+from stretto.foundation.threads import LateExecutor
+from stretto.local_engine.kernels.compiling.store import fingerprint
+from stretto.local_engine.model.loading.kept_data import key_of, name_for
+
+__all__ = ["START", "begin_reading", "finish", "keep", "mapped_blocks"]
+
+START = 4096
+"""Where the blocks begin in a file."""
+
+_VARIABLE, _MOST_GB = "STRETTO_KEPT_WEIGHTS_GB", 10.0
+_LEAST = 2**24  # bytes; fewer are laid out in no time
+_PIECE = 2**22  # bytes
+_THREADS = 4
+_NICENESS, _NAME = 5, "stretto keeps weights"
+_UNFINISHED_S, _UNUSED_S = 3_600, 30 * 86_400  # after which what nobody goes on with, or has used, is removed
+
+_log = logging.getLogger(__name__)
+
+
+def begin_reading(file: Path) -> bool:
+    """Whether blocks of a GGUF file are kept. The system begins to read them from a slow disk then."""
+    path = _place(key_of(file))
+    try:
+        with path.open("rb") as kept:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(kept.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+    except OSError:
+        return False
+    return True
+
+
+def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
+    """Map what is kept for a key, with the blocks from `START` on; ``None`` where that is not ``size`` whole bytes.
+
+    What is written to that memory stays in this process.
+    """
+    path = _place(key)
+    try:
+        with path.open("rb") as file:
+            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # read only, it could not be a tensor
+    except (OSError, ValueError):  # nothing is kept, or an empty file
+        return None
+    if len(found) == START + size and found[:START] == _head(key, np.frombuffer(found, np.uint8, offset=START)):
+        with suppress(OSError):
+            os.utime(path)  # the latest that is used is removed last
+        return found
+    _log.info("%s is damaged: the weights are laid out again", path)
+    with suppress(OSError):
+        path.unlink()
+    return None
+
+
+def keep(key: str, blocks: NDArray[np.uint8]) -> None:
+    """Keep blocks, whose bytes are whole words of 8, in a thread of low priority; not if they are few or too many."""
+    if _LEAST <= len(blocks) <= _most_bytes():
+        ended = threading.Event()
+        EndingThread(lambda: _keep(key, blocks, ended), ended.set, _NAME).start()
+
+
+def finish() -> None:
+    """Wait until all that is being kept is written."""
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join()
+
+
+def _keep(key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
+    with suppress(AttributeError, OSError):  # one thread's own, on Linux
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    began, path = time.monotonic(), _place(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_room(path.parent, _most_bytes() - len(blocks))
+        if shutil.disk_usage(path.parent).free > 2 * len(blocks):  # others need the disk, too
+            _write(path, key, blocks, ended)
+            _log.debug("%s was written in %.1f s", path, time.monotonic() - began)
+    except OSError as error:
+        _log.info("weights are not kept for the next start: %s", error)
+
+
+def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
+    """Write a file, completely or not at all: not if the program ends before half is written. Raises OSError."""
+    handle, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_head(key, blocks))
+            for begin in range(0, len(blocks), _PIECE):
+                if ended.is_set() and 2 * begin < len(blocks):
+                    return
+                file.write(blocks[begin : begin + _PIECE].data)
+        Path(new).replace(path)
+    finally:
+        with suppress(OSError):  # it was replaced
+            Path(new).unlink()
+
+
+def _make_room(folder: Path, left: int) -> None:
+    """Remove files, those first that were not used for longest, until the others take so many bytes at most."""
+    found: list[tuple[float, int, Path]] = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # another process has removed it
+            state = path.stat()
+            found.append((time.time() - state.st_mtime, state.st_size, path))
+    for unused_s, size, path in sorted(found):
+        unfinished = path.suffix == ".new"
+        left -= 0 if unfinished else size
+        if unused_s > (_UNFINISHED_S if unfinished else _UNUSED_S) or (left < 0 and not unfinished):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _head(key: str, blocks: NDArray[np.uint8]) -> bytes:
+    """What stands before some blocks: it is the same again only for the same key and blocks."""
+    about = {"key": hashlib.sha256(key.encode()).hexdigest(), "sums": _digest(blocks)}
+    tensor = {"dtype": "U8", "shape": [len(blocks)], "data_offsets": [0, len(blocks)]}
+    text = json.dumps({"__metadata__": about, "blocks": tensor}).encode()
+    return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
+
+
+def _digest(blocks: NDArray[Any]) -> str:
+    """Tells damaged blocks apart. Only the sums of their pieces are hashed: all bytes take ten times as long."""
+    pieces = [blocks[begin : begin + _PIECE] for begin in range(0, len(blocks), _PIECE)]
+    with LateExecutor(_THREADS) as pool:
+        sums = [*pool.map(lambda piece: int(piece.view(np.uint64).sum()), pieces)]
+    return hashlib.sha256(repr(sums).encode()).hexdigest()
+
+
+def _most_bytes() -> int:
+    """What all files may take together, as the variable says; 0 for something that is no number."""
+    try:
+        return int(1e9 * float(os.environ.get(_VARIABLE, "") or _MOST_GB))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _place(key: str) -> Path:
+    """The file of a key, for these versions and this processor."""
+    return _folder() / f"{name_for('blocks', f'{key} {fingerprint()}')}.safetensors"
+
+
+def _folder() -> Path:
+    """Not beside the installed package, where compiled code lies first: it is for gigabytes."""
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    return (Path(named) if named else user_cache_path("stretto")) / "weights"
