@@ -147,6 +147,13 @@ def test_words_of_other_scripts_end_a_clause_at_their_own_marks():
     assert "|यह" in cues("मौसम अच्छा है। यह अच्छा है")
 
 
+def test_no_cue_is_taken_for_another_of_the_same_hash():
+    # Python hashes the bytes of a string, and those of "$±" in Latin-1 are those of "네" in UTF-16.
+    votes = ShapeModel.committed().judge("| process, bytes more per request | 12 ± 3 |").votes
+    assert votes is not None
+    assert "$±" not in votes.names
+
+
 @given(st.text())
 def test_any_text_has_cues_each_once(text):
     found = cues(text)

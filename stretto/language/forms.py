@@ -76,9 +76,9 @@ def forms() -> Forms:
 def form_named(text: str) -> FormName | None:
     """The form that a folded text asks for, if it names one."""
     known = forms()
-    if not known.any_asked.search(text):
+    if (first := known.any_asked.search(text)) is None:
         return None
-    return next((name for name in FORMS if known.asked[name].search(text)), None)
+    return next((name for name in FORMS if known.asked[name].search(text, first.start())), None)
 
 
 def depth_wanted(text: str) -> float:
