@@ -37,14 +37,22 @@ for each in (each for each in WRITTEN if each.served is not None):
         "gives": gives,
         "events": events,
     }
-CASES = [pytest.param(name, case, id=f"{name}-{case}") for name, file in FILES.items() for case in file["cases"]]
-READ_ALIKE = {"text-of-qwen": {"a_thought_and_a_call", "an_unknown_tool"}, "text-of-gpt-oss": {"a_word_before_a_call"}}
+FIRST = {(name, next(iter(file["cases"]))) for name, file in FILES.items() if name.startswith("text-of-")}
+FEW = {("text-of-qwen", "a_thought_and_a_call"), ("text-of-gpt-oss", "a_word_before_a_call")}
+
+
+def marks_of(name, case):
+    """Families share their readers: not each text of theirs is read each time, and few are passed on."""
+    return [pytest.mark.thorough][: name.startswith("text-of-") and (name, case) not in FIRST | FEW]
+
+
+PAIRS = [(name, case) for name, file in FILES.items() for case in file["cases"]]
+CASES = [pytest.param(*pair, id="-".join(pair), marks=marks_of(*pair)) for pair in PAIRS]
 PASSED_ON = [
-    pytest.param(*case.values, id=case.id, marks=[pytest.mark.thorough][: case.values[1] not in few])
-    for case in CASES
-    for few in (READ_ALIKE.get(case.values[0], () if case.values[0].startswith("text-of-") else {case.values[1]}),)
+    pytest.param(*pair, id="-".join(pair), marks=[pytest.mark.thorough][: pair in FIRST - FEW])
+    for pair in PAIRS
+    if not marks_of(*pair)
 ]
-"""Where each case is the work of one reader, few are passed on by the server and by LangChain as well."""
 QUESTION = "Hello?"
 
 
