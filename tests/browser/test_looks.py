@@ -170,7 +170,7 @@ async def test_a_state_looks_as_it_did_and_everyone_can_use_it(chatting, state):
                 shot = await page.screenshot(animations="disabled", style=CHANGING)
                 name = f"{state}-{width}-{scheme}.png"
                 different[name] = compared(name, Image.open(io.BytesIO(shot)).convert("RGB"))
-                await no_violations(page)
+                await no_violations(page, colours_alone=scheme == "dark")  # style/palette.css has no more of it
     assert {name: share for name, share in different.items() if share > MOST_DIFFERENT} == {}, f"Seen now: {SEEN}"
 
 
