@@ -45,19 +45,30 @@ IMPORTED = (
     ),
     *("stretto.documents.docx", "stretto.documents.html", "stretto.documents.pdf", "stretto.documents.plain"),
 )
+LOCAL = (
+    *("numba", "torch", "transformers", "transformers.models.llama.modeling_llama"),
+    *(
+        "stretto.backends.local.backend",
+        "stretto.local_engine.drafting.catalogue",
+        "stretto.local_engine.model.loading.load",
+        "stretto.local_engine.serving.engine",
+    ),
+)
+"""Imported as well where a program runs a model: three seconds of it."""
 
 
 class Program:
     """A Python program, by its command line: ``-c``, ``-m`` or a file, with ``-W`` before it or without.
 
     Its standard streams are ``streams``: files, or their descriptors. With ``controls``, the first is its terminal.
+    ``local`` is for programs that run a model.
     """
 
-    def __init__(self, command, streams, *, env=None, controls=False):
+    def __init__(self, command, streams, *, env=None, cwd=None, controls=False, local=False):
         asked = {"command": command[1:], "env": dict(os.environ if env is None else env), "controls": controls}
         descriptors = [each if isinstance(each, int) else each.fileno() for each in streams]
-        self._forks = forks()
-        self.pid = self._forks.start({**asked, "cwd": str(Path.cwd()), "path": sys.path}, descriptors)
+        self._forks = forks(local)
+        self.pid = self._forks.start({**asked, "cwd": str(cwd or Path.cwd()), "path": sys.path}, descriptors)
 
     def poll(self):
         """The exit status as `subprocess` gives it; ``None`` while it runs."""
@@ -107,12 +118,12 @@ class Piped(Program):
                     stream.close()
 
 
-def run(command, *, timeout, given="", shown=None, env=None):
+def run(command, *, timeout, given="", shown=None, **surroundings):
     """Run a program to its end; ``given`` is its input, ``shown`` the file of its output."""
     with tempfile.TemporaryFile() as read, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         read.write(given.encode())
         read.seek(0)
-        program = Program(command, (read, shown or out, err), env=env)
+        program = Program(command, (read, shown or out, err), **surroundings)
         try:
             status = program.wait(timeout)
         finally:
@@ -136,20 +147,20 @@ def started(command):
 
 
 @functools.cache
-def forks():
+def forks(local):
     """Those of this process, for all of its tests."""
-    return Forks()
+    return Forks(LOCAL if local else ())
 
 
 class Forks:
     """The process that is forked, and how its forks ended."""
 
-    def __init__(self):
+    def __init__(self, more):
         self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             number = other.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(number)], pass_fds=[number], start_new_session=True
+                [sys.executable, __file__, str(number), *more], pass_fds=[number], start_new_session=True
             )
         self._ended = {}
         self._lock = threading.Lock()  # one thread at a time asks and listens
@@ -254,7 +265,7 @@ def go(kind, rest):
 if __name__ == "__main__":
     sys.modules["genai_prices"] = None  # its table takes a third of a second, and no script has a price
     with socket.socket(fileno=int(sys.argv[1])) as asking:
-        for imported in IMPORTED:
+        for imported in (*IMPORTED, *sys.argv[2:]):
             importlib.import_module(imported)
         sys.modules["stretto.client.first_imports"].import_all()
         gc.collect()

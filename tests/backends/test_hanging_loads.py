@@ -10,6 +10,7 @@ import threading
 
 import anyio
 import pytest
+import warm
 from patience import patience
 from small_models import collect, opened, prompt, save, text_of
 
@@ -186,7 +187,7 @@ except KeyboardInterrupt:
 
 def the_end_of(program, *arguments):
     command = [sys.executable, "-W", "error", "-c", PROGRAM + program, *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=patience(40), check=False)
+    run = warm.run(command, timeout=patience(40), local=True)
     return run.returncode, run.stdout, run.stderr
 
 

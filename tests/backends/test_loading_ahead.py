@@ -2,11 +2,11 @@
 
 import os
 import pty
-import subprocess
 import sys
 
 import anyio
 import pytest
+import warm
 from patience import patience
 
 from stretto import AsyncStretto, Stretto, StrettoError
@@ -87,17 +87,21 @@ with Stretto("local:" + sys.argv[1], settings=Settings(progress=sys.argv[2] == "
     ("progress", "where", "lines"),
     [("on", "terminal", 1), ("off", "terminal", 0), ("on", "file", 0), ("on", "notebook", 1), ("off", "notebook", 0)],
 )
-def test_a_terminal_and_a_notebook_are_told_once_that_a_model_is_still_being_loaded(folder, progress, where, lines):
+def test_a_terminal_and_a_notebook_are_told_once_that_a_model_is_still_being_loaded(
+    folder, tmp_path, progress, where, lines
+):
     reader, writer = pty.openpty() if where == "terminal" else os.pipe()
     command = [sys.executable, "-c", CODE, str(folder), progress, where]
-    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, timeout=patience(60), check=True)
+    with (tmp_path / "out").open("w+b") as out, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        assert warm.Program(command, (nothing, out, writer), local=True).wait(patience(60)) == 0
+        out.seek(0)
+        assert out.read() == b"True\n"
     os.write(writer, b"end\n")
     said = b""
     while b"end" not in said:
         said += os.read(reader, 4096)
     os.close(reader)
     os.close(writer)
-    assert run.stdout == b"True\n"
     told = [line for line in said.decode().splitlines() if "is still being loaded" in line]
     assert len(told) == lines
     assert said.decode().splitlines()[len(told) :] == ["end"]

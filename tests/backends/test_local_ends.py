@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -11,6 +10,7 @@ from contextlib import suppress
 import anyio
 import anyio.lowlevel
 import pytest
+import warm
 from patience import patience
 from small_models import collect, opened, prompt, save, text_of
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def run(code, *arguments, flags=()):
     command = [sys.executable, *flags, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=patience(110), check=False)
+    return warm.run(command, timeout=patience(110), local=True)
 
 
 @pytest.mark.thorough  # the next test says that they are not

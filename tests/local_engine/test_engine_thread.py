@@ -2,12 +2,12 @@
 
 import logging
 import queue
-import subprocess
 import sys
 import threading
 from dataclasses import replace
 
 import pytest
+import warm
 from asking import PROMPTS, tokens
 from forwards import Watched
 from patience import patience
@@ -219,7 +219,5 @@ hangs.wait()
 engine.close()
 print("closed")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(300), check=False
-    )
+    done = warm.run([sys.executable, "-c", code], timeout=patience(300), local=True)
     assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr
