@@ -10,6 +10,7 @@ import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
 from patience import patience
+from ports import reserved_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -39,8 +40,15 @@ async def gone(process):
         await process.wait()
 
 
-async def test_an_answer_that_broke_off_is_asked_for_again_when_the_server_is_back(page):
-    async with server(0, HALF) as (process, address):
+@pytest.fixture
+def port():
+    """Of a server, which no other program has while it is gone."""
+    with reserved_port() as port:
+        yield port
+
+
+async def test_an_answer_that_broke_off_is_asked_for_again_when_the_server_is_back(page, port):
+    async with server(port, HALF) as (process, address):
         await page.goto(address)
         await page.wait_for_selector("#model option", state="attached")
         await page.select_option("#strategy", "direct")
@@ -52,7 +60,7 @@ async def test_an_answer_that_broke_off_is_asked_for_again_when_the_server_is_ba
         assert "cannot be reached" in await page.inner_text(".problem")
         assert "The first half." in await page.inner_text("section .text")
         await page.wait_for_selector("#send:enabled")
-    async with server(address.rpartition(":")[2], WHOLE):
+    async with server(port, WHOLE):
         await page.wait_for_selector("#away", state="hidden")
         assert await page.text_content("#status") == "The server is back."
         await page.get_by_role("button", name="Retry", exact=True).click()
@@ -60,8 +68,8 @@ async def test_an_answer_that_broke_off_is_asked_for_again_when_the_server_is_ba
         assert await page.locator("article").count() == 1
 
 
-async def test_a_question_to_a_server_that_is_gone_is_not_lost(page):
-    async with server(0, WHOLE) as (process, address):
+async def test_a_question_to_a_server_that_is_gone_is_not_lost(page, port):
+    async with server(port, WHOLE) as (process, address):
         await page.goto(address)
         await page.wait_for_selector("#model option", state="attached")
         await page.select_option("#strategy", "direct")
@@ -70,7 +78,7 @@ async def test_a_question_to_a_server_that_is_gone_is_not_lost(page):
         await page.press("#question", "Enter")
         await page.wait_for_selector("#away:not([hidden])")
         assert "Are you there?" in await page.inner_text(".asked")
-    async with server(address.rpartition(":")[2], WHOLE):
+    async with server(port, WHOLE):
         await page.wait_for_selector("#away", state="hidden")
         await page.get_by_role("button", name="Retry", exact=True).click()
         await page.wait_for_selector("text=Here again.")

@@ -50,7 +50,7 @@ async def test_a_stopped_answer_keeps_its_text_and_ends_its_calls(chatting):
         await page.wait_for_selector("text=Stopped after")
         assert "The first half." in await page.inner_text("section .text")
         await until(lambda: backend.running == 0)
-        assert await page.is_enabled("#send")
+        await page.wait_for_selector("#send:enabled")
 
 
 async def test_a_failed_point_is_told_in_its_card_and_in_the_answer(chatting):
@@ -77,7 +77,7 @@ async def test_an_answer_that_fails_says_why_and_can_be_asked_for_again(chatting
         await page.wait_for_selector(".problem")
         assert await page.inner_text(".problem") == "It is on fire. Nothing was written."
         assert not await page.is_visible(".lead")
-        assert await page.get_attribute("#question", "placeholder") != "Ask a follow-up"
+        await page.wait_for_selector("#question:not([placeholder='Ask a follow-up'])")
         await page.click("button:text-is('Retry')")
         await page.wait_for_selector("text=Put out.")
         await page.wait_for_selector("#question[placeholder='Ask a follow-up']")
@@ -143,6 +143,7 @@ async def test_a_citation_opens_its_passage_with_what_stands_around_it(chatting,
         await page.wait_for_selector("#documents >> text=/^lease/")
         await ask(page, "What is the rent?", strategy="document")
         await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
         frame = [await page.locator(each).bounding_box() for each in ("header img", "#composer .box")]
         await page.click(f"{ENDED} .text .cite")
         assert await page.inner_text(".passage h3") == "lease.txt, at the beginning"
@@ -175,7 +176,7 @@ async def test_both_ways_stand_side_by_side_with_what_was_measured(chatting):
 async def test_an_edited_question_keeps_the_first_one_a_page_before_it(chatting):
     async with chatting(ScriptedBackend({"brakes": "They stop you.", "": "It rolls."})) as page:
         await ask(page, "What does a wheel do?", strategy="direct")
-        await page.wait_for_selector("text=It rolls.")
+        await page.wait_for_selector("#send:enabled")
         await page.click("text=Edit")
         assert await page.input_value("article textarea") == "What does a wheel do?"
         await no_violations(page)
@@ -198,7 +199,7 @@ async def test_conversations_are_kept_exported_deleted_and_imported(chatting, tm
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         page.on("dialog", lambda dialog: dialog.accept())
         await ask(page, "What does a wheel do?", strategy="direct")
-        await page.wait_for_selector("#conversations li")
+        await page.wait_for_selector("#send:enabled")
         async with page.expect_download() as saved:
             await page.click("#manage")
             await page.click("#export")

@@ -30,7 +30,7 @@ async def test_the_changes_are_folded_below_the_text_and_are_kept(chatting, sche
         assert await page.inner_text(".changes li") == f"letter → mail ({places} times)"
         assert await fits(page)
         await no_violations(page)
-        await page.wait_for_selector("#conversations li")
+        await page.wait_for_selector("#send:enabled")
         await page.reload()
         await page.wait_for_selector(".changes summary")
         assert await changed(page) == f"Changed in {places} places"

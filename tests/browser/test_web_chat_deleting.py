@@ -91,7 +91,7 @@ async def test_undo_leaves_what_another_tab_went_on_with(chatting):
 async def test_a_conversation_that_cannot_be_deleted_stays_and_that_is_said(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, strategy="direct")
-        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
         await page.evaluate(FAILING, "delete")
         await page.click("#conversations [aria-label^=Delete]")
         await page.wait_for_selector("#notice >> text=Nothing was deleted")

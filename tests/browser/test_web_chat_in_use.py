@@ -173,6 +173,7 @@ async def test_straight_generation_is_not_compared_with_itself(chatting):
         await page.check("#compare")
         await ask(page, strategy="direct")
         await page.wait_for_selector("#notice >> text=nothing to compare")
+        await page.wait_for_selector("#send:enabled")
         assert len(backend.calls) == 1
 
 

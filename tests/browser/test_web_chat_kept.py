@@ -73,7 +73,7 @@ async def test_the_list_keeps_the_focus_while_an_answer_is_kept(chatting):
     async with chatting(ScriptedBackend(script)) as page:
         await ask(page, strategy="direct")
         await page.wait_for_selector("text=word0")
-        button = await page.query_selector("#conversations button[aria-label^=Delete]")
+        button = await page.wait_for_selector("#conversations button[aria-label^=Delete]")
         await button.focus()
         times = set()
         with anyio.fail_after(patience(60)):
@@ -89,15 +89,15 @@ async def test_the_list_keeps_the_focus_while_an_answer_is_kept(chatting):
 async def test_two_tabs_that_go_on_with_one_conversation_lose_nothing(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
-        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
         await page.wait_for_url("**/#*")
         other = await page.context.new_page()
         await other.goto(page.url)
         await other.wait_for_selector("text=It rolls.")
         await ask(page, "Second question", strategy="direct")
-        await page.wait_for_selector(f"article:nth-child(2) {ENDED}")
+        await page.wait_for_selector("#send:enabled")
         await ask(other, "Third question", strategy="direct")
-        await other.wait_for_selector(f"article:nth-child(2) {ENDED}")
+        await other.wait_for_selector("#send:enabled")
         for each in (page, other):
             await each.wait_for_selector("#conversations li:nth-child(2)")
         assert "went on in another tab" in await other.inner_text("#notice")
@@ -112,12 +112,12 @@ async def test_two_tabs_that_go_on_with_one_conversation_lose_nothing(chatting):
 async def test_another_tab_opens_a_conversation_as_it_is_now(chatting):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
-        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
         other = await page.context.new_page()
         await other.goto(page.live.url)
         await other.wait_for_selector("#conversations li")
         await ask(page, "Second question", strategy="direct")
-        await page.wait_for_selector(f"article:nth-child(2) {ENDED}")
+        await page.wait_for_selector("#send:enabled")
         await other.click("#conversations button")
         await other.wait_for_selector("text=Second question")
 
@@ -146,7 +146,7 @@ async def test_a_conversation_that_is_deleted_while_it_is_answered_stays_deleted
 async def test_what_is_asked_for_while_a_conversation_opens_is_not_replaced_by_it(chatting, then, shown):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
-        await page.wait_for_selector(f"{ENDED} .figures", state="attached")
+        await page.wait_for_selector("#send:enabled")
         await page.click("#new")
         await page.evaluate(f"() => {{ document.querySelector('#conversations button').click(); {then}; }}")
         if shown:
@@ -180,7 +180,7 @@ async def test_a_question_after_a_deletion_does_not_bring_the_conversation_back(
 async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chatting, tmp_path):
     async with chatting(ScriptedBackend({"": "It rolls."})) as page:
         await ask(page, "First question", strategy="direct")
-        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
         async with page.expect_download() as saved:
             await page.click("#manage")
             await page.click("#export")
@@ -189,7 +189,7 @@ async def test_the_same_export_twice_adds_nothing_and_overwrites_nothing(chattin
         await page.wait_for_selector("#notice >> text=imported")
         assert await page.locator("#conversations li").count() == 1
         await ask(page, "Second question", strategy="direct")
-        await page.wait_for_selector(f"article:nth-child(2) {ENDED}")
+        await page.wait_for_selector("#send:enabled")
         await page.set_input_files("#import", tmp_path / "all.json")
         await page.wait_for_selector("#conversations li:nth-child(2)")
         assert await page.locator(".asked h2").all_inner_texts() == ["First question", "Second question"]
@@ -211,11 +211,12 @@ async def test_imported_conversations_keep_their_order(chatting, tmp_path):
 
 
 async def test_the_list_has_days_and_a_search_that_finds_nothing_says_so(chatting, tmp_path):
-    days = {"Now": 0, "Then": 1, "Before": 4, "Long ago": 4_000}
-    changed = {title: time.time() * 1_000 - ago * 86_400_000 for title, ago in days.items()}
+    days, noon = {"Now": 0, "Then": 1, "Before": 4, "Long ago": 4_000}, time.mktime((2026, 7, 15, 12, 0, 0, 0, 0, -1))
+    changed = {title: (noon - ago * 86_400) * 1_000 for title, ago in days.items()}
     conversations = [{"id": title, "title": title, "changed": at, "turns": []} for title, at in changed.items()]
     (tmp_path / "four.json").write_text(json.dumps({"stretto": 1, "conversations": conversations}))
     async with chatting(ScriptedBackend({"": "Yes."})) as page:
+        await page.clock.set_fixed_time(noon)  # no day begins meanwhile
         await page.set_input_files("#import", tmp_path / "four.json")
         await page.wait_for_selector("#conversations ul:nth-of-type(4)")
         headings = await page.locator("#conversations h2").all_inner_texts()
@@ -329,7 +330,7 @@ async def ask_in_two_conversations(page):
     for question in ("First question", "Second question"):
         await page.click("#new")
         await ask(page, question, strategy="direct")
-        await page.wait_for_selector(ENDED)
+        await page.wait_for_selector("#send:enabled")
 
 
 async def test_back_and_forward_turn_to_the_conversations_before_and_after(chatting):

@@ -363,6 +363,22 @@ async def test_answers_to_one_question_are_turned_over_like_pages(chatting):
         assert "The first." in str(backend.calls[-1][0])  # the answer that is shown is what the model is told
 
 
+# Whether the page is busy as soon as a button stands below an answer.
+OFFERED = """() => new MutationObserver((_, observer) => {
+    if (!document.querySelector(".retry")) return;
+    observer.disconnect();
+    setTimeout(() => (window.busy = document.getElementById("send").disabled));
+}).observe(document.body, {childList: true, subtree: true})"""
+
+
+async def test_what_can_be_done_with_an_answer_is_offered_once_it_can_be_done(chatting):
+    async with chatting(ScriptedBackend({"": "It rolls."})) as page:
+        await page.evaluate(OFFERED)
+        await ask(page, strategy="direct")
+        await page.wait_for_function("() => window.busy !== undefined")
+        assert not await page.evaluate("busy")
+
+
 MATHS = (
     r"The energy is \(E = mc^2\), it cost $5 and $6, and"
     + "\n\n$$\\frac{1}{3}$$\n\nwhere \\(\\href{javascript:hit=1}{x}\\)."

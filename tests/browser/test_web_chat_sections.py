@@ -63,6 +63,7 @@ async def test_sections_fill_above_the_closing_and_their_times_are_told(chatting
         await page.click(".pulse summary")
         rows = await page.locator(".timeline .name").all_text_contents()
         assert rows[:5] == ["Planning", *HEADINGS, "Closing"]
+        await page.wait_for_selector("#send:enabled")
         await page.reload()
         await page.click("#conversations button")
         await page.wait_for_selector(ENDED)

@@ -106,10 +106,10 @@ async function asking(question, documents, turn, { race = $("compare").checked, 
         announce(shown.race.verdict.textContent);
       }
     }
-    shown.addActions();
   } finally {
     await keep(asked); // while the page is busy: nothing else is asked for before the answer is kept
   }
+  shown.addActions(); // now, since a page that is busy would not do what they ask for
 }
 
 // Keep the conversation as it stands, whose questions changed from this one on.
