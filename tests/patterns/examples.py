@@ -43,6 +43,7 @@ EXAMPLES: Mapping[tuple[str, str], Sequence[str]] = {
     ("strategies/document/citations/quoting.py", "f'(?<!\\\\w){exact}(?!\\\\w)'"): ["(?<!\\w)the\\ rent(?!\\w)"],
     ("strategies/document/citations/quoting.py", "exact"): ["the\\ rent"],
     ("strategies/fields/record_plan.py", "f'(?<![\\\\w]){spaced}(?![\\\\w])'"): ["(?<![\\w])care[ _]plan(?![\\w])"],
+    ("strategies/rewrite/kept_text.py", "f'\\\\n(?!{indent})[ \\\\t]*(?=\\\\S)'"): ["\\n(?!    )[ \\t]*(?=\\S)"],
     ("strategies/items/entries.py", "f'^[\\\\s*_]*{self._number}[.)][*_]*\\\\s+(?=\\\\S)'"): [
         "^[\\s*_]*12[.)][*_]*\\s+(?=\\S)"
     ],
