@@ -105,6 +105,10 @@ async def test_while_the_model_is_being_loaded_the_server_says_so_and_is_asked_a
     refusals = []
     backend = LlamaCpp("smollm2", base_url=own_llamacpp.base_url)
     async with AsyncStretto(backend) as stretto:
+        own_llamacpp.kill()
+        with pytest.raises(BackendError):  # from here on, nothing has to be imported any more
+            await stretto.ask(TEA, strategy="direct", max_tokens=10)
+        own_llamacpp.start()
         while True:
             try:
                 answer = await stretto.ask(TEA, strategy="direct", max_tokens=10)
