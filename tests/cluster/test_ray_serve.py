@@ -20,7 +20,7 @@ from stretto.testing.server import ScriptedServer
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import GenerationOptions, Message
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]  # Ray's own warnings
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]  # Ray's own warnings
 
 QUESTION = "How do I look after a bicycle?"
 REVIEWS = 40
