@@ -53,6 +53,11 @@ SPANISH = """Estimado cliente:
 Un saludo,
 El equipo
 """
+TEMPLATE = """## What and why
+## How to test
+- Risks and places to look at closely
+## Screenshots (if the page changes)
+"""
 REPLY = """On Monday, Anna wrote:
 > Can you send the file?
 
@@ -71,7 +76,8 @@ See [the guide](docs/guide.md) for more. It has pictures.
 PROSE = [
     ("", MAIL), ("text", MAIL), ("email", MAIL), ("", PROMPT), ("prompt", PROMPT), ("txt", GERMAN), ("", JAPANESE),
     ("", HINDI), ("text title=chat", TALK), ("plaintext", NOTICE), ("", SPANISH), ("", REPLY),
-    ("markdown", README), ("", README), ("letter", "Dear {name}, we thank you for your kind letter."),
+    ("markdown", README), ("", README), ("markdown", TEMPLATE), ("md", TEMPLATE),
+    ("letter", "Dear {name}, we thank you for your kind letter."),
 ]  # fmt: skip
 
 SAMPLES = r'''

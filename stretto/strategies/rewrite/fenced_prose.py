@@ -1,7 +1,8 @@
 """Tells prose between fences, such as a letter, a template or a prompt, from code, logs, tables and diagrams.
 
 A fence that names a language of code is never prose. For any other one the signs count: sentences of words, and hardly
-a line that has a sign of code. What is in doubt is code, which is copied.
+a line that has a sign of code. One that is called Markdown or a letter needs no sentences. What is in doubt is code,
+which is copied.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ def is_prose(info: str, content: str) -> bool:
     if len(signed) > _SIGNED * len(lines) or len(odd) > _ODD_WORDS * len(words):
         return False
     count, ends = len(words_of(said)), len(_END.findall(said))
+    if called in _WRITTEN and not ends:  # a template of headings or points
+        return count >= _FEW
     if holes or called in _WRITTEN or _GREETS.match(said):
         return count >= _FEW and ends * _SENTENCE >= count
     return count >= _SOME and ends > 1 and ends * _SENTENCE >= count
