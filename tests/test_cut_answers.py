@@ -193,10 +193,13 @@ async def test_an_answer_that_breaks_off_and_whose_rest_is_empty_is_not_whole(re
     assert answer.branches[0].error == f"{BROKEN} {EMPTY}"
 
 
-@pytest.mark.parametrize(("ending", "whole"), [("five.", True), ("1.", False), ("five", False), ("Dr.", False)])
+@pytest.mark.parametrize(
+    ("ending", "whole"),
+    [("five.", True), ("1.", False), ("five", False), ("Dr.", False), ("five.\n\n```python\n# Done.", False)],
+)
 async def test_a_model_that_ends_its_own_turn_at_once_behind_a_whole_sentence_had_written_all(ending, whole):
     said = f"One two three four {ending}"
-    backend = ScriptedBackend({"": [broken(said, 5), ""]}, capabilities=Capabilities(continues=True))
+    backend = ScriptedBackend({"": [broken(said, len(said.split())), ""]}, capabilities=Capabilities(continues=True))
     async with AsyncStretto(backend) as stretto:
         answer = await stretto.ask(QUESTION, strategy="direct")
     assert answer.text == said

@@ -219,6 +219,9 @@ class Tools:
             given = _value(given)
         if name not in self._parameters or not isinstance(given, dict):
             return None
+        known = self._parameters[name].get("properties") or {}
+        if "arguments" not in value and isinstance(given.get("properties"), dict) and "properties" not in known:
+            return None  # the tool is described, not called
         try:
             written = json.dumps(given, ensure_ascii=False, allow_nan=False)
         except (ValueError, RecursionError):  # a number without an end, or nesting without one

@@ -154,7 +154,11 @@ class MarkReader:
             self._pieces.append(self._held[: len(self._held) - keep])
             self._held = self._held[len(self._held) - keep :]
             if self._ended:
-                self._tell_thought(self._called_in())
+                calls = self._called_in()
+                if self._has_thought and not calls:  # no second thought: the answer speaks of the mark
+                    self._tell(self._thought[0] + "".join(self._pieces))
+                    self._pieces.clear()
+                self._tell_thought(calls)
             return False
         self._pieces.append(self._held[:at])
         self._held, self._state = self._held[at + len(end) :], self._behind_thought

@@ -271,12 +271,19 @@ def _is_ours(request: Request, named: str) -> bool:
 
 def _offer(strategy: Strategy, case: Case) -> Offer | None:
     try:
-        return strategy.offer(case)
+        return _sound(strategy.offer(case))
     except InvalidRequestError:
         raise
     except Exception:  # noqa: BLE001 - a caller's strategy failed; the others still count
         _log.exception("the strategy %s could not make an offer and is ignored", strategy.name)
         return None
+
+
+def _sound(offer: Offer | None) -> Offer | None:
+    """An offer, whose forecast may be a caller's own. Raises TypeError if that is something else."""
+    if offer is not None and not isinstance(offer.forecast, Forecast | None):
+        raise TypeError(f"the forecast of an offer is a Forecast or None, not {type(offer.forecast).__name__}")
+    return offer
 
 
 def _route(decision: _Decision, started: float) -> Route:

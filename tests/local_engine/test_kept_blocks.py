@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from stretto.backends.local import loading
 from stretto.local import LocalBackend
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.loading.kept_data import key_of
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.model.quantised import blocks, kept_blocks
@@ -193,12 +194,39 @@ def test_the_disk_that_weights_take_is_bounded_and_zero_keeps_nothing(folder, mo
 
 def test_what_was_left_half_written_or_is_not_used_any_more_is_removed(folder):
     folder.mkdir()
-    for name, age_s in (("old.new", 7200), ("young.new", 60), ("unused.safetensors", 90 * 86_400)):
+    others = {"my.safetensors": 90 * 86_400, "download.new": 7200}  # somebody keeps files of his own there
+    own = {"blocks-old.new": 7200, "blocks-young.new": 60, "blocks-unused.safetensors": 90 * 86_400}
+    for name, age_s in (others | own).items():
         (folder / name).write_bytes(b"some")
         os.utime(folder / name, (kept_blocks.time.time() - age_s,) * 2)
     keep("a file", BLOCKS)
     finish()
-    assert {path.name for path in folder.iterdir()} == {"young.new", kept_blocks._place("a file").name}
+    assert {path.name for path in folder.iterdir()} == {
+        "blocks-young.new",
+        kept_blocks._place("a file").name,
+        *others,
+    }
+
+
+def test_what_was_left_half_written_is_removed_by_a_later_start_too(folder):
+    keep("a file", BLOCKS)
+    finish()
+    old = folder / "blocks-old.new"
+    old.write_bytes(b"some")
+    os.utime(old, (kept_blocks.time.time() - 7200,) * 2)
+    assert mapped_blocks("a file", len(BLOCKS)) is not None
+    assert not old.exists()
+
+
+def test_another_file_of_the_same_size_and_time_has_another_key(tmp_path):
+    file, other = tmp_path / "model.gguf", tmp_path / "other.gguf"
+    for each in (file, other):
+        each.write_bytes(b"weights")
+        os.utime(each, (1_000_000_000,) * 2)
+    key = key_of(file)
+    other.replace(file)
+    assert file.stat().st_mtime == 1_000_000_000
+    assert key_of(file) != key
 
 
 PROGRAM = """

@@ -112,10 +112,13 @@ async def test_a_doubt_becomes_the_cause_where_nothing_suits():
     assert answer.route.reason == "Written in one piece: it hardly has two sides."
 
 
-async def test_a_strategy_that_cannot_make_its_offer_is_left_out_and_logged(caplog):
+@pytest.mark.parametrize("forecast", [None, {"seconds": 1}], ids=["raises", "no forecast"])
+async def test_a_strategy_that_cannot_make_its_offer_is_left_out_and_logged(caplog, forecast):
     class Careless(BothSides):
         def offer(self, case):  # noqa: ARG002 - as above
-            raise ZeroDivisionError
+            if forecast is None:
+                raise ZeroDivisionError
+            return Offer(confidence=1.0, reason="", forecast=forecast)
 
     with caplog.at_level(logging.ERROR, "stretto.router.policy"):
         assert (await ask([Careless()], preference="fastest")).route.strategy == "skeleton"

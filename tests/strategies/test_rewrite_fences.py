@@ -83,6 +83,22 @@ PROSE = [
 SAMPLES = r'''
 == Python: python
 """Reads the file. It is closed at the end. Nothing is returned."""
+== comments
+# Clone the repository and go to its folder. Then build it.
+cd stretto
+make
+== comments
+# Install the package first. It needs Python 3.11 or later.
+make install
+# Then run the tests. All of them should pass.
+make test
+== comments
+-- Count the users. Only those who have paid are counted here.
+select count from users
+== comments
+; Print the text that was given. It ends with a zero.
+mov ax bx
+ret
 == Python
 def read(path):
     """Reads a file. Returns its text."""
@@ -300,6 +316,13 @@ def test_fences_in_fences_in_fences_are_copied(depth):
     for length in range(3, 3 + depth):
         source = f"{'`' * length}markdown\n{source}{'`' * length}\n"
     assert rewritten(f"Words.\n\n{source}") == f"WORDS.\n\n{source}"
+
+
+def test_prose_of_an_open_fence_in_a_list_is_not_joined_with_what_follows_the_list():
+    letter = f"  ```text\n  Dear [Name],\n\n  {'We thank you for your kind letter. ' * 3}\n"
+    source = f"# T\n\nAn introduction.\n\n- An item:\n\n{letter}\nA paragraph outside of the list.\nAnd a second line."
+    pieces = cut(source, "", 1, in_fences=True)
+    assert [piece.indent for piece in pieces if "outside of the list" in piece.text] == [None]
 
 
 def test_what_stands_in_a_quotation_goes_with_it():

@@ -24,7 +24,7 @@ _WRITTEN = frozenset({"markdown", "md", "email", "e-mail", "mail", "eml", "lette
 """What a fence is called that holds prose more often than not."""
 _PLAIN = _WRITTEN | {"", "text", "txt", "plain", "plaintext"}
 _JUDGED = 20_000  # characters
-_FENCED = re.compile(r"^[ \t]*(?P<mark>`{3,}|~{3,}).*\n(?:(?![ \t]*(?P=mark)).*\n)*[ \t]*(?P=mark).*$", re.MULTILINE)
+_FENCED = re.compile(r"^[ \t]*(?P<mark>`{3,}+|~{3,}+).*\n(?:(?![ \t]*(?P=mark)).*\n)*[ \t]*(?P=mark).*$", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,400})\]\([^()\n]{0,2000}\)")
 _ADDRESS = re.compile(r"\bhttps?://\S{1,2000}(?<![.,;:!?)])|\b[\w.+-]{1,80}@[\w-]{1,80}(?:\.[\w-]{1,80}){1,5}")
 _LEVEL = r"(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b"
@@ -42,6 +42,8 @@ _SIGN = re.compile(
     r"|[\w)\]]=[\w\"'(]|(?<!\S)--[a-zA-Z]|\d\d:\d\d:\d\d|[^\s.!?:,…][ ]{2,}\S|:[ ]{3,}\S|\[[Yy]/[Nn]\]|[^\W\d],[^\W\d]"
 )
 """What a line of prose has not, once its links, addresses and placeholders are taken out."""
+_COMMENT = re.compile(r"^[ ]*(?:#+|--|;+)[ ].*[.!?:][ ]*$", re.MULTILINE)
+"""A sentence behind the mark of a comment; headings end without a sign."""
 _CLAUSE = 5  # words of a line of prose that may end with a semicolon
 _ODD = re.compile(r"[A-Za-z0-9][._/\\:@#$&*+^~][A-Za-z0-9]|[a-z][A-Z]|^[A-Z]{3}")
 """Of a word: a path, a name of a program, a command in capitals."""
@@ -75,6 +77,8 @@ def is_prose(info: str, content: str) -> bool:
     words = said.split()
     odd = [word for word in words if _ODD.search(word)]
     if len(signed) > _SIGNED * len(lines) or len(odd) > _ODD_WORDS * len(words):
+        return False
+    if called not in _WRITTEN and _COMMENT.search(said):
         return False
     count, ends = len(words_of(said)), len(_END.findall(said))
     if called in _WRITTEN and not ends:  # a template of headings or points

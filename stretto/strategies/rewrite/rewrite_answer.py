@@ -43,7 +43,7 @@ CUT = "it was cut"
 _WIDE = 1 << 20  # tokens of a window that nobody knows
 _IN_A_FENCE = (
     "The piece stands in a block between fences, but it is no code: do the task for it, too. Keep what stands in "
-    "square brackets, as [Name], as it is."
+    "square brackets, as [Name], as it is. Its headings and lines keep their own form, whatever the others have."
 )
 
 

@@ -117,7 +117,8 @@ def _joined(text: str, blocks: Sequence[Span], parts: int, most: int, least: int
 def _of_size(text: str, blocks: Sequence[Span], size: int) -> list[Span]:
     groups: list[Span] = []
     for block in blocks:
-        joined = len(groups) > 1 and not text[groups[-1].end : block.start].strip()
+        between = text[groups[-1].end : block.start].strip() if groups else ""
+        joined = len(groups) > 1 and groups[-1].indent == block.indent and not between
         if joined and block.end - groups[-1].start <= size:
             groups[-1] = groups[-1]._replace(end=block.end)
         else:

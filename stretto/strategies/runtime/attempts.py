@@ -333,8 +333,10 @@ def _says_something(text: str) -> bool:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text ends with a whole sentence."""
+    """Whether a text ends with a whole sentence, outside of a code block."""
     said = text.rstrip()
+    if sum(line.lstrip().startswith(("```", "~~~")) for line in said.splitlines()) % 2:
+        return False
     return whole_until(said, language_of(said)) == len(said)
 
 

@@ -19,8 +19,14 @@ def clean_environment(monkeypatch):
 async def connections_closed(anyio_backend):
     """Let the event loop close the connections of chat models that nobody refers to any more."""
     yield
+    await several_turns()  # for what is still being cancelled
     gc.collect()
-    for _ in range(100):  # turns of the loop, which closing takes a few of
+    await several_turns()
+
+
+async def several_turns():
+    """Turns of the loop, which closing takes a few of."""
+    for _ in range(100):
         await anyio.lowlevel.checkpoint()
 
 

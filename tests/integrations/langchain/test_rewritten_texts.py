@@ -1,5 +1,7 @@
 """Texts that are rewritten in pieces, through `ChatStretto` and `StrettoRunnable`."""
 
+from contextlib import aclosing
+
 import pytest
 from rewriting import RENAME, TEXT, TRANSLATE, rewritten
 from serving import served
@@ -45,8 +47,9 @@ async def test_a_stream_that_is_cancelled_ends_every_call():
         return said if "PARAGRAPH 0" in said else HttpReply(said, time_to_first_token_s=3600)
 
     async with ScriptedServer(reply) as server:
-        model = chat(server, strategy="rewrite")
-        async for chunk in model.astream(TRANSLATE):
-            if chunk.content:
-                break
+        async with aclosing(chat(server, strategy="rewrite").astream(TRANSLATE)) as chunks:
+            async for chunk in chunks:
+                if chunk.content:
+                    break
+            await server.wait_until(lambda server: len(server.requests) == 2)  # the call for terms has come, too
         await server.wait_until(lambda server: server.active_streams == 0)

@@ -22,9 +22,9 @@ _PACKAGES = ("tokenizers", "torch", "transformers")
 
 
 def key_of(file: Path) -> str:
-    """What changes when a file does."""
+    """What changes when a file does, also where its size and its time of change are made those of another."""
     found = file.stat()
-    return f"{file.resolve()} {found.st_size} {found.st_mtime_ns}"
+    return f"{file.resolve()} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def recall(kind: str, key: str) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -138,8 +139,9 @@ class Comparison:
     def _run(self, then: Callable[[], None]) -> None:
         if self._ended.wait(_DELAY_S):
             return
-        with suppress(AttributeError, OSError):  # one thread's own, on Linux
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        if sys.platform == "linux":  # where a thread has a priority of its own
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         torch.set_num_threads(1)
         self._expect()
         if self._expected is not None:

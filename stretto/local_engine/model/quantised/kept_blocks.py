@@ -14,6 +14,7 @@ import logging
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -36,6 +37,7 @@ START = 4096
 """Where the blocks begin in a file."""
 
 _VARIABLE, _MOST_GB = "STRETTO_KEPT_WEIGHTS_GB", 10.0
+_KIND = "blocks"
 _LEAST = 2**24  # bytes; fewer are laid out in no time
 _PIECE = 2**22  # bytes
 _THREADS = 4
@@ -71,6 +73,7 @@ def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
     if len(found) == START + size and found[:START] == _head(key, np.frombuffer(found, np.uint8, offset=START)):
         with suppress(OSError):
             os.utime(path)  # the latest that is used is removed last
+            _remove_unfinished(path.parent)
         return found
     _log.info("%s is damaged: the weights are laid out again", path)
     with suppress(OSError):
@@ -93,8 +96,9 @@ def finish() -> None:
 
 
 def _keep(key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
-    with suppress(AttributeError, OSError):  # one thread's own, on Linux
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    if sys.platform == "linux":  # where a thread has a priority of its own
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
     began, path = time.monotonic(), _place(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +112,11 @@ def _keep(key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
 
 def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
     """Write a file, completely or not at all: not if the program ends before half is written. Raises OSError."""
-    handle, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    handle, new = tempfile.mkstemp(dir=path.parent, prefix=f"{_KIND}-", suffix=".new")
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(OSError):
+                Path(new).chmod(0o644)  # other users of the folder may map it, too
             file.write(_head(key, blocks))
             for begin in range(0, len(blocks), _PIECE):
                 if ended.is_set() and 2 * begin < len(blocks):
@@ -122,17 +128,25 @@ def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Eve
             Path(new).unlink()
 
 
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what processes began to write that were killed. Raises OSError."""
+    for path in folder.glob(f"{_KIND}-*.new"):
+        if time.time() - path.stat().st_mtime > _UNFINISHED_S:
+            path.unlink()
+
+
 def _make_room(folder: Path, left: int) -> None:
     """Remove files, those first that were not used for longest, until the others take so many bytes at most."""
+    with suppress(OSError):  # another process has removed it
+        _remove_unfinished(folder)
     found: list[tuple[float, int, Path]] = []
-    for path in folder.iterdir():
-        with suppress(OSError):  # another process has removed it
+    for path in folder.glob(f"{_KIND}-*.safetensors"):  # nothing of others
+        with suppress(OSError):
             state = path.stat()
             found.append((time.time() - state.st_mtime, state.st_size, path))
     for unused_s, size, path in sorted(found):
-        unfinished = path.suffix == ".new"
-        left -= 0 if unfinished else size
-        if unused_s > (_UNFINISHED_S if unfinished else _UNUSED_S) or (left < 0 and not unfinished):
+        left -= size
+        if unused_s > _UNUSED_S or left < 0:
             with suppress(OSError):
                 path.unlink()
 
@@ -163,7 +177,7 @@ def _most_bytes() -> int:
 
 def _place(key: str) -> Path:
     """The file of a key, for these versions and this processor."""
-    return _folder() / f"{name_for('blocks', f'{key} {fingerprint()}')}.safetensors"
+    return _folder() / f"{name_for(_KIND, f'{key} {fingerprint()}')}.safetensors"
 
 
 def _folder() -> Path:
