@@ -16,38 +16,15 @@ from live_server import serving
 from stretto import AsyncStretto, Settings
 
 
-@pytest.fixture(scope="session")
-def anyio_backend():
-    """One event loop for all tests: the connection to the browser belongs to it."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="session")
-async def open_browser(anyio_backend):
-    """Gives the browser that earlier tests had, or a new one where it was closed."""
+@pytest.fixture
+async def chromium():
+    """A browser of a test's own: in a shared one, a page that hung kept the pages of later tests waiting."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert path, "There is no Chromium here. `make test-browser` installs Debian's."
-    browser = None
     async with async_playwright() as playwright:
-
-        async def found_or_opened():
-            nonlocal browser
-            if browser is None or not browser.is_connected():
-                # As root, in a container, Chromium's sandbox cannot be set up.
-                browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-            return browser
-
-        yield found_or_opened
-        if browser is not None:
-            await browser.close()
-
-
-@pytest.fixture
-async def chromium(open_browser, request):
-    """A browser, and a new one after a test that failed: a page that hangs would keep those of later tests waiting."""
-    browser, failed = await open_browser(), request.session.testsfailed
-    yield browser
-    if request.session.testsfailed > failed or browser.contexts:
+        # As root, in a container, Chromium's sandbox cannot be set up.
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
         await browser.close()
 
 

@@ -61,6 +61,7 @@ async def test_sections_fill_above_the_closing_and_their_times_are_told(chatting
         assert await page.locator(".leaf .table td").count() == 4
         assert (await page.inner_text(".leaf .text")).endswith("Start today.")
         await page.click(".pulse summary")
+        await page.locator(".timeline .name").nth(4).wait_for()
         rows = await page.locator(".timeline .name").all_text_contents()
         assert rows[:5] == ["Planning", *HEADINGS, "Closing"]
         await page.wait_for_selector("#send:enabled")
