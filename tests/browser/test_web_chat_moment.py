@@ -251,6 +251,7 @@ async def test_the_headline_says_how_long_it_took_and_what_is_estimated(chatting
         assert await page.locator(".both .estimated").count() == 1
         assert "Estimated" in await page.get_attribute(".pulse summary", "title")
         await page.click(".pulse summary")
+        await page.locator(".legend li").nth(3).wait_for(state="attached")
         assert "Estimated" in await page.inner_text(".pulse .inside")
         assert "In one piece (estimated)" in await page.text_content(".timeline")
         assert await page.locator(".legend li").count() == 4
