@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from stretto.foundation.threads import were_threads_changed
 
-__all__ = ["EndingThread", "is_exiting"]
+__all__ = ["EndingThread", "is_exiting", "lower_priority"]
 
 _PATIENCE_S = 3.0  # for which the exit waits for a thread that was told to end
 _LAST_S = 1.0  # the same for one that it has interrupted; what hangs in a call of the system stays behind
@@ -69,6 +69,13 @@ class EndingThread(threading.Thread):
 def is_exiting() -> bool:
     """Whether the interpreter waits for these threads: long work that has not begun would hold it up."""
     return _exiting.is_set()
+
+
+def lower_priority(niceness: int) -> None:
+    """Let the threads of all programs run before this one: ``niceness`` as of `os.nice`. Linux alone can do that."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 def _ended() -> None:

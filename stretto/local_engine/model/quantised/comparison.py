@@ -8,17 +8,14 @@ of them a warning says how to compare once and for all.
 from __future__ import annotations
 
 import logging
-import os
 import shlex
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
 
-from stretto.foundation.ending_thread import EndingThread
+from stretto.foundation.ending_thread import EndingThread, lower_priority
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.loading.kept_data import recall, remember
 from stretto.local_engine.model.loading.numerics_check import Expected, disagreement
@@ -139,9 +136,7 @@ class Comparison:
     def _run(self, then: Callable[[], None]) -> None:
         if self._ended.wait(_DELAY_S):
             return
-        if sys.platform == "linux":  # where a thread has a priority of its own
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        lower_priority(_NICENESS)
         torch.set_num_threads(1)
         self._expect()
         if self._expected is not None:

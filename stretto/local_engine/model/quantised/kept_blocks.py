@@ -14,7 +14,6 @@ import logging
 import mmap
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
-from stretto.foundation.ending_thread import EndingThread
+from stretto.foundation.ending_thread import EndingThread, lower_priority
 from stretto.foundation.threads import LateExecutor
 from stretto.local_engine.kernels.compiling.store import fingerprint
 from stretto.local_engine.model.loading.kept_data import key_of, name_for
@@ -96,9 +95,7 @@ def finish() -> None:
 
 
 def _keep(key: str, blocks: NDArray[np.uint8], ended: threading.Event) -> None:
-    if sys.platform == "linux":  # where a thread has a priority of its own
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+    lower_priority(_NICENESS)
     began, path = time.monotonic(), _place(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
