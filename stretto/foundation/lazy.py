@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 __all__ = ["Value", "lazy", "lazy_exports"]
 
 
 def lazy_exports(
-    package: str, homes: Mapping[str, str]
+    package: str, file: str, modules: Sequence[str] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """``__all__``, ``__getattr__`` and ``__dir__`` of a package, for the names that each module of ``homes`` defines.
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a package, for the names that its stub imports.
 
-    A module ``stretto.NAME`` of ``homes`` is an attribute of ``stretto`` as well.
+    The stub is the ``.pyi`` beside its file, which type checkers read as well: a name is public by one line there,
+    ``from stretto.HOME import NAME as NAME``. The package's own ``modules`` are attributes of it, too.
     """
-    known = {name: home for home, names in homes.items() for name in names.split()}
+    with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:  # noqa: PTH123 - spares an import of pathlib
+        lines = (line.split() for line in stub)
+        known = {line[3]: line[1] for line in lines if line[:1] == ["from"]}
 
     def find(name: str) -> Any:
         if name in known:
             value = getattr(importlib.import_module(known[name]), name)
-        elif f"{package}.{name}" in homes:
+        elif name in modules:
             value = importlib.import_module(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -1,0 +1,12 @@
+from stretto.backends.local.backend import LocalBackend as LocalBackend
+from stretto.local_engine.generation import Finished as Finished
+from stretto.local_engine.generation import Generation as Generation
+from stretto.local_engine.generation import Piece as Piece
+from stretto.local_engine.model.loading.load import LoadedModel as LoadedModel
+from stretto.local_engine.model.loading.load import load_model as load_model
+from stretto.local_engine.model.loading.source import find_source as find_source
+from stretto.local_engine.serving.engine import Engine as Engine
+from stretto.local_engine.serving.engine import Handle as Handle
+from stretto.local_engine.serving.engine import Listener as Listener
+from stretto.local_engine.serving.long_prompts import FocusOptions as FocusOptions
+from stretto.local_engine.serving.step_timing import measure_step_cost as measure_step_cost
