@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from contextlib import suppress
+from unittest.mock import Mock
 
 import gguf
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from asking import PROMPTS, tokens
 from corners import corners
 from gguf_files import MODELS, write_gguf
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from stretto import Stretto
@@ -281,7 +283,8 @@ def test_the_tokenizer_is_kept_for_the_next_loading_and_damage_to_it_costs_only_
     (kept,) = (tmp_path / "kept").rglob("tokenizer-*")
     text = "One, two: 12\n<end> drei"
     with monkeypatch.context() as without:
-        without.setattr(gguf_tokenizer, "_made", None)  # nothing is made anew
+        for made in ("_state_of_bytes", "_made"):
+            without.setattr(gguf_tokenizer, made, None)  # nothing is made anew
         again = read_tokenizer(header)
     assert first(text).input_ids == again(text).input_ids
     assert first.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
@@ -346,9 +349,88 @@ def test_a_known_architecture_in_blocks_is_loaded_without_transformers(tmp_path,
     config = MODELS["qwen2"]().config
     config.intermediate_size = 96
     path = write_gguf(tmp_path / "a.gguf", type(MODELS["qwen2"]())(config), tokenizer, kind="Q8_0")
-    read_tokenizer(read_header(path))  # which is kept
     command = [sys.executable, "-c", IMPORTED, str(path)]
     assert not subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+# --- the tokenizer, without transformers
+
+TEXTS = [
+    "",
+    "One, two: 12\n<end> drei",
+    "<begin>größe 東京<end>",
+    "<|endoftext|><begin><<end>",
+    "don't DON'T we'Ll 'tis it''s",
+    "0 12 345 6789, 1.234,56 ١٢٣ ½ Ⅷ",
+    "  two   spaces\n\n\n and\t\ttabs \r\n\r\n end  ",
+    "東京タワー 서울 🚲👩‍👩‍👧 e\u0301 \u00a0\u2003\x00\x7f\u200b",
+    "!!! «—»… (a_b) {x: [1]} #if",
+]
+
+
+@pytest.fixture(scope="module")
+def uncut():
+    """A tokenizer that was trained on whole texts, so that its tokens tell where a text was cut."""
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=700,
+        special_tokens=["<pad>", "<begin>", "<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator([text for text in TEXTS for _ in range(3)], trainer)
+    special = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **special)
+
+
+@pytest.mark.parametrize("adds", [0, 1])
+@pytest.mark.parametrize("cut", ["default", "gpt-2", "smollm", "qwen2", "llama-bpe"])
+def test_texts_are_cut_as_by_transformers_tables(cut, adds, tmp_path, uncut):
+    fields = {"tokenizer.ggml.pre": cut} | {f"tokenizer.ggml.add_{end}_token": adds for end in ("bos", "eos")}
+    header = read_header(write_gguf(tmp_path / "a.gguf", MODELS["llama"](), uncut, fields=fields))
+    ours, theirs = read_tokenizer(header), gguf_tokenizer._made(header)
+    for text in TEXTS:
+        for special in (True, False):
+            ids = theirs(text, add_special_tokens=special).input_ids
+            if max(ids, default=0) < len(ours):  # transformers adds a token that the file does not have
+                assert ours(text, add_special_tokens=special).input_ids == ids
+                assert ours.decode(ids, skip_special_tokens=special) == theirs.decode(ids, skip_special_tokens=special)
+
+
+def test_ways_to_cut_a_text_differ(tmp_path, uncut):
+    found = set()
+    for cut in ("gpt-2", "smollm", "qwen2", "llama-bpe"):
+        path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), uncut, fields={"tokenizer.ggml.pre": cut})
+        found.add(str([read_tokenizer(read_header(path))(text).input_ids for text in TEXTS]))
+    assert len(found) == 4
+
+
+def test_a_mark_in_other_letters_than_those_of_bytes_stays_whole(tmp_path):
+    """As DeepSeek's are, which transformers' tables cut into pieces."""
+    inner = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(
+        special_tokens=["<pad>", "<｜begin▁of▁sentence｜>", "<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(["ab"] * 3, trainer)
+    special = {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<end>", "pad_token": "<pad>"}
+    written = PreTrainedTokenizerFast(tokenizer_object=inner, **special)
+    read = read_tokenizer(read_header(write_gguf(tmp_path / "a.gguf", MODELS["llama"](), written)))
+    assert read("<｜begin▁of▁sentence｜>ab<end>").input_ids == [1, written.convert_tokens_to_ids("ab"), 2]
+    assert (read.bos_token_id, len(read)) == (1, len(written))
+    assert read.decode([1, written.convert_tokens_to_ids("ab")]) == "<｜begin▁of▁sentence｜>ab"
+    assert read.decode([1], skip_special_tokens=True) == ""
+
+
+@pytest.mark.parametrize("fields", [{"tokenizer.ggml.pre": "chameleon"}, {"tokenizer.ggml.unknown_token_id": 10**6}])
+def test_a_vocabulary_that_is_not_known_or_damaged_is_left_to_transformers(fields, tmp_path, tokenizer, monkeypatch):
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields=fields)
+    monkeypatch.setattr(gguf_tokenizer, "_made", asked := Mock(side_effect=IndexError))
+    with suppress(IndexError):
+        read_tokenizer(read_header(path))
+    assert asked.called
 
 
 def test_a_kept_tokenizer_answers_as_that_of_transformers(llama):
@@ -372,11 +454,11 @@ def test_a_kept_tokenizer_answers_as_that_of_transformers(llama):
         "unk_token_id",
     )
     assert [getattr(kept, name) for name in alike] == [getattr(theirs, name) for name in alike]
-    assert (len(kept), kept.get_vocab()) == (len(theirs), theirs.get_vocab())
+    vocabulary, marks = theirs.get_vocab(), theirs.added_tokens_decoder
+    marks.pop(vocabulary.pop("<|endoftext|>"))  # which the file does not have
+    assert (len(kept), kept.get_vocab()) == (len(theirs) - 1, vocabulary)
     assert kept.convert_tokens_to_ids("<end>") == theirs.convert_tokens_to_ids("<end>")
     assert kept.convert_tokens_to_ids("nowhere") == theirs.convert_tokens_to_ids("nowhere")
-    assert [str(each) for each in kept.added_tokens_decoder.values()] == [
-        *map(str, theirs.added_tokens_decoder.values())
-    ]
+    assert list(map(repr, kept.added_tokens_decoder.values())) == list(map(repr, marks.values()))
     turns = [{"role": "user", "content": "One"}]
     assert kept.apply_chat_template(turns, tokenize=False) == theirs.apply_chat_template(turns, tokenize=False)

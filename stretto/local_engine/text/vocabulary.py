@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
-__all__ = ["token_bytes", "vocabulary"]
+__all__ = ["byte_alphabet", "token_bytes", "vocabulary"]
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
@@ -54,7 +54,7 @@ def token_bytes(tokenizer: Any) -> Callable[[int], bytes] | None:
     if fast is None or not hasattr(fast, "id_to_token"):
         return None
     added = fast.get_added_tokens_decoder()
-    byte_of = _alphabet() if "ByteLevel" in _decoders(fast) else None
+    byte_of = byte_alphabet() if "ByteLevel" in _decoders(fast) else None
     falls_back = "ByteFallback" in _decoders(fast)
 
     def find(token: int) -> bytes:
@@ -78,7 +78,7 @@ class _Tokens:
         added = {token: each.content for token, each in fast.get_added_tokens_decoder().items()}
         special = {token for token, each in fast.get_added_tokens_decoder().items() if each.special}
         written = fast.get_vocab(with_added_tokens=False)
-        byte_of = _alphabet()
+        byte_of = byte_alphabet()
         self.eos_token_id = end
         self.bos_token_id = None
         self.special_token_ids = sorted(special | {token for token, text in added.items() if _is_tag(text)})
@@ -110,7 +110,7 @@ def _decoders(fast: Any) -> list[str]:
     return [step["type"] for step in state.get("decoders", [state])]
 
 
-def _alphabet() -> dict[int, int]:
+def byte_alphabet() -> dict[int, int]:
     """The byte of each character of byte-level BPE: printable bytes stand for themselves, the others begin at 256."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(0x100) if byte not in printable]

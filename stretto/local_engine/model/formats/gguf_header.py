@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -24,6 +24,7 @@ __all__ = [
     "TensorEntry",
     "check_places",
     "nextn_layers",
+    "read_arrays",
     "read_header",
 ]
 
@@ -156,10 +157,21 @@ def read_header(path: Path) -> Header:
 
 @lru_cache(maxsize=8)
 def _header_of(path: Path, size: int, state: tuple[int, ...]) -> Header:  # noqa: ARG001 - tells files apart
+    return _read(path, size)
+
+
+def read_arrays(header: Header, names: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    """Read some arrays of the head in full, as those of a vocabulary. Raises `DamagedFileError`, `OSError`."""
+    metadata = _read(header.path, header.size, names).metadata
+    return {name: found for name in names if isinstance(found := metadata.get(name), tuple)}
+
+
+def _read(path: Path, size: int, whole: Collection[str] = ()) -> Header:
+    """Read the head of a file. ``whole``: arrays that are kept, whatever is in them."""
     if size < 24:
         raise DamagedFileError("it is too short to be a GGUF file")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        reader = _Reader(data, size)
+        reader = _Reader(data, size, whole)
         try:
             return reader.header(path)
         except struct.error as error:
@@ -189,9 +201,10 @@ def check_places(header: Header, sizes: Callable[[int], tuple[int, int] | None])
 class _Reader:
     """Reads from the beginning on, and never beyond the end."""
 
-    def __init__(self, data: mmap.mmap, size: int) -> None:
+    def __init__(self, data: mmap.mmap, size: int, whole: Collection[str]) -> None:
         self._data = data
         self._size = size
+        self._whole = whole
         self._at = 0
 
     def header(self, path: Path) -> Header:
@@ -207,7 +220,7 @@ class _Reader:
             key = self._text(_MOST_KEY)
             if key in metadata:
                 raise DamagedFileError(f"its field {key!r} is there twice")
-            metadata[key] = self._value(self._numbers("I")[0])
+            metadata[key] = self._value(self._numbers("I")[0], whole=key in self._whole)
         self._fits(tensors, _LEAST_TENSOR)
         entries: dict[str, TensorEntry] = {}
         for _ in range(tensors):
@@ -237,7 +250,7 @@ class _Reader:
         begin, self._at = self._at, self._at + length
         return self._data[begin : self._at].decode()
 
-    def _value(self, kind: int) -> Any:
+    def _value(self, kind: int, *, whole: bool) -> Any:
         if kind in _NUMBERS:
             return self._numbers(_NUMBERS[kind])[0]
         if kind == _STRING:
@@ -247,6 +260,8 @@ class _Reader:
         kind, count = self._numbers("IQ")
         if kind == _STRING:
             self._fits(count, _LENGTH.size)
+            if whole:
+                return tuple(self._text() for _ in range(count))
             at = self._at
             for _ in range(count):  # hundreds of thousands, of a vocabulary
                 at += _LENGTH.size + _LENGTH.unpack_from(self._data, at)[0]
@@ -258,7 +273,7 @@ class _Reader:
             raise DamagedFileError(f"an array in its head is of an unknown kind ({kind})")
         width = struct.calcsize(f"<{_NUMBERS[kind]}")
         self._fits(count, width)
-        if count <= _KEPT:
+        if whole or count <= _KEPT:
             return self._numbers(f"{count}{_NUMBERS[kind]}")
         self._at += count * width
         return count

@@ -1,20 +1,49 @@
-"""The tokenizer of a GGUF file, made by transformers' tables and kept in a form that is read in a tenth of the time."""
+"""The tokenizer of a GGUF file, kept in a form that is read in a tenth of the time.
+
+Vocabularies of byte-level BPE are read here, as far as it is known how they cut texts. Transformers' tables, whose
+import takes longer than that of torch, read the others.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from stretto.local_engine.model.formats.gguf_header import Header
+from stretto.local_engine.model.formats.gguf_header import Header, read_arrays
 from stretto.local_engine.model.loading.kept_data import key_of, recall, remember
 from stretto.local_engine.text.kept_tokenizer import KeptTokenizer, state_of
+from stretto.local_engine.text.vocabulary import byte_alphabet
 
 __all__ = ["read_tokenizer"]
 
 _KIND = "tokenizer"
+_FIELD = "tokenizer.ggml."
+_CONTROL, _USERS = 3, 4  # types of tokens
+_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+_END = "<|endoftext|>"  # which transformers takes for special in all these vocabularies that have it
+
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+_WORDS = _BYTES | {"use_regex": True}
+_DIGITS = {"type": "Digits", "individual_digits": True}
+_CONTRACTIONS_AND_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+_SIGNS_AND_SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
-"""What llama.cpp calls the vocabularies whose texts are cut at each digit (``llama-vocab.cpp``)."""
+
+
+def _split(numbers: str) -> tuple[Mapping[str, Any], ...]:
+    pattern = f"{_CONTRACTIONS_AND_WORDS}|{numbers}|{_SIGNS_AND_SPACES}"
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}, _BYTES
+
+
+_CUTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    **dict.fromkeys(_SINGLE_DIGITS, (_DIGITS, _WORDS)),
+    **dict.fromkeys(("default", "gpt-2"), (_WORDS,)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _split(r"\p{N}")),
+    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "smaug-bpe", "dbrx", "lfm2"), _split(r"\p{N}{1,3}")),
+}
+"""How a text is cut before its pieces are joined to tokens, by what llama.cpp calls it (``llama-vocab.cpp``)."""
 
 
 def read_tokenizer(header: Header) -> Any:
@@ -23,11 +52,80 @@ def read_tokenizer(header: Header) -> Any:
     for data in recall(_KIND, key):
         with suppress(Exception):  # damage, of which tokenizers raises nothing narrower
             return KeptTokenizer(json.loads(data))
-    made = _made(header)
-    if (state := state_of(made)) is None:
-        return made
+    state: dict[str, Any] | None = None
+    read: KeptTokenizer | None = None
+    with suppress(Exception):  # damage, too: transformers says what
+        state = _state_of_bytes(header)
+        read = None if state is None else KeptTokenizer(state)
+    if read is None:
+        made = _made(header)
+        if (state := state_of(made)) is None:
+            return made
+        read = KeptTokenizer(state)  # the first time it is what it is later
     remember(_KIND, key, json.dumps(state).encode())
-    return KeptTokenizer(state)  # the first time it is what it is later
+    return read
+
+
+def _state_of_bytes(header: Header) -> dict[str, Any] | None:
+    """What makes a `KeptTokenizer`; ``None`` for a vocabulary of another kind, or one that is not known.
+
+    It does as transformers' would. Only marks that are written with other letters than those of bytes, as DeepSeek's
+    are, stay whole here.
+    """
+    said = header.metadata.get
+    cuts, template = _CUTS.get(said(f"{_FIELD}pre", "default")), said("tokenizer.chat_template")
+    if said(f"{_FIELD}model") != "gpt2" or cuts is None or not (template is None or isinstance(template, str)):
+        return None
+    names = [_FIELD + name for name in ("tokens", "token_type", "merges")]
+    tokens, types, merges = map(read_arrays(header, names).get, names)
+    if tokens is None or merges is None:
+        return None
+    numbers = {name: said(f"{_FIELD}{own}_token_id") for name, own in _SPECIAL.items()}
+    special, users = {number for number in numbers.values() if number is not None}, set[int]()
+    letters = {byte: chr(code) for code, byte in byte_alphabet().items()}
+    alphabet, vocabulary = {*letters.values()}, dict[str, int]()
+    for number, (token, kind) in enumerate(zip(tokens, types or [1] * len(tokens), strict=True)):
+        if kind == _CONTROL or token == _END:
+            special.add(number)
+        elif kind == _USERS:
+            users.add(number)
+        stays = number in special or number in users or alphabet.issuperset(token)
+        vocabulary[token if stays else "".join(letters[byte] for byte in token.encode())] = number
+    if len(vocabulary) < len(tokens):  # one is there twice
+        return None
+    named = {name: tokens[number] for name, number in numbers.items() if number is not None}
+    ends = ("bos_token", "eos_token")
+    first, last = (named.get(name) if said(f"{_FIELD}add_{name}") else None for name in ends)
+    marks = {mark: vocabulary[mark] for mark in (first, last) if mark is not None}
+
+    def around(sequence: str, number: int) -> list[Any]:
+        own: Any = {"Sequence": {"id": sequence, "type_id": number}}
+        before, after = ([{"SpecialToken": {"id": mark, "type_id": number}}] if mark else [] for mark in (first, last))
+        return [*before, own, *after]
+
+    written = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": number, "content": tokens[number], "special": number in special}
+            | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+            for number in sorted(special | users)
+        ],
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": cuts},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": around("A", 0),
+            "pair": [*around("A", 0), *around("B", 1)],
+            "special_tokens": {mark: {"id": mark, "ids": [own], "tokens": [mark]} for mark, own in marks.items()},
+        },
+        "decoder": _WORDS | {"add_prefix_space": True},
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": [merge.split(" ") for merge in merges]},
+    }
+    return {
+        "tokenizer": json.dumps(written),
+        "special_tokens_map": named,
+        "all_special_tokens": list(dict.fromkeys(named.values())),
+        "chat_template": template,
+    }
 
 
 def _made(header: Header) -> Any:
@@ -35,7 +133,7 @@ def _made(header: Header) -> Any:
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - slow
 
     made = PreTrainedTokenizerFast.from_pretrained(str(header.path.parent), gguf_file=header.path.name)
-    if header.metadata.get("tokenizer.ggml.pre") in _SINGLE_DIGITS:  # transformers' table leaves this out
+    if header.metadata.get(f"{_FIELD}pre") in _SINGLE_DIGITS:  # transformers' table leaves this out
         digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
         made.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
     return made
