@@ -300,6 +300,47 @@ async def test_what_cannot_be_had_and_must_be_there_is_left_out_and_told(reply):
     assert any("findings" in warning for warning in answer.warnings)
 
 
+async def test_a_required_value_that_fails_twice_is_asked_for_with_all_others_before_it():
+    backend = writer({"The record so far": obliging, "only the field `findings`": "no"})
+    answer, _ = await ask(backend)
+    assert answer.parsed == Report.model_validate_json(answer.text)
+    assert len(answer.parsed.findings) == 2
+    assert answer.warnings == ()
+    told = [text_of(prompt) for prompt, _ in backend.calls]
+    (again,) = [place for place, each in enumerate(told) if "The record so far" in each]
+    assert '"chapters": [{"title": ' in told[again]
+    assert "The summary" in told[again]
+    assert "answered before: no" in told[again]
+    assert "`findings`, on which it builds" in told[again + 1]  # the conclusion has waited for it
+
+
+async def test_several_that_fail_twice_are_asked_for_in_one_call():
+    fails = {"only the field `findings`": "no", "element 2 of `chapters`": '{"body": 7}'}
+    backend = writer({"The record so far": obliging} | fails)
+    answer, _ = await ask(backend)
+    assert answer.parsed == Report.model_validate_json(answer.text)
+    assert (len(answer.parsed.findings), len(answer.parsed.chapters)) == (2, 2)
+    (again,) = [prompt for prompt, _ in backend.calls if "The record so far" in text_of(prompt)]
+    assert list(again.response_schema["properties"]) == ["findings", "chapters[1]"]
+    assert answer.warnings == ()
+
+
+async def test_of_several_that_are_asked_for_a_last_time_each_counts_by_itself():
+    last = json.dumps({"findings": ["One."], "chapters[1]": {"body": 7}})
+    fails = {"only the field `findings`": "no", "element 2 of `chapters`": '{"body": 7}'}
+    answer, _ = await ask(writer({"The record so far": last} | fails))
+    found = json.loads(answer.text)
+    assert (found["findings"], "body" in found["chapters"][1]) == (["One."], False)
+    assert ["chapters[1]" in warning for warning in answer.warnings if warning.code == "format"][:1] == [True]
+
+
+async def test_a_budget_of_calls_leaves_out_the_last_try():
+    backend = writer({"only the field `past`": '{"past": 7}'})
+    answer, _ = await ask(backend, Keeper, budget=Budget(max_calls=4))
+    assert len(backend.calls) == 4
+    assert list(json.loads(answer.text)) == ["name", "outline", "secret"]
+
+
 async def test_a_text_that_breaks_off_in_front_of_the_reader_is_gone_on_with():
     broken = Reply(chunks=['{"summary": "Bicycles are', " old \\u00"], fault=ServerFailedError("down"), fault_after=2)
     rest = '{"summary": "are old machines."}'

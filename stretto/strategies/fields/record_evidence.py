@@ -136,7 +136,7 @@ class EvidenceRun(RecordRun):
             "it rests, copied letter by letter, and into `value` what they say of it. Do not guess or conclude: where "
             "the documents do not say it, give no quotes, and null as the value."
         )
-        needed = [each for path in part.after for each in self._of(path)]
+        needed = [each for path in part.after for each in self.of(path)]
         spec = self.spec(
             f"lookup-{name}",
             "lookup",
@@ -178,7 +178,7 @@ class EvidenceRun(RecordRun):
         elif cited and (number := _not_quoted(value, cited)) is None:
             written.value = value
             self.cited[name] = [each.model_copy(update={"field": name}) for each in cited]
-            written.done.set()
+            written.end()
         elif written.tries < TRIES and self.runner.ledger.calls_left != 0:
             wrong = f"{number} does not stand in its quotes" if cited else "its quotes do not stand in the documents"
             self._again(written, running, wrong)
@@ -206,7 +206,7 @@ class EvidenceRun(RecordRun):
         else:
             name = path_name(written.path)
             self.runner.warn(f"`{name}` {why}, and its schema allows no null: it was left out.", "part_missing")
-        written.done.set()
+        written.end()
 
     def _place_of(self, quote: str, places: Sequence[Place]) -> Citation | None:
         for place in places:

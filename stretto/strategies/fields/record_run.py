@@ -18,6 +18,7 @@ from stretto.router.history import WHOLE
 from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
+from stretto.strategies.fields.mending import Mending
 from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, is_outlined, record_of
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
@@ -102,7 +103,8 @@ class Written:
         tries: calls so far.
         behind: characters of its call's text that stand before it: the short fields.
         shown: pieces of a text that the reader has, as they stand in JSON.
-            done: it is over, with or without a value.
+        over: its own calls have ended.
+        done: nothing more is tried, with or without a value.
     """
 
     part: FieldPart
@@ -113,7 +115,13 @@ class Written:
     tries: int = 0
     behind: int = 0
     shown: list[str] = field(default_factory=list)
+    over: anyio.Event = field(default_factory=anyio.Event)
     done: anyio.Event = field(default_factory=anyio.Event)
+
+    def end(self) -> None:
+        """Try nothing more."""
+        self.over.set()
+        self.done.set()
 
     @property
     def path(self) -> tuple[str | int, ...]:
@@ -134,6 +142,7 @@ class RecordRun:
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.known: dict[str, Any] = {}
         self.outline: dict[str, str] = {}
+        self.mending: Mending | None = None
         self.result = StrategyResult()
         self.written: dict[tuple[str | int, ...], Written] = {}
         # What a validator of the caller refuses can be asked for again only while nobody has seen it.
@@ -184,7 +193,7 @@ class RecordRun:
             if at is None:
                 await running.ended()
             short = running.text if at is None else _closed_at(running.text, at)
-            found = self._read_by_class(found_in(short, schema))
+            found = self.read_by_class(found_in(short, schema))
             if isinstance(found.value, dict):
                 self.known = found.value
                 if outline is not None:
@@ -265,7 +274,7 @@ class RecordRun:
                 + " of it."
             )
         written.tries, written.behind = written.tries + 1, 0
-        needed = [each for path in part.after for each in self._of(path)]
+        needed = [each for path in part.after for each in self.of(path)]
         name = path_name(written.path)
         spec = self.spec(
             f"field-{name}",
@@ -298,7 +307,8 @@ class RecordRun:
                     return True
         return False
 
-    def _of(self, path: tuple[str, ...]) -> list[Written]:
+    def of(self, path: tuple[str, ...]) -> list[Written]:
+        """What is written of a part."""
         return [each for each in self.written.values() if each.part.path == path]
 
     def spec(
@@ -365,27 +375,36 @@ class RecordRun:
         if written.running is not running or written.done.is_set() or written.shown:
             return
         part, cut = written.part, running.exception is not None or running.finish_reason != "stop"
-        found = self._read_by_class(found_in(running.text, part.held, written.field_name, cut=cut), written)
+        found = self.read_by_class(found_in(running.text, part.held, written.field_name, cut=cut), written)
         if found.value is not MISSING:
             written.value = found.value
-            written.done.set()
+            written.end()
             if not cut:
                 self.note(part.path, json_text(found.value))
         elif found.wrong == LACKS and not part.required:  # the model has nothing to say of it
-            written.done.set()
+            written.end()
         elif not cut and written.tries < TRIES and self.runner.ledger.calls_left != 0:
             running.drop("it did not fit its part of the schema")
             self.start(written, complaint(running.text, found.wrong))
+        elif not (cut or self.withheld or part.nullable) and part.required and self.runner.ledger.calls_left != 0:
+            running.drop("it did not fit its part of the schema")
+            if self.mending is None or self.mending.begun:
+                self.mending = Mending(self)
+            self.mending.take(written, complaint(running.text, found.wrong))
         else:
-            if not cut:
-                running.use, running.reported = "lacking", True
-                said = f"`{path_name(written.path)}` does not fit: {found.wrong}."
-                self.runner.warn(said, "format", part=running.spec.id)
-            if part.nullable and written.index is None:
-                written.value = None
-            written.done.set()
+            self.give_up(written, running, "" if cut else found.wrong)
 
-    def _read_by_class(self, found: Found, written: Written | None = None) -> Found:
+    def give_up(self, written: Written, running: RunningBranch, wrong: str = "") -> None:
+        """Go on without a value, with null where that is one; tell what was ``wrong`` with the last try."""
+        if wrong:
+            running.use, running.reported = "lacking", True
+            said = f"`{path_name(written.path)}` does not fit: {wrong}."
+            self.runner.warn(said, "format", part=running.spec.id)
+        if written.part.nullable and written.index is None:
+            written.value = None
+        written.end()
+
+    def read_by_class(self, found: Found, written: Written | None = None) -> Found:
         """What fits the schema, if the caller's class reads it: a date, for one, has a form that no schema holds.
 
         Args:
@@ -465,7 +484,7 @@ class RecordRun:
             merge.add_branch(_Source(self, self.written[part.path], before), as_it_is=True)
             return
         merge.add(lambda: f"{before()}[")
-        for place, written in enumerate(self._of(part.path)):
+        for place, written in enumerate(self.of(part.path)):
             merge.add_branch(_Source(self, written, partial(str, ", " if place else "")), as_it_is=True)
         merge.add("]")
 
@@ -482,7 +501,7 @@ class RecordRun:
         for name in self.record.order(path):
             here = (*path, name)
             if (part := self.record.by_path.get(here)) is not None:
-                value = [self.value_of(each) for each in self._of(here)] if part.keys else self.written[here].value
+                value = [self.value_of(each) for each in self.of(here)] if part.keys else self.written[here].value
             elif any(each[: len(here)] == here for each in self.record.by_path):
                 value = self.whole(here)
             else:
@@ -607,7 +626,7 @@ class _Source:
         written.value = json.loads('"' + "".join(written.shown) + '"')
         if text.closed:
             self._run.note(written.part.path, json_text(written.value))
-        written.done.set()
+        written.end()
         return said + '"'
 
 

@@ -1,0 +1,117 @@
+"""One more call for required fields that two tries did not give, with all other values of the record before it.
+
+What readers have seen of a record cannot be taken back, so the whole is not written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from stretto.backends.base import ModelRequest
+from stretto.strategies.fields.record_plan import DEFINITIONS
+from stretto.strategies.fields.value_text import MISSING, found_in, json_text
+from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.values.partial_values import path_name
+
+if TYPE_CHECKING:
+    from stretto.strategies.fields.record_run import RecordRun, Written
+
+__all__ = ["Mending"]
+
+
+@dataclass(eq=False)
+class Mending:
+    """Fields that are asked for together once all others are there.
+
+    Attributes:
+        run: of the record.
+        failed: what each field's last try wrote, and what was wrong with it, as a prompt tells it.
+        running: the call for them.
+        begun: it has; further fields need another one.
+    """
+
+    run: RecordRun
+    failed: dict[Written, str] = field(default_factory=dict)
+    running: RunningBranch | None = None
+    begun: bool = False
+
+    def take(self, written: Written, wrong: str) -> None:
+        """Take a field; the first one starts the call, which waits for all that do not fail."""
+        self.failed[written] = wrong
+        if self.running is None:
+            spec = replace(self._spec, prompt=self._prompt, until=self._until, on_end=self._ended)
+            self.running = self.run.runner.start(spec)
+            self.running.withhold()
+        written.running = self.running
+        written.over.set()
+
+    @property
+    def _spec(self) -> BranchSpec:
+        names = [f"`{path_name(written.path)}`" for written in self.failed]
+        which = f"only the field {names[0]}" if len(names) == 1 else f"only the fields {', '.join(names)}"
+        return self.run.spec(
+            "fields-again",
+            "field",
+            f"The record so far: {json_text(self.run.whole())}\n\nFill in {which} now, which it lacks.",
+            self._together(),
+            tokens=sum(written.part.tokens for written in self.failed),
+            wrong="".join(self.failed.values()),
+            title=", ".join(name.strip("`") for name in names),
+        )
+
+    def _prompt(self) -> ModelRequest:
+        """Made of the fields that have failed by then."""
+        return self._spec.prompt()
+
+    async def _until(self) -> None:
+        while left := [each for each in self.run.written.values() if not (each.over.is_set() or self._is_needed(each))]:
+            await left[0].over.wait()
+        self.begun = True
+
+    def _is_needed(self, written: Written) -> bool:
+        """Whether a value waits for one of the fields."""
+        before = [each for path in written.part.after for each in self.run.of(path)]
+        return any(each in self.failed or self._is_needed(each) for each in before)
+
+    def _together(self) -> Mapping[str, Any]:
+        held = dict(self._held())
+        if len(held) == 1:
+            return next(iter(held.values()))[0]
+        schemas = [schema for schema, _ in held.values()]
+        named = {name: each for schema in schemas for name, each in schema["properties"].items()}
+        return {**schemas[0], **_definitions(*schemas), "properties": named, "required": list(named)}
+
+    def _held(self) -> Iterator[tuple[Written, tuple[Mapping[str, Any], str]]]:
+        """For each field, the schema of an object that holds it, and its name there; empty for the object itself."""
+        for written in self.failed:
+            held = written.part.held
+            if len(self.failed) == 1:
+                yield written, (held, written.field_name)
+                continue
+            inner = held if written.index is not None else held["properties"][written.field_name]
+            inner = {key: each for key, each in inner.items() if key not in DEFINITIONS} if inner is held else inner
+            name = path_name(written.path)
+            closed = {"type": "object", "required": [name], "additionalProperties": False, **_definitions(held)}
+            yield written, ({**closed, "properties": {name: inner}}, name)
+
+    def _ended(self, running: RunningBranch) -> None:
+        cut = running.exception is not None or running.finish_reason != "stop"
+        for written, (schema, name) in list(self._held()):
+            found = self.run.read_by_class(found_in(running.text, schema, name, cut=cut), written)
+            if found.value is MISSING:
+                self.run.give_up(written, running, "" if running.exception is not None else found.wrong)
+            else:
+                written.value = found.value
+                written.end()
+
+
+def _definitions(*schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """What several schemas define."""
+    return {
+        word: {name: each for schema in schemas for name, each in schema.get(word, {}).items()}
+        for word in DEFINITIONS
+        if any(word in schema for schema in schemas)
+    }
