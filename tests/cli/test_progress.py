@@ -57,6 +57,14 @@ def test_it_counts_the_points_of_the_outline(progress):
     assert after(progress, point(2)) == "planning: 2 sections"
 
 
+def test_it_counts_the_fields_and_the_elements_of_a_record(progress):
+    first = (started("fields", "fields"), BranchDelta(branch_id="fields", text="{"))
+    assert after(progress, RouteChosen(route=Route(strategy="fields")), *first) == "writing"
+    parts = [started("field-a", "field"), started("field-b", "field"), started("field-c[0]", "element")]
+    assert after(progress, *parts) == "writing 3 fields"
+    assert after(progress, BranchFinished(branch=Branch(id="field-b", kind="field"))) == "writing 3 fields, 1 done"
+
+
 def test_it_counts_the_points_that_are_written(progress):
     outline = (CHOSEN, started("outline", "outline"), point(1), point(2))
     points = (started("point-1", "section"), started("point-2", "section"))

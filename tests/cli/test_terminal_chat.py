@@ -12,6 +12,7 @@ from textual import events
 
 from stretto.cli.chat.chat_file import Turn
 from stretto.cli.chat.chat_folder import ChatFolder
+from stretto.cli.terminal.answer_view import PARTS
 from stretto.cli.terminal.chat_app import EXAMPLES, OF_ANY
 from stretto.cli.terminal.ways import NAMES
 from stretto.client.async_client import AsyncStretto
@@ -94,6 +95,11 @@ async def test_samples_stand_side_by_side_and_fold_into_one_line():
         assert not chat.app.query("Card")
         assert chat.view.text == "It is 42."
         assert re.search(r"5 samples, \d agree: 42 \(\d\), 41 \(1\)", chat.said)
+
+
+def test_both_chats_take_the_same_for_parts_of_an_answer():
+    gain = (files("stretto.server.web") / "page" / "answer" / "gain.js").read_text(encoding="utf-8")
+    assert tuple(json.loads(re.search(r"PARTS = new Set\((\[.+?\])\)", gain)[1])) == PARTS
 
 
 def test_both_chats_call_the_ways_the_same():

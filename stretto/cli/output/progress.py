@@ -24,7 +24,7 @@ POCKET = "local:pocket"
 _BAR = 20  # cells
 SIGNS = {"waiting": "·", "silent": "…", "writing": "▸", "finished": "✓", "failed": "✗", "discarded": "–"}
 _ASCII = {"waiting": ".", "silent": ".", "writing": ">", "finished": "+", "failed": "x", "discarded": "-"}
-_PARTS = ("section", "item", "piece", "sample", "proposal")
+_PARTS = ("section", "item", "piece", "field", "element", "sample", "proposal")
 
 
 @dataclass

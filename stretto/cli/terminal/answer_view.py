@@ -41,7 +41,7 @@ from stretto.values.events import (
 if TYPE_CHECKING:
     from stretto.values.route import Route
 
-PARTS = ("section", "item", "piece")
+PARTS = ("section", "item", "piece", "field", "element")
 WORTH_SAYING = 1.05  # times as fast
 
 
