@@ -195,6 +195,13 @@ def test_strategies_see_no_provider(every):
     ]
 
 
+@pytest.mark.parametrize("folder", ["rewrite", "fields"])
+def test_a_strategy_in_a_folder_of_its_own_can_be_removed(every, folder):
+    own = f"stretto.strategies.{folder}"
+    outside = {each.source for each in every if f"{each.target}.".startswith(f"{own}.")}
+    assert {source for source in outside if not f"{source}.".startswith(f"{own}.")} == {"stretto.strategies"}
+
+
 def test_a_folder_has_no_more_modules_than_one_looks_through():
     modules = Counter(file.parent for file in (ROOT / "stretto").rglob("*.py") if file.name != "__init__.py")
     assert [f"{folder.relative_to(ROOT)}: {number}" for folder, number in modules.items() if number > 25] == []

@@ -14,6 +14,7 @@ from stretto.backends.by_backend import ByBackend
 from stretto.backends.tenants import asking
 from stretto.foundation.latest import Latest
 from stretto.language.telling import language_of
+from stretto.router.given import Change
 from stretto.router.track_record import Kind, Prompts, TrackRecord
 from stretto.values.route import Shape
 
@@ -29,6 +30,9 @@ LEARNED: frozenset[Shape] = frozenset({"points", "steps", "prose"})
 WHOLE = ""
 """The name that stands for a whole record among its fields."""
 _LAST, _LAST_CHANGES = 9, 5
+_USUAL_CHANGES: Mapping[Change, float] = {
+    "correct": 0.04, "rename": 0.03, "change": 0.01, "insert": 0.03, "redact": 0.08,
+}  # fmt: skip
 
 
 class History:
@@ -37,7 +41,7 @@ class History:
     def __init__(self) -> None:
         self._lengths = defaultdict[Shape, deque[int]](_last)
         self._fields = Latest(lambda: defaultdict[str, deque[int]](_last), most=256)  # by schema
-        self._changes = defaultdict[str, deque[float]](lambda: deque(maxlen=_LAST_CHANGES))
+        self._changes = defaultdict[Change, deque[float]](lambda: deque(maxlen=_LAST_CHANGES))
         self._records: dict[tuple[Kind, str, Prompts], TrackRecord] = {}
 
     def note_length(self, shape: Shape, tokens: int) -> None:
@@ -60,13 +64,14 @@ class History:
         fields = self._fields.of(_hash(schema))
         return {name: round(statistics.median(seen)) for name, seen in fields.items() if len(seen) >= ENOUGH}
 
-    def note_change(self, change: str, share: float) -> None:
+    def note_change(self, change: Change, share: float) -> None:
         """Note the share of a given text that a change altered."""
         self._changes[change].append(min(1.0, share))
 
-    def usual_change(self, change: str, usual: float) -> float:
-        """The mean share that such changes alter, with one that is usual of all models."""
-        return statistics.fmean((usual, *self._changes.get(change, ())))
+    def usual_change(self, change: Change) -> float:
+        """The share of a text that such a change alters: the mean of the last ones and of what is usual."""
+        usual = _USUAL_CHANGES.get(change)
+        return 1.0 if usual is None else statistics.fmean((usual, *self._changes.get(change, ())))
 
     def track_record(self, kind: Kind, language: str, prompts: Prompts) -> TrackRecord:
         """How answers of one kind turned out, in a language and with these prompts.

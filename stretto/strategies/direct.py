@@ -9,10 +9,10 @@ from typing import Any
 from stretto.backends.base import ModelRequest
 from stretto.router.case import Case
 from stretto.router.given import EDITED, Given, given_in
+from stretto.router.history import history_of
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.quality.text_guard import LoopAlarm, TextGuard
-from stretto.strategies.rewrite.share import expected_share
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, TextWatch
 from stretto.strategies.runtime.fencing import fenced
@@ -172,7 +172,7 @@ def _with_prediction(case: Case) -> Forecast:
         beside or options.max_tokens is not None
     ):
         return forecast
-    rejected = round(expected_share(case.backend, given.change) * given.tokens)
+    rejected = round(history_of(case.backend).usual_change(given.change) * given.tokens)
     more = {"tokens": forecast.tokens + rejected, "written": (forecast.written or 0) + rejected, "rejected": rejected}
     return forecast.model_copy(update=more)
 

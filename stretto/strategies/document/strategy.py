@@ -14,7 +14,7 @@ from stretto.router.given import Given
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
 from stretto.router.track_record import Kind
-from stretto.strategies.base import StrategyResult
+from stretto.strategies.base import Strategy, StrategyResult
 from stretto.strategies.direct import Direct
 from stretto.strategies.document.citations.citing import CitationFilter
 from stretto.strategies.document.collapse import collapsed
@@ -71,17 +71,22 @@ class LongDocument:
         if not request.documents:
             runner.warn("Answered in one piece: the request has no documents.", "strategy")
             return await Direct().run(request, route, runner)
-        if isinstance(parse_of(request, route).given, Given):
-            return await _rewrite(request, route, runner)
+        if isinstance(parse_of(request, route).given, Given) and (rewrite := _rewriting()) is not None:
+            return await _rewrite(rewrite, request, route, runner)
         run = _Run(await reading_of(request, runner, self._cache), route)
         await run.run()
         return run.result
 
 
-async def _rewrite(request: Request, route: Route, runner: Runner) -> StrategyResult | None:
-    """Leave documents that are to be changed to the strategy for that. Raises `InvalidRequestError`."""
+def _rewriting() -> Strategy | None:
+    """The strategy for documents that are to be changed, where there is one."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - it imports this module
 
+    return STRATEGIES.get("rewrite")
+
+
+async def _rewrite(rewrite: Strategy, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
+    """Leave documents that are to be changed to that strategy. Raises `InvalidRequestError`."""
     if request.strategy_options.get("stop_after") == "reading":
         raise InvalidRequestError(_NO_READING.format("a document is rewritten piece by piece"))
     if request.options.response_format is not None:
@@ -90,7 +95,7 @@ async def _rewrite(request: Request, route: Route, runner: Runner) -> StrategyRe
             "by piece. Leave it out, or use strategy='direct'."
         )
     plain = request.model_copy(update={"strategy_options": {}})  # what is there are options of reading
-    return await STRATEGIES["rewrite"].run(plain, route, runner)
+    return await rewrite.run(plain, route, runner)
 
 
 class _Run:

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Literal
 
 from stretto.backends.base import Backend
 from stretto.router.given import Change
 from stretto.router.history import history_of
 
-__all__ = ["Way", "expected_share", "is_by_edits", "share_of_change", "written_by_edits"]
+__all__ = ["Way", "is_by_edits", "share_of_change", "written_by_edits"]
 
 Way = Literal["auto", "pieces", "edits"]
 
-_USUAL: Mapping[Change, float] = {"correct": 0.04, "rename": 0.03, "change": 0.01, "insert": 0.03, "redact": 0.08}
 _ANEW = 0.5  # the share of a text that edits are expected to write, from which on it is written anew
 _QUOTED = 4  # characters written for one that changes: the words around it, old and new, and the marks of JSON
 
 
-def expected_share(backend: Backend, change: Change) -> float:
-    """Share of a text that this change alters: the mean of the last ones on this model, else what is usual."""
-    usual = _USUAL.get(change)
-    return 1.0 if usual is None else history_of(backend).usual_change(change, usual)
-
-
 def written_by_edits(backend: Backend, change: Change) -> float:
     """What edits are expected to write, as a share of the text."""
-    return _QUOTED * expected_share(backend, change)
+    return _QUOTED * history_of(backend).usual_change(change)
 
 
 def is_by_edits(way: Way, backend: Backend, change: Change) -> bool:
