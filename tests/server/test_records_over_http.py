@@ -45,6 +45,29 @@ async def test_openais_sdk_gets_its_class_and_the_way_it_was_written():
     assert all(form["strict"] for form in forms)
 
 
+async def test_the_record_of_a_response_is_the_class_too():
+    async with in_front_of(REPLIES) as live, live.openai() as client:
+        said = ASKED[0]["content"]
+        response = await client.responses.parse(model="stretto-fields", input=said, text_format=Town)
+        async with client.responses.stream(model="stretto-fields", input=said, text_format=Town) as stream:
+            pieces = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+            final = await stream.get_final_response()
+    assert response.output_parsed == final.output_parsed == Town(**WHOLE)
+    assert json.loads("".join(pieces)) == WHOLE
+    assert len(pieces) > 3
+
+
+async def test_anthropics_sdk_gets_the_record_as_text():
+    form = {"type": "json_schema", "schema": Town.model_json_schema() | {"additionalProperties": False}}
+    asked = {"model": "stretto-fields", "max_tokens": 4_000, "messages": ASKED, "output_config": {"format": form}}
+    async with in_front_of(REPLIES) as live, live.anthropic() as client:
+        answer = await client.messages.create(**asked)
+        async with client.messages.stream(**asked) as stream:
+            pieces = [text async for text in stream.text_stream]
+    assert json.loads(answer.content[0].text) == json.loads("".join(pieces)) == WHOLE
+    assert len(pieces) > 3
+
+
 async def test_openais_sdk_streams_one_json_text():
     async with in_front_of(REPLIES) as live, live.openai() as client:
         opened = client.chat.completions.stream(model="stretto-fields", messages=ASKED, response_format=Town)

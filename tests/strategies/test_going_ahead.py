@@ -34,10 +34,11 @@ class Reporting:
 
     def reply(self, prompt):
         if self.words not in text_of(prompt):
-            return "Whatever."
+            return "1. Tyres\n2. Chain\n3. Brakes"
         self.waiting.append(prompt)
         fields = (prompt.response_schema or {}).get("properties", {})
         text = json.dumps(dict.fromkeys(fields, "Said at length.")) if fields else "42"
+        text = '{"changes": []}' if "changes" in fields else text
         return Reply(text, hold=self.let)
 
     async def ask(self, question, **options):
@@ -66,6 +67,12 @@ ASKED = {
         "<entry>",
         3,
     ),
+    "rewrite": (
+        "Correct the spelling of this text:\n\n" + "\n\n".join(["The brakes of a bicycle wear out. " * 60] * 3),
+        {"strategy": "rewrite", "system": NOTES},
+        'stands below "piece"',
+        3,
+    ),
 }
 
 
@@ -79,6 +86,15 @@ async def test_the_first_call_goes_ahead_unless_time_is_all_that_counts(name, pr
     assert len(reporting.waiting) == calls
     assert answer.strategy == name
     assert len({prompt.prefix for prompt in reporting.waiting}) == 1
+
+
+async def test_the_points_of_an_outline_follow_the_call_that_wrote_it():
+    asked = {"strategy": "skeleton", "system": NOTES, "strategy_options": {"form": "points"}}
+    reporting = Reporting(words="Write the text of point")
+    before, _ = await reporting.ask("How do I look after a bicycle?", **asked)
+    assert before == len(reporting.waiting) == 3
+    (prefix,) = {prompt.prefix for prompt, _ in reporting.backend.calls}
+    assert NOTES.strip() in prefix
 
 
 @pytest.mark.parametrize("capabilities", [Capabilities(json_schema=True), CACHES])

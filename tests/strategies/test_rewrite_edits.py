@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from streaming import streamed, text_of
 from test_rewrite import PARAGRAPHS, TEXT, piece_of
 
+from stretto import AsyncStretto
 from stretto.strategies.rewrite.edits import Edit, apply, edits_in
 from stretto.testing import ScriptedBackend
 
@@ -110,3 +111,20 @@ def test_outside_of_what_is_changed_a_text_stays_byte_for_byte(source, pairs, ev
 @given(st.text(max_size=80))
 def test_any_text_is_read_for_changes(text):
     assert edits_in(text) is None or isinstance(edits_in(text), list)
+
+
+async def test_a_task_that_changed_much_is_written_anew_the_next_time():
+    def reply(prompt):
+        piece = piece_of(prompt)
+        return changes((piece, piece.upper())) if LIST in text_of(prompt) else piece.upper()
+
+    async with AsyncStretto(ScriptedBackend(reply)) as stretto:
+        first = await stretto.ask(CORRECT, strategy="rewrite")
+        route = await stretto.route(CORRECT)
+        second = await stretto.ask(CORRECT, strategy="rewrite")
+        other = await stretto.route(f'Rename "letter" to "mail" in this text:\n\n{TEXT}')
+    assert {branch.kind for branch in first.branches} == {"edits"}
+    assert {branch.kind for branch in second.branches} == {"piece"}
+    assert first.text == second.text == WRONG.upper()
+    assert "Its pieces are written side by side" in route.reason
+    assert "Only what changes is written" in other.reason
