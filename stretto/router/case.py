@@ -17,7 +17,7 @@ from stretto.router.decoding import Choice, choose_decoding
 from stretto.router.demands import may_be_list
 from stretto.router.excerpt import excerpt
 from stretto.router.forecast import Speed, answer_tokens, decoding_forecast, direct_forecast, speed_of
-from stretto.router.given import Given
+from stretto.router.given import Doubt, Given, unseen_tokens
 from stretto.router.history import WHOLE, history_of
 from stretto.router.parse import Parse
 from stretto.router.reason import deciding
@@ -154,6 +154,10 @@ class Case:
         seen = history_of(self.backend).usual_tokens(shape)
         if seen is None and self.abilities is not None and shape == "points":
             seen = self.abilities.direct_tokens
+        if isinstance(given, Doubt):
+            seen = given.tokens or seen
+        elif shape == "transform" and not self.request.documents:
+            seen = unseen_tokens(self.request.question) or seen
         return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)
 
     @lazy

@@ -2,29 +2,30 @@
 
 A request counts only if an order to change a text is found, and the text can be told apart from it: by a fence, a tag,
 quotes, the end of a line or paragraph, a document, or a system message that gives the order for all that the user
-writes. Where the border is in doubt, the answer is written in one piece.
+writes. Where the border is in doubt, the answer is written in one piece, and its forecast counts the text all the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import PurePath
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from stretto.backends.known_models import typical_tokens
 from stretto.language import tables_in
 from stretto.language.lists import first_letter_first, in_ascii
 from stretto.values.request import Request
 
-__all__ = ["EDITED", "Change", "Given", "given_in", "ordered_change"]
+__all__ = ["EDITED", "Change", "Doubt", "Given", "given_in", "ordered_change", "unseen_tokens"]
 
 Change = Literal[
     "redact",
     "shorten",
+    "expand",
     "simplify",
     "tone",
     "translate",
@@ -41,12 +42,16 @@ EDITED: frozenset[Change] = frozenset({"rename", "insert", "change", "correct"})
 
 LONGEST_TASK = 800  # characters
 LEAST_TEXT = 400  # characters; below it nothing is gained
-_LENGTHS: dict[Change, float] = {"shorten": 0.5, "simplify": 0.9, "annotate": 1.3, "translate": 1.1}
-_PLAIN = frozenset({"", ".txt", ".text", ".md", ".markdown", ".rst", ".pdf", ".docx"})
+_LENGTHS: dict[Change, float] = {"shorten": 0.5, "expand": 1.6, "simplify": 0.9, "annotate": 1.3, "translate": 1.1}
+_PLAIN = frozenset({"", ".txt", ".text", ".md", ".markdown", ".pdf", ".docx"})
+_UNCUT = frozenset({".rst", ".restructuredtext", ".adoc", ".asciidoc", ".org"})
+_ANYWHERE: frozenset[Change] = frozenset({"rename", "insert", "change"})  # in code, too
 _FENCE = re.compile(r"^(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n`]*+)$", re.MULTILINE)
 _TAG = re.compile(r"^<(?P<tag>[a-zA-Z][\w-]{0,40})>", re.MULTILINE)
 _RULE = re.compile(r"^(?P<mark>\"{3}|'{3}|-{3,}+|={3,}+)[ \t]*+$", re.MULTILINE)
 _FENCES, _RULES = ("```", "~~~"), ('"""', "'''", "---", "===")
+_QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "»": "«", "「": "」"}
+_QUOTE = re.compile(r"[\"“”„«»「」]")
 _BLANK = re.compile(r"\n[ \t]*+\n\s*+")
 _COLON = (":", "：")
 _NEAR = 40  # characters between an order and a word that forbids it
@@ -93,49 +98,103 @@ class Given:
         return max(1, round(self.tokens * _LENGTHS.get(self.change, 1.0)))
 
 
-def given_in(request: Request) -> Given | str | None:
-    """The text to be changed; why that is in doubt, as half a sentence; ``None`` where nothing asks for a change."""
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why an answer that changes a text is written in one piece.
+
+    Attributes:
+        why: half a sentence.
+        tokens: estimated tokens of that answer; 0 where it is no whole text.
+    """
+
+    why: str
+    tokens: int = 0
+
+
+def given_in(request: Request) -> Given | Doubt | None:
+    """The text to be changed; why that is in doubt; ``None`` where nothing asks for a change."""
     question = request.question.replace("\r\n", "\n").strip() if not request.documents else request.question.strip()
     if request.documents:
         return _in_documents(request, question)
     if len(question) < LEAST_TEXT:
         return None
-    for marks in (_between(question, _FENCE, _FENCES), _in_tag(question), _between(question, _RULE, _RULES)):
+    for marks in (_in_fence(question), _in_tag(question), _between_rules(question)):
         if marks is not None and (marked := _marked(question, *marks)) is not None:
             return marked
-    if (split := _split(question)) is not None:
-        return split
+    if (found := _quoted(question) or _split(question)) is not None:
+        return found
     change = ordered_change(request.system) if len(request.system) <= 4 * LONGEST_TASK else None
     if change is not None and ordered_change(question[:LONGEST_TASK]) is None:
-        return _Words.refusal(request.system, change) or Given(change, "", request.question, source="system")
+        return _Words.unless_refused(Given(change, "", request.question, source="system"), request.system)
     return None
 
 
-def _in_documents(request: Request, question: str) -> Given | str | None:
+def unseen_tokens(question: str) -> int:
+    """Estimated tokens of the text below or above an order that no known words give; 0 where a text is asked about."""
+    if (marks := _in_fence(question) or _between_rules(question)) is not None:
+        first, last, _ = marks
+        order, text = f"{question[: first[0]]}\n{question[last[1] :]}", question[first[1] : last[0]]
+    else:
+        order, text = max(_head(question), _tail(question), key=lambda found: len(found[1]))
+    if len(text) < LEAST_TEXT or any(said.asks for said in _Words.read().sentences(order)):
+        return 0
+    return Given("reformat", order, text).tokens
+
+
+def _in_documents(request: Request, question: str) -> Given | Doubt | None:
     if len(question) > LONGEST_TASK or (change := ordered_change(question)) is None:
         return None
-    endings = {PurePath(each.source or each.title).suffix.lower() for each in request.documents}
-    if len(request.documents) > 1 and not endings <= _PLAIN:
-        return "several files come with the request, and of their formats one file is rewritten at a time"
     text = "\n\n".join(each.markup or each.text for each in request.documents)
     if len(text) < LEAST_TEXT:
         return None
-    ending = endings.pop() if len(endings) == 1 else ""
-    return _Words.refusal(question, change) or Given(change, question, text, ending=ending, source="document")
+    endings = {PurePath(each.source or each.title).suffix.lower() for each in request.documents}
+    ending = next(iter(endings)) if len(endings) == 1 else ""
+    given = Given(change, question, text, ending=ending, source="document")
+    if len(request.documents) > 1 and not endings <= _PLAIN:
+        why = "several files come with the request, and of their formats one file is rewritten at a time"
+        return Doubt(why, given.answer_tokens)
+    return _unless_uncut(given) if endings & _UNCUT else _Words.unless_refused(given, question)
+
+
+def _unless_uncut(given: Given) -> Given | Doubt:
+    """A text of a format that is not cut at its blocks of code, if the change is meant for these, too."""
+    if given.change in _ANYWHERE:
+        return _Words.unless_refused(given, given.task)
+    return Doubt(f"blocks of code are not told from the text of a file in {given.ending}", given.answer_tokens)
 
 
 Marks = tuple[tuple[int, int], tuple[int, int], str]
 """Where the mark before a text stands and the one behind it, and what the first one says besides."""
 
 
-def _between(question: str, mark: re.Pattern[str], signs: Sequence[str]) -> Marks | None:
-    """Between two lines of the same marks, where there are no others."""
-    if not any(sign in question for sign in signs):
+def _in_fence(question: str) -> Marks | None:
+    """Within a fence, where there is no other one beside it."""
+    found = _fences(question)
+    if len(found) != 1 or (end := found[0][1]) is None:
         return None
-    found = list(islice(mark.finditer(question), 3))
+    return found[0][0].span(), end.span(), found[0][0]["info"].strip()
+
+
+def _fences(text: str) -> list[tuple[re.Match[str], re.Match[str] | None]]:
+    """The lines that open a fence, and those that close it, by CommonMark's rules: others within it are its text."""
+    found: list[tuple[re.Match[str], re.Match[str] | None]] = []
+    for mark in _FENCE.finditer(text) if any(sign in text for sign in _FENCES) else ():
+        opened = found[-1][0] if found and found[-1][1] is None else None
+        if opened is None:
+            found.append((mark, None))
+        elif mark["mark"].startswith(opened["mark"]) and not mark["info"].strip():
+            found[-1] = opened, mark
+    return found
+
+
+def _between_rules(question: str) -> Marks | None:
+    """Between two lines of quotes or dashes, where there are no others."""
+    if not any(sign in question for sign in _RULES):
+        return None
+    found = list(islice(_RULE.finditer(question), 3))
     if len(found) != 2 or found[0]["mark"] != found[1]["mark"]:
         return None
-    return found[0].span(), found[1].span(), found[0].groupdict().get("info", "").strip()
+    return found[0].span(), found[1].span(), ""
 
 
 def _in_tag(question: str) -> Marks | None:
@@ -146,24 +205,75 @@ def _in_tag(question: str) -> Marks | None:
     return None if found is None or at < found.end() else (found.span(), (at, at + len(end)), "")
 
 
-def _marked(question: str, first: tuple[int, int], last: tuple[int, int], info: str) -> Given | str | None:
+def _marked(question: str, first: tuple[int, int], last: tuple[int, int], info: str) -> Given | Doubt | None:
     """A text between two marks, with the order before or behind them."""
     around = f"{question[: first[0]].strip()}\n\n{question[last[1] :].strip()}".strip()
     text = question[first[1] : last[0]].strip("\n")
     if not around or len(around) > LONGEST_TASK or len(text) < LEAST_TEXT or (change := ordered_change(around)) is None:
         return None
-    if (why := _Words.refusal(around, change)) is not None:
-        return why
     fence = question[first[0] : first[1]]
     if not fence.startswith(("`", "~")):
-        return Given(change, around, text)
+        return _Words.unless_refused(Given(change, around, text), around)
     language = info.split(" ", maxsplit=1)[0].lower()
     shown = language not in ("", "text", "txt", "markdown", "md")
     lead, tail = (f"{fence}\n", f"\n{question[slice(*last)]}") if shown else ("", "")
-    return Given(change, around, text, lead, tail, f".{language}" if language else "", "fence")
+    given = Given(change, around, text, lead, tail, f".{language}" if language else "", "fence")
+    return _unless_uncut(given) if given.ending in _UNCUT else _Words.unless_refused(given, around)
 
 
-def _split(question: str) -> Given | str | None:
+def _quoted(question: str) -> Given | Doubt | None:
+    """The one long text between quotes, in the line of its order."""
+    spans, are_pairs = _quotations(question)
+    long = [span for span in spans if span[1] - span[0] > LEAST_TEXT]
+    if len(long) != 1:
+        return None
+    start, end = long[0]
+    before, text, behind = question[:start], question[start + 1 : end], question[end + 1 :]
+    order = f"{before}{question[start]}…{question[end]}{behind}".strip()
+    if len(order) > LONGEST_TASK or before.rstrip().endswith(_COLON) or _BLANK.search(f"{before}{behind}"):
+        return None
+    begins = max((each.end() for each in _SENTENCE.finditer(before)), default=0)
+    own = before[begins:] if before.strip() else _SENTENCE.split(behind.lstrip(" .,;–—-"), maxsplit=1)[0]
+    if ordered_change(own) is None or (change := ordered_change(order)) is None:
+        return None
+    given = Given(change, order, text)
+    if are_pairs:
+        return _Words.unless_refused(given, order)
+    return Doubt("its quotation marks do not show where the text ends", given.answer_tokens)
+
+
+def _quotations(text: str) -> tuple[list[tuple[int, int]], bool]:
+    """Where quotations stand that are in no other one, if the first begins where an order may stand.
+
+    And whether the marks of its kind are pairs: where they are not, from the first to the last of them.
+    """
+    first = _QUOTE.search(text, 0, LONGEST_TASK)
+    if first is None or first[0] not in _QUOTES:
+        return [], True
+    kind = first[0] + _QUOTES[first[0]]
+    marks = [each.start() for each in _QUOTE.finditer(text) if each[0] in kind]
+    found: list[tuple[int, int]] = []
+    opened: list[int] = []
+    for at in marks:
+        is_opening = _opens(text, at) if kind[0] == kind[1] else text[at] == kind[0]
+        if is_opening:
+            opened.append(at)
+        elif is_opening is None or not opened:
+            return [(marks[0], marks[-1])], False
+        else:
+            start = opened.pop()
+            found += [] if opened else [(start, at)]
+    return (found, True) if not opened else ([(marks[0], marks[-1])], False)
+
+
+def _opens(text: str, at: int) -> bool | None:
+    """Whether a straight mark begins a quotation; ``None``: its neighbours do not tell."""
+    before = text[max(0, at - 1) : at].strip(" \n\t([{—–-")
+    behind = text[at + 1 : at + 2].strip(" \n\t.,;:!?)]}—–-")
+    return None if bool(before) == bool(behind) else not before
+
+
+def _split(question: str) -> Given | Doubt | None:
     """A text below or above the order."""
     first, rest = _head(question)
     last, before = _tail(question)
@@ -174,21 +284,26 @@ def _split(question: str) -> Given | str | None:
     change, task, text = (ends, last, before) if begins is None else (begins, first, rest)
     if change is None:
         return None
+    given = Given(change, task, text)
     if begins is not None and ends is not None:
-        return "its first and its last paragraph both read like the task, so where the text ends is in doubt"
-    if begins is None and words.asks_of_a_text(first):
-        return "its first paragraph asks for something else than its last one"
-    if begins is not None and (doubt := _end_of_task(first, rest, last)):
-        return doubt
-    if _in_fences(text):
-        return "most of the text stands in several fences, which are copied as code"
-    return words.refusal(task, change) or Given(change, task, text)
+        why = "its first and its last paragraph both read like the task, so where the text ends is in doubt"
+    elif begins is None and words.asks_of_a_text(first):
+        why = "its first paragraph asks for something else than its last one"
+    elif begins is not None and (doubt := _end_of_task(first, rest, last)):
+        why = doubt
+    elif _in_fences(text):
+        why = "most of the text stands in several fences, which are copied as code"
+    else:
+        return words.unless_refused(given, task)
+    return Doubt(why, given.answer_tokens)
 
 
 def _end_of_task(first: str, rest: str, last: str) -> str | None:
     """Why it is in doubt that all behind an order is the text."""
     if first.endswith(_COLON):
         return None
+    if not _quotations(first)[1]:
+        return "a quotation in its first paragraph may be the beginning of the text"
     if _Words.read().asks_of_a_text(last):
         return "its last paragraph may be a question about the text, or a part of it"
     following = _BLANK.split(rest, maxsplit=1)[0]
@@ -199,8 +314,7 @@ def _end_of_task(first: str, rest: str, last: str) -> str | None:
 
 def _in_fences(text: str) -> bool:
     """Whether most of a text stands between fences."""
-    marks = list(_FENCE.finditer(text)) if any(sign in text for sign in _FENCES) else []
-    inside = sum(end.start() - begin.end() for begin, end in zip(marks[::2], marks[1::2], strict=False))
+    inside = sum((end.start() if end else len(text)) - begin.end() for begin, end in _fences(text))
     return inside > len(text) // 2
 
 
@@ -243,20 +357,24 @@ def ordered_change(task: str) -> Change | None:
         return None
     pointed = words.text.search(task) is not None
     found: set[Change] = set()
-    begins = [0, *(each.end() for each in _SENTENCE.finditer(task))]
-    for start, end in zip(begins, [*begins[1:], len(task)], strict=True):
-        sentence = task[start:end].lstrip("¿¡ ")
-        body = sentence[lead.end() :] if (lead := words.polite.match(sentence)) else sentence
-        body = body.lstrip(" ,")
-        other = words.question.match(body) is not None
-        asks = other or (lead is None and sentence.rstrip().endswith(_QUESTION_MARKS))
+    for said in words.sentences(task):
         for change, pattern in words.changes.items():
-            match = pattern.match(body) or (pattern.search(body) if not asks and (lead or pointed) else None)
-            if match and not words.forbids(body, match):
+            may_stand_later = not said.asks and (said.is_polite or pointed)
+            match = pattern.match(said.body) or (pattern.search(said.body) if may_stand_later else None)
+            if match and not words.forbids(said.body, match):
                 found.add(change)
-        if other and not found:
+        if said.orders_other and not found:
             return None  # what is ordered behind it may be meant for its answer
     return next((change for change in get_args(Change) if change in found), None)
+
+
+class _Sentence(NamedTuple):
+    """A sentence of a task: what stands behind its polite beginning, and what it asks for."""
+
+    body: str
+    is_polite: bool
+    orders_other: bool  # a question, or another order than to change a text
+    asks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,15 +432,26 @@ class _Words:
         asks = said.rstrip().endswith((*_QUESTION_MARKS, *_COLON)) or self.question.match(said) is not None
         return asks and len(said) <= _NEAR * 10 and self.text.search(said) is not None
 
+    def sentences(self, task: str) -> Iterator[_Sentence]:
+        """The sentences of a task."""
+        begins = [0, *(each.end() for each in _SENTENCE.finditer(task))]
+        for start, end in zip(begins, [*begins[1:], len(task)], strict=True):
+            sentence = task[start:end].lstrip("¿¡ ")
+            lead = self.polite.match(sentence)
+            body = sentence[lead.end() if lead else 0 :].lstrip(" ,")
+            other = self.question.match(body) is not None
+            asks = other or (lead is None and sentence.rstrip().endswith(_QUESTION_MARKS))
+            yield _Sentence(body, lead is not None, other, asks)
+
     @staticmethod
-    def refusal(task: str, change: Change) -> str | None:
-        """Why the whole changed text, and that alone, is not what is asked for."""
+    def unless_refused(given: Given, order: str) -> Given | Doubt:
+        """The text, unless the whole of it, changed, and that alone, is not what an order asks for."""
         words = _Words.read()
-        if found := words.beside.search(task):
-            return f'more than the changed text is asked for ("{found[0].strip()[:40]}")'
-        if change != "insert" and (found := words.part.search(task)):  # an addition says its place like this
-            return f'a part of the text is asked for ("{found[0].strip()[:40]}")'
-        last = task[max((each.end() for each in _SENTENCE.finditer(task.rstrip()[:-1])), default=0) :].strip()
+        if found := words.beside.search(order):
+            return Doubt(f'more than the changed text is asked for ("{found[0].strip()[:40]}")', given.answer_tokens)
+        if given.change != "insert" and (found := words.part.search(order)):  # an addition says its place like this
+            return Doubt(f'a part of the text is asked for ("{found[0].strip()[:40]}")')
+        last = order[max((each.end() for each in _SENTENCE.finditer(order.rstrip()[:-1])), default=0) :].strip()
         if last.endswith(_QUESTION_MARKS) and words.question.match(last):
-            return f'a question is asked besides ("{last[:40]}")'
-        return None
+            return Doubt(f'a question is asked besides ("{last[:40]}")', given.answer_tokens)
+        return given

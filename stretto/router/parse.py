@@ -12,7 +12,7 @@ from stretto.language.forms import FormName, depth_wanted, form_named, is_of_eac
 from stretto.language.tails import tails
 from stretto.router.demands import items_wanted, wants_brevity, wants_format
 from stretto.router.excerpt import excerpt, question_in_context
-from stretto.router.given import Change, Given, given_in, ordered_change
+from stretto.router.given import Change, Doubt, Given, given_in, ordered_change
 from stretto.values.request import Request
 from stretto.values.route import Route
 
@@ -101,8 +101,8 @@ class Parse:
         return wants_finished_list(self.text)
 
     @lazy
-    def given(self) -> Given | str | None:
-        """The text that is to be changed; why it is in doubt, as half a sentence; ``None`` where none is."""
+    def given(self) -> Given | Doubt | None:
+        """The text that is to be changed; why it is in doubt; ``None`` where none is."""
         return None if self.request is None else given_in(self.request)
 
     @lazy

@@ -10,6 +10,7 @@ from stretto.prompts import SMALL
 from stretto.router.case import PHRASES, Case
 from stretto.router.demands import wants_format
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
+from stretto.router.given import Doubt
 from stretto.router.history import track_record_for
 from stretto.router.offer import Offer
 from stretto.router.track_record import Kind
@@ -110,7 +111,9 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
         yield "response_format leaves no place for citations"
     if case.parse.changes is not None:
         given = case.parse.given
-        yield given if isinstance(given, str) else "they are to be rewritten, and citations would stand in the text"
+        yield (
+            given.why if isinstance(given, Doubt) else "they are to be rewritten, and citations would stand in the text"
+        )
     if not able.reads_history and able.passage_tokens is None:
         yield f"{case.backend.name} has not learned to cite"
     if task.kind == "extract":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from stretto.router.given import Change
 from stretto.strategies.rewrite.units import EAST, NUMBER, changed_units, digits_of
@@ -37,12 +37,18 @@ _KEPT: Mapping[Change, tuple[str, ...]] = {
     "simplify": ("headings", "table rows", "code fences", "links", "placeholders", "numbers"),
     "redact": ("paragraphs", *_LAYOUT),
     "shorten": ("headings", "code fences", "placeholders"),
+    "expand": ("headings", "code fences", "links", "placeholders", "numbers"),
     "reformat": ("links", "placeholders", "numbers"),
     "annotate": ("links", "placeholders", "numbers"),
     "rename": ("headings", "list items", "table rows", "code fences"),
     "change": ("headings", "list items", "table rows", "code fences", "links", "placeholders"),
     "insert": _ALL[1:],
 }
+_TOLD: Form = {
+    "links": re.compile(r"\b(?:hyper)?links?\b|\burls?\b|verweise|liens?\b|enlaces?\b|hipervínculos", re.IGNORECASE),
+    "headings": re.compile(r"head(?:ing|line)s?\b|überschrift|titre|títulos?\b|encabezado", re.IGNORECASE),
+}
+"""Words of a task that may change how many of these there are: "remove all links"."""
 _TAG = re.compile(r"</?[a-zA-Z!?][^<>]{0,2000}>")
 _RUNS = re.compile(
     r"<(?:script|iframe|frame|object|embed|applet|base|meta|link|style|svg|math|form)\b"
@@ -68,7 +74,8 @@ def lost(
     ``tags``: it is a text within a file, which may have none but the tags of its source. ``brackets``: it may be a
     template, in which "[Name]" is a placeholder.
     """
-    found = list(_lost(source, result, _KEPT[change]))
+    told = {name for name, words in _TOLD.items() if change == "change" and words.search(task)}
+    found = list(_lost(source, result, [name for name in _KEPT[change] if name not in told]))
     if brackets and "placeholders" in _KEPT[change]:
         found += _missing("placeholders", _BRACKETS, source, result)
     if "numbers" in _KEPT[change]:
@@ -87,7 +94,7 @@ def _length(text: str) -> int:
     return len(text) + len(_WIDE.findall(text))
 
 
-def _lost(source: str, result: str, kept: tuple[str, ...]) -> Iterator[str]:
+def _lost(source: str, result: str, kept: Sequence[str]) -> Iterator[str]:
     if "paragraphs" in kept and (now := len(BLANK.split(result.strip()))) != (was := len(BLANK.split(source.strip()))):
         yield f"{was} paragraphs became {now}"
     for name, pattern in _LAYOUT.items():

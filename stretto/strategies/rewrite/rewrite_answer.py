@@ -51,10 +51,8 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
     """Rewrite the text that a request gives; answer with `Direct` where none can be told apart."""
     given = parse_of(request, route).given
     if not isinstance(given, Given):
-        runner.warn(
-            f"Answered in one piece instead of piece by piece: {given or 'no text to be changed was found'}.",
-            "strategy",
-        )
+        why = "no text to be changed was found" if given is None else given.why
+        runner.warn(f"Answered in one piece instead of piece by piece: {why}.", "strategy")
         return await Direct().run(request, route, runner)
     tell_limits(request, runner)
     whole = Rewriting(request, runner, given)

@@ -11,7 +11,7 @@ from stretto.prompts import POCKET, SMALL
 from stretto.router import obstacles
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
-from stretto.router.given import Given
+from stretto.router.given import Doubt, Given
 from stretto.router.offer import Offer
 from stretto.strategies.rewrite.share import Way, is_by_edits, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
@@ -30,6 +30,7 @@ _DOES = {
     "translate": "translated",
     "correct": "corrected",
     "shorten": "shortened",
+    "expand": "expanded",
     "simplify": "simplified",
     "tone": "rewritten",
     "rename": "changed",
@@ -39,8 +40,11 @@ _DOES = {
     "annotate": "annotated",
     "redact": "redacted",
 }
-ONE_VOICE = frozenset({"tone", "simplify"})
-"""Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/readings_by_parts.md."""
+ONE_VOICE = frozenset({"tone", "simplify", "expand"})
+"""Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/readings_by_parts.md.
+
+Pieces that are to grow were not read; they share more with these than with translations.
+"""
 READERS = 'readers preferred texts that one writer changed; preference="fastest" has pieces written in parallel'
 
 
@@ -49,8 +53,8 @@ def offer_rewrite(case: Case) -> Offer | None:
     given = case.parse.given
     if given is None:
         return None
-    if isinstance(given, str):
-        return Offer(confidence=0.0, reason="", eligible=False, why_not=f"a text is to be changed, but {given}")
+    if isinstance(given, Doubt):
+        return Offer(confidence=0.0, reason="", eligible=False, why_not=f"a text is to be changed, but {given.why}")
     options = case.request.strategy_options if case.request.strategy == "rewrite" else {}
     edits = is_by_edits(options.get("way") or "auto", case.backend, given.change)
     forecast = _edits_forecast(case, given) if edits else _pieces_forecast(case, given)
