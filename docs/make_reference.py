@@ -97,7 +97,7 @@ INNER = {
         *("writers", "wrote", "write", "end", "withhold"),
     ),
     "Runner": (
-        *("ledger", "overran", "failure", "announce", "leaks", "send_along", "complete", "too_late"),
+        *("ledger", "overran", "failure", "announce", "leaks", "send_along", "complete", "too_late", "target_of"),
     ),
 }  # fmt: skip
 """Members of public classes that the package uses itself and nobody else should."""

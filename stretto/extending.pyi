@@ -30,6 +30,7 @@ from stretto.strategies.base import StrategyResult as StrategyResult
 from stretto.strategies.direct import Direct as Direct
 from stretto.strategies.runtime.branch import RunningBranch as RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec as BranchSpec
+from stretto.strategies.runtime.branch_spec import PromptTarget as PromptTarget
 from stretto.strategies.runtime.branch_spec import TextWatch as TextWatch
 from stretto.strategies.runtime.merge import Merge as Merge
 from stretto.strategies.runtime.merge import TextFilter as TextFilter

@@ -82,7 +82,7 @@ class Strategy(Protocol):
     ...         for side in ("for", "against"):
     ...             asked = Message(role="user", content=f"{request.question} Only what speaks {side} it.")
     ...             prompt = ModelRequest((*request.history, asked))
-    ...             branch = runner.start(BranchSpec(side, "section", lambda prompt=prompt: prompt, request.options))
+    ...             branch = runner.start(BranchSpec(side, "section", lambda _, prompt=prompt: prompt, request.options))
     ...             runner.merge.add(f"What speaks {side} it:\n")
     ...             runner.merge.add_branch(branch)
     ...         await runner.merge.finish()

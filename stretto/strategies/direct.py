@@ -14,7 +14,7 @@ from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.quality.text_guard import LoopAlarm, TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec, TextWatch
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget, TextWatch
 from stretto.strategies.runtime.fencing import fenced
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.in_form import held_to_format, write_in_form
@@ -81,8 +81,8 @@ async def show(request: Request, runner: Runner, running: RunningBranch) -> tupl
 async def show_in_form(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:
     """Show an answer once it fits its ``response_format``; the second try is asked for as this request was."""
 
-    def again(received: str, wrong: str) -> tuple[Message, ...]:
-        return asked(request, runner, "again_in_form", received=received, wrong=wrong)
+    def again(target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
+        return asked(request, target, "again_in_form", received=received, wrong=wrong)
 
     return await write_in_form(request, runner, running, again)
 
@@ -131,18 +131,20 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[AnswerWarning]
         draft=_resembled(request) if runner.capabilities.predictions else "",
     )
 
-    def prompt() -> ModelRequest:
-        return held_to_format(plain, request, runner)
+    def prompt(target: PromptTarget) -> ModelRequest:
+        return held_to_format(plain, request, target)
 
-    prompt()  # a template of the caller's that cannot be filled is an error of the request, not of a branch
+    prompt(
+        runner.target
+    )  # a template of the caller's that cannot be filled is an error of the request, not of a branch
 
-    def fallback_prompt(received: str) -> ModelRequest | None:
+    def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest | None:
         if not received.strip():
-            return prompt()
+            return prompt(target)
         if request.whole_reason is not None:  # a body that is passed on unchanged cannot be asked for in other words
             return None
         # The rest of a text matches no format that the whole of it matches.
-        return rest_of(request, runner, received) if request.options.response_format is None else None
+        return rest_of(request, target, received) if request.options.response_format is None else None
 
     return BranchSpec(
         id="direct",
@@ -186,15 +188,15 @@ def _for_loops(request: Request, tell: Callable[[AnswerWarning], None]) -> TextW
     return LoopAlarm(lambda: tell(warning))
 
 
-def rest_of(request: Request, runner: Runner, received: str) -> ModelRequest:
+def rest_of(request: Request, target: PromptTarget, received: str) -> ModelRequest:
     """Ask for the rest of an answer whose stream broke."""
-    return ModelRequest(asked(request, runner, "continue", received=received))
+    return ModelRequest(asked(request, target, "continue", received=received))
 
 
-def asked(request: Request, runner: Runner, template: str, **values: str) -> tuple[Message, ...]:
+def asked(request: Request, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
     """A template filled for this request, with the turns before the question; ``values`` replace defaults."""
     own = {"question": request.question, "system": request.system, "documents": fenced(request.documents)}
-    filled = runner.template(template).messages(**(own | values))
+    filled = target.template(template).messages(**(own | values))
     return (
         *(message for message in filled if message.role == "system"),
         *request.history,

@@ -33,7 +33,7 @@ class Own:
 
 def branch(request, runner, name="one", prompt=None):
     asked = ModelRequest((Message(role="user", content=request.question),))
-    running = runner.start(BranchSpec(name, "section", prompt or (lambda: asked), request.options))
+    running = runner.start(BranchSpec(name, "section", prompt or (lambda _: asked), request.options))
     runner.merge.add_branch(running)
     return running
 
@@ -46,7 +46,7 @@ async def ask(run, backend=None, **options):
 async def test_what_a_prompt_raises_reaches_the_caller_and_is_not_asked_again():
     made = []
 
-    def prompt():
+    def prompt(_):
         made.append(1)
         raise OwnError("in the prompt")
 
@@ -67,7 +67,7 @@ async def test_what_a_specification_raises_reaches_the_caller(hook):
 
     async def run(request, runner):
         asked = ModelRequest((Message(role="user", content="Why?"),))
-        running = runner.start(BranchSpec("one", "section", lambda: asked, request.options, **{hook: mistake}))
+        running = runner.start(BranchSpec("one", "section", lambda _: asked, request.options, **{hook: mistake}))
         runner.merge.add_branch(running)
         await runner.merge.finish()
 

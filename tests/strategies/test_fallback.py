@@ -153,6 +153,17 @@ async def test_an_answer_in_a_format_is_written_anew_because_nobody_has_seen_its
     assert answer.usage.discarded_tokens == answer.branches[0].writers[0].usage.completion_tokens
 
 
+async def test_a_second_try_in_a_format_is_asked_for_as_the_model_needs_it_that_goes_on():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    script = {"That cannot be used": Reply(fault=ServerFailedError("Down."))}
+    main, other = answering("no JSON", "own:a", script, json_schema=True), answering('{"n": 3}', json_schema=False)
+    assert (await ask(main, other, response_format=schema)).parsed == {"n": 3}
+    second, theirs = (
+        "".join(message.content for message in prompt.messages) for (prompt, _) in (main.calls[1], other.calls[0])
+    )
+    assert ('"properties"' in second, '"properties"' in theirs) == (False, True)
+
+
 async def test_a_model_without_history_is_shown_the_question_alone():
     turns = ["One.", {"role": "assistant", "content": "Two."}, "Three?"]
     other = answering(reads_history=False)

@@ -42,7 +42,7 @@ class BothSides:
     async def run(self, request, route, runner):  # noqa: ARG002 - the protocol's arguments
         for side in ("for", "against"):
             prompt = ModelRequest((Message(role="user", content=f"{request.question} Only what speaks {side} it."),))
-            branch = runner.start(BranchSpec(side, "section", lambda prompt=prompt: prompt, request.options))
+            branch = runner.start(BranchSpec(side, "section", lambda _, prompt=prompt: prompt, request.options))
             runner.merge.add(f"{side.title()}: ")
             runner.merge.add_branch(branch)
             runner.merge.add("\n")

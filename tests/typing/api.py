@@ -163,7 +163,7 @@ class BothSides:
 
     async def run(self, request: Request, route: Route, runner: Runner) -> None:
         prompt = ModelRequest((Message(role="user", content=request.question + route.reason),))
-        runner.merge.add_branch(runner.start(BranchSpec("one", "section", lambda: prompt, request.options)))
+        runner.merge.add_branch(runner.start(BranchSpec("one", "section", lambda _: prompt, request.options)))
         await runner.merge.finish()
 
 

@@ -47,7 +47,7 @@ def start_tool(
         kind="tool",
         title=tool.name,
         label=f"The tool {tool.name}",
-        prompt=lambda: ModelRequest(()),
+        prompt=lambda _: ModelRequest(()),
         options=GenerationOptions(),
         work=partial(_carry_out, runner=runner, tool=tool, call=call, at_once=at_once),
     )

@@ -12,6 +12,7 @@ from stretto.strategies.base import StrategyResult
 from stretto.strategies.calling.carrying_out import result_of, start_tool
 from stretto.strategies.direct import asked, direct_spec, with_documents
 from stretto.strategies.runtime.branch import Outcome, RunningBranch
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.in_form import write_in_form
 from stretto.values.content import name_of_tool
@@ -145,8 +146,8 @@ class _Rounds:
         before = self.runner.merge.text
         return "" if not before.strip() or before.endswith("\n\n") else "\n\n"
 
-    def _again_in_form(self, received: str, wrong: str) -> tuple[Message, ...]:
-        filled = asked(self.request, self.runner, "again_in_form", received=received, wrong=wrong)
+    def _again_in_form(self, target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
+        filled = asked(self.request, target, "again_in_form", received=received, wrong=wrong)
         return (*with_documents(self.request), *self._messages(), filled[-1])
 
     async def _goes_on(self, running: RunningBranch, begun: Begun) -> bool:

@@ -18,6 +18,7 @@ from stretto.strategies.direct import asked, direct_spec
 from stretto.strategies.quality.likeness import overlap
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.strategies.structured.fitting import fit
@@ -139,7 +140,7 @@ class Small:
             label=f"The answer of {backend.name}",
             options=options,
             backend=backend,
-            fallback_prompt=lambda _: None,  # where it fails, a larger model answers
+            fallback_prompt=lambda *_: None,  # where it fails, a larger model answers
             standalone=False,
             rival=number,
             deadline_s=until_s,
@@ -214,8 +215,8 @@ class Small:
         """Its own judgement, held by a schema."""
         runner, text = self._runner, self.running.text
 
-        def prompt() -> ModelRequest:
-            messages = asked(self._request, runner, "cascade_check", received=text)
+        def prompt(target: PromptTarget) -> ModelRequest:
+            messages = asked(self._request, target, "cascade_check", received=text)
             return ModelRequest(messages, effort="low", response_schema=SCHEMA, in_words=())
 
         room = _CHECK_TOKENS + (_CHECK_THINKING if self.backend.capabilities.reasoning else 0)

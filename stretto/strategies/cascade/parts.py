@@ -53,7 +53,7 @@ class PartsFirst:
                 id=f"{spec.id}-{self._role}",
                 kind="trial",
                 options=spec.options.model_copy(update={"logprobs": spec.options.logprobs or 0, "decoding": None}),
-                fallback_prompt=lambda _: None,
+                fallback_prompt=lambda *_: None,
                 on_end=lambda _: None,
                 backend=self._backend,
             )

@@ -237,7 +237,7 @@ class _Cascade:
             return spec
         return replace(
             spec,
-            prompt=lambda: replace(spec.prompt(), draft=written[-1]),
+            prompt=lambda target: replace(spec.prompt(target), draft=written[-1]),
             options=spec.options.model_copy(update={"decoding": "auto"}),
         )
 

@@ -11,7 +11,7 @@ from stretto.strategies.collaborate.collaborate_options import CollaborateOption
 from stretto.strategies.collaborate.proposals import Gathered, gather, proposers_of
 from stretto.strategies.direct import Direct, asked, rest_of, show_in_form
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fencing import numbered
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import backend_for, prompt_tokens
@@ -74,9 +74,9 @@ async def _aggregate(
     texts = [running.text if len(running.text) <= room else running.text[:room] + " …" for running in came.proposals]
     fence, proposals = numbered(texts, "proposal")
 
-    def prompt() -> ModelRequest:
-        said = asked(request, runner, "collaborate", proposals=proposals, fence=fence, count=str(len(texts)))
-        return held_to_format(ModelRequest(said, reads=bool(request.documents)), request, runner)
+    def prompt(target: PromptTarget) -> ModelRequest:
+        said = asked(request, target, "collaborate", proposals=proposals, fence=fence, count=str(len(texts)))
+        return held_to_format(ModelRequest(said, reads=bool(request.documents)), request, target)
 
     spec = BranchSpec(
         id="answer",
@@ -85,7 +85,9 @@ async def _aggregate(
         label="The answer",
         prompt=prompt,
         options=request.options,
-        fallback_prompt=lambda received: rest_of(request, runner, received) if received.strip() else prompt(),
+        fallback_prompt=lambda target, received: (
+            rest_of(request, target, received) if received.strip() else prompt(target)
+        ),
         standalone=True,
         backend=None if own else aggregator,
         successors=runner.fallback.models,

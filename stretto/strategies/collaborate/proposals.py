@@ -95,7 +95,7 @@ def _start(
             kind="proposal",
             title=f"{backend.name}{draft}",
             label=f"The proposal of {backend.name}{draft}",
-            prompt=lambda: ModelRequest(with_documents(request), reads=bool(request.documents)),
+            prompt=lambda _: ModelRequest(with_documents(request), reads=bool(request.documents)),
             options=sampled(request.options, backend.capabilities, place, **changes),
             on_end=ends.add,
             watch=TextGuard,

@@ -29,7 +29,7 @@ async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequen
     Where it names none, whatever the cause, a refusal too, each fallback of the client is asked in turn.
     """
     fence, answers = numbered(texts, "answer")
-    messages = runner.template("consensus_judge").messages(
+    messages = runner.target.template("consensus_judge").messages(
         question=request.question, answers=answers, fence=fence, count=str(len(texts))
     )
     causes: list[str] = []
@@ -40,7 +40,7 @@ async def judged(request: Request, runner: Runner, judge: Backend, texts: Sequen
             kind="judgement",
             title="Judge",
             label="The judge",
-            prompt=lambda: ModelRequest(messages),
+            prompt=lambda _: ModelRequest(messages),
             options=GenerationOptions(max_tokens=JUDGE_TOKENS + (THINKING if backend.capabilities.reasoning else 0)),
             backend=backend,
             successors=(),

@@ -11,7 +11,7 @@ from stretto.strategies.consensus.consensus_options import ConsensusOptions
 from stretto.strategies.consensus.traces import SampleWatch, Trace, bar_of
 from stretto.strategies.direct import direct_spec
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.ledger import LEAST_ANSWER
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import prompt_tokens, sampled
@@ -114,7 +114,7 @@ def start_samples(
             title=f"Sample {place + 1}",
             label="The answer",
             options=sampled(request.options, runner.capabilities, place, **changes),
-            fallback_prompt=lambda _: None,  # the others decide
+            fallback_prompt=lambda *_: None,  # the others decide
             on_end=on_end,
             watch=watch,
             standalone=False,
@@ -157,8 +157,8 @@ def mean_of(samples: Sequence[Sample]) -> float | None:
 def _shared(spec: BranchSpec) -> BranchSpec:
     """The same, its prompt marked as one that all samples have."""
 
-    def prompt() -> ModelRequest:
-        asked = spec.prompt()
+    def prompt(target: PromptTarget) -> ModelRequest:
+        asked = spec.prompt(target)
         return replace(asked, shared=len(asked.messages[-1].content))
 
     return replace(spec, prompt=prompt)

@@ -9,6 +9,7 @@ from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.reading.records import COLLAPSE_SCHEMA, json_object, numbers
 from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import PromptTarget
 
 __all__ = ["collapsed"]
 
@@ -55,9 +56,10 @@ def _start(reading: DocumentRun, findings: Findings, group: Sequence[Finding], n
     said = findings.all_shown(group)
     words = max(_FEWEST_WORDS, int(reading.count(said) * _SHRINK * _WORDS_PER_TOKEN / 2))
 
-    def prompt() -> ModelRequest:
-        messages = reading.messages("document_collapse", records=said, words=str(min(words, 200)))
-        return ModelRequest(messages, response_schema=reading.schema(COLLAPSE_SCHEMA), in_words=(), reads=True)
+    def prompt(target: PromptTarget) -> ModelRequest:
+        messages = reading.messages(target, "document_collapse", records=said, words=str(min(words, 200)))
+        schema = COLLAPSE_SCHEMA if target.capabilities.json_schema else None
+        return ModelRequest(messages, response_schema=schema, in_words=(), reads=True)
 
     return reading.start(name, "collapse", prompt, room=reading.sizes.record)
 

@@ -23,7 +23,7 @@ from stretto.strategies.document.reading.bearing import Bearing
 from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fencing import unfenced
 from stretto.strategies.runtime.ledger import Ledger
 from stretto.strategies.runtime.runner import Runner
@@ -146,18 +146,18 @@ class DocumentRun:
             for a, b in spans
         ]
 
-    def messages(self, template: str, **values: str) -> tuple[Message, ...]:
+    def messages(self, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
         """A template filled for this request, the turns before the question in their places."""
-        return asked(self.request, self.runner, template, fence=self.library.fence, **values)
+        return asked(self.request, target, template, fence=self.library.fence, **values)
 
-    def rest_of(self, messages: tuple[Message, ...], received: str) -> ModelRequest:
+    def rest_of(self, target: PromptTarget, messages: tuple[Message, ...], received: str) -> ModelRequest:
         """Ask for the rest of what these messages asked for; the rule that documents are data stays before them."""
         question = messages[-1].content
-        rest = self.messages("continue", question=question, received=received, documents="")
+        rest = self.messages(target, "continue", question=question, received=received, documents="")
         return ModelRequest((*messages[:-1], rest[-1]), reads=True)
 
     def passage_prompt(
-        self, template: str, place: Place, *, schema: Mapping[str, Any] | None = None, **values: str
+        self, target: PromptTarget, template: str, place: Place, *, schema: Mapping[str, Any], **values: str
     ) -> ModelRequest:
         """The prompt that shows one passage.
 
@@ -165,9 +165,10 @@ class DocumentRun:
         question about these documents. All up to the passage is the same for all passages.
         """
         shown = self.library.shown(place) | values
-        messages = _passage_messages(self.request, self.runner, self.library, template, task=self.task, shown=shown)
+        messages = _passage_messages(self.request, target, self.library, template, task=self.task, shown=shown)
         at = messages[-1].content.find(f"\n{self.library.fence} passage {place.number} of ")
-        return ModelRequest(messages, response_schema=self.schema(schema), in_words=(), shared=max(at, 0), reads=True)
+        held = schema if target.capabilities.json_schema else None
+        return ModelRequest(messages, response_schema=held, in_words=(), shared=max(at, 0), reads=True)
 
     @property
     def trained(self) -> bool:
@@ -183,10 +184,6 @@ class DocumentRun:
     def plain(self) -> bool:
         """Whether the model is a small one, which is asked for a sentence to copy instead of a record."""
         return self.runner.capabilities.prompt_family == SMALL and self.task.kind in ("answer", "compare")
-
-    def schema(self, schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The schema, if this backend can be held to one."""
-        return schema if self.runner.capabilities.json_schema else None
 
     def title(self, place: Place) -> str:
         """What a person calls this passage."""
@@ -214,17 +211,16 @@ class DocumentRun:
         self,
         name: str,
         kind: str,
-        prompt: Callable[[], ModelRequest],
+        prompt: Callable[[PromptTarget], ModelRequest],
         *,
         room: int | None,
         title: str = "",
         on_end: Callable[[RunningBranch], None] = lambda _: None,
-        rest: Callable[[str], ModelRequest | None] = lambda _: None,
     ) -> RunningBranch:
         """Start a branch of at most ``room`` tokens.
 
         After a failure it is asked for once more, unless it had begun to write: a record is worth nothing with half of
-        another one before it. ``rest`` asks for the rest of a text, given what was received.
+        another one before it.
         """
         options = self.request.options.model_copy(update={"max_tokens": room, "stop": (), "response_format": None})
         return self.runner.start(
@@ -234,7 +230,7 @@ class DocumentRun:
                 title=title,
                 prompt=prompt,
                 options=options,
-                fallback_prompt=lambda received: rest(received) if received.strip() else prompt(),
+                fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
                 on_end=on_end,
                 deadline_s=self._until_s(),
                 ledger=self.puts_together if kind == "collapse" else self.reads,
@@ -281,8 +277,8 @@ def _reading_of(request: Request, runner: Runner, cache: DocumentCache, count: C
         "fence": library.fence
     }
     empty |= {"number": "0", "total": "0"}
-    mapping = _passage_messages(bare, runner, library, "document_map", task=task, shown=empty)
-    closing = asked(bare, runner, "document_answer", fence=library.fence, records="", form="")
+    mapping = _passage_messages(bare, runner.target, library, "document_map", task=task, shown=empty)
+    closing = asked(bare, runner.target, "document_answer", fence=library.fence, records="", form="")
     options = options_of(request, DocumentOptions) if request.strategy == "document" else DocumentOptions()
     purpose = (runner.model, "tokens")
     tokens = (cache.keep(each, purpose, partial(total_tokens, each.text, count)) for each in library.documents)
@@ -324,11 +320,11 @@ def _trained(runner: Runner) -> bool:
 
 
 def _passage_messages(
-    request: Request, runner: Runner, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
+    request: Request, target: PromptTarget, library: Library, template: str, *, task: Task, shown: Mapping[str, str]
 ) -> tuple[Message, ...]:
     alone = request.model_copy(update={"messages": _alone(request)})
     said = _conversation(request.history, library.fence)
-    return asked(alone, runner, template, outline=library.outline(), task=task.instruction, conversation=said, **shown)
+    return asked(alone, target, template, outline=library.outline(), task=task.instruction, conversation=said, **shown)
 
 
 def _alone(request: Request) -> tuple[Message, ...]:

@@ -9,7 +9,7 @@ from stretto.backends.base import ModelRequest
 from stretto.strategies.document.citations.citing import CitationFilter, labelled
 from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Finding, Findings
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.structured.in_form import held_to_format, write_in_form
 from stretto.values.answer import Branch
 from stretto.values.citation import Citation
@@ -59,17 +59,16 @@ async def answer_in_form(reading: DocumentRun, template: str, said: str) -> Any:
 
     A number in square brackets is part of it, no citation.
     """
-    prompt = held_to_format(
-        ModelRequest(reading.messages(template, records=said, form=_IN_FORM), reads=True),
-        reading.request,
-        reading.runner,
-    )
-    question = prompt.messages[-1].content
 
-    def again(received: str, wrong: str) -> tuple[Message, ...]:
-        return reading.messages("again_in_form", question=question, received=received, wrong=wrong, documents="")
+    def prompt(target: PromptTarget) -> ModelRequest:
+        messages = reading.messages(target, template, records=said, form=_IN_FORM)
+        return held_to_format(ModelRequest(messages, reads=True), reading.request, target)
 
-    spec = _spec(reading, prompt, lambda received: None if received.strip() else prompt)
+    def again(target: PromptTarget, received: str, wrong: str) -> tuple[Message, ...]:
+        values = {"question": prompt(target).messages[-1].content, "received": received, "wrong": wrong}
+        return reading.messages(target, "again_in_form", documents="", **values)
+
+    spec = _spec(reading, prompt, lambda target, received: None if received.strip() else prompt(target))
     _, parsed = await write_in_form(reading.request, reading.runner, reading.runner.start(spec), again)
     return parsed
 
@@ -116,13 +115,13 @@ def _start(
     form = CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
     if reading.task.json:
         form += " Write the answer as JSON."
-    messages = reading.messages(template, records=said, form=form)
+    messages = reading.messages(runner.target, template, records=said, form=form)
 
-    def asked(received: str = "") -> ModelRequest:
+    def asked(target: PromptTarget, received: str = "") -> ModelRequest:
         before = f"{begun}\n\n{received}" if begun else received
-        return reading.rest_of(messages, before) if before.strip() else ModelRequest(messages, reads=True)
+        return reading.rest_of(target, messages, before) if before.strip() else ModelRequest(messages, reads=True)
 
-    answering = runner.start(_spec(reading, asked(), asked))
+    answering = runner.start(_spec(reading, asked, asked))
     prompted = "\n".join(message.content for message in messages)
     citing = CitationFilter(resolve, mark=reading.mark, prompt=prompted)
     runner.merge.add_branch(answering, filter_=citing, ending=instead)
@@ -130,13 +129,15 @@ def _start(
 
 
 def _spec(
-    reading: DocumentRun, prompt: ModelRequest, fallback_prompt: Callable[[str], ModelRequest | None]
+    reading: DocumentRun,
+    prompt: Callable[[PromptTarget], ModelRequest],
+    fallback_prompt: Callable[[PromptTarget, str], ModelRequest | None],
 ) -> BranchSpec:
     return BranchSpec(
         id="answer",
         kind="direct",
         label="The answer",
-        prompt=lambda: prompt,
+        prompt=prompt,
         options=reading.request.options,
         fallback_prompt=fallback_prompt,
         allow_refusal=True,

@@ -16,7 +16,7 @@ from stretto.strategies.document.final import CITING, answer_from, answer_whole,
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.document.task import REPORT_WORDS
 from stretto.strategies.quality.words import words_of
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fencing import unfenced
 from stretto.strategies.runtime.merge import Ending, TextFilter
 from stretto.strategies.skeleton.plan import Section
@@ -170,7 +170,6 @@ class Report(SectionsAnswer):
         self._form = CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
         self._cited: dict[int, _Cited] = {}  # by place in the report: 0 is the opening
         self._prompts: dict[int, str] = {}  # of parts, to tell their numbers in brackets from citations
-        self._asked_for: Section  # whose prompt is being made
         self._rests_on: dict[int, list[int]] = {}  # pieces by section, once its prompt is made
         self._further: dict[int, dict[int, list[int]]] = {}  # what no section names, by the section that tells it
         self._assigned = False
@@ -192,17 +191,25 @@ class Report(SectionsAnswer):
     def _words(self) -> int:
         return self._reading.task.words or self._parse.words or round(REPORT_WORDS * self._parse.depth)
 
-    def _asked(self, template: str, **values: str) -> ModelRequest:
-        if template == "plan":
-            prompt = self._filled("document_plan", self._material.briefly, **values)
+    def _asked(
+        self,
+        target: PromptTarget,
+        template: str,  # noqa: ARG002 - a report has its own
+        section: Section | None = None,
+        /,
+        **values: str,
+    ) -> ModelRequest:
+        if section is None:
+            prompt = self._filled(target, "document_plan", self._material.briefly, **values)
             self._prompts[0] = _text_of(prompt)
             return prompt
-        section = self._asked_for
-        prompt = self._section_prompt(section, values.get("plan", self._parser.text), values.get("written", ""))
+        plan, written = values.get("plan", self._parser.text), values.get("written", "")
+        prompt = self._section_prompt(target, section, plan, written)
         self._prompts[section.index] = _text_of(prompt)
-        return self._reading.rest_of(prompt.messages, received) if (received := values.get("received")) else prompt
+        received = values.get("received")
+        return self._reading.rest_of(target, prompt.messages, received) if received else prompt
 
-    def _section_prompt(self, section: Section, plan: str, written: str) -> ModelRequest:
+    def _section_prompt(self, target: PromptTarget, section: Section, plan: str, written: str) -> ModelRequest:
         fence, further = self._reading.library.fence, self._further.get(section.index, {})
         indexes = self._rests_on.setdefault(section.index, self._concerning(section))
         blocks = {"plan": plan, "sections that are written already": written}
@@ -212,6 +219,7 @@ class Report(SectionsAnswer):
             f"{fence} {name}\n{unfenced(text, fence)}\n{fence} end" for name, text in blocks.items() if text
         )
         return self._filled(
+            target,
             "document_section",
             self._material.shown(indexes),
             beside=beside,
@@ -219,26 +227,16 @@ class Report(SectionsAnswer):
             further=_FURTHER if further else "",
         )
 
-    def _filled(self, template: str, said: str, **values: str) -> ModelRequest:
+    def _filled(self, target: PromptTarget, template: str, said: str, **values: str) -> ModelRequest:
         one, two = labelled(self._reading.mark, 3), labelled(self._reading.mark, 7)
         values |= {"records": said, "label": self._material.label, "form": self._form, "one": one, "two": two}
-        return ModelRequest(self._reading.messages(template, **values), effort=self._effort, reads=True)
+        return ModelRequest(self._reading.messages(target, template, **values), effort=self._effort, reads=True)
 
     def _plan_spec(self) -> BranchSpec:
         return replace(super()._plan_spec(), ledger=self._reading.puts_together)
 
     def _section_spec(self, section: Section) -> BranchSpec:
-        spec = super()._section_spec(section)
-
-        def prompt() -> ModelRequest:
-            self._asked_for = section
-            return spec.prompt()
-
-        def fallback_prompt(received: str) -> ModelRequest | None:
-            self._asked_for = section
-            return spec.fallback_prompt(received)
-
-        return replace(spec, prompt=prompt, fallback_prompt=fallback_prompt, ledger=self._reading.puts_together)
+        return replace(super()._section_spec(section), ledger=self._reading.puts_together)
 
     def _told_by(self, place: int) -> dict[int, list[int]]:
         """The pieces that a section is shown, with their numbers."""

@@ -111,7 +111,7 @@ class _Run:
         if self.stops and self.in_form:
             raise InvalidRequestError(_NO_READING.format("response_format holds an answer"))
         if self.in_form:
-            held_to_format(ModelRequest(()), reading.request, self.runner)  # before a call is made in vain
+            held_to_format(ModelRequest(()), reading.request, self.runner.target)  # before a call is made in vain
         in_passages = reading.task.kind == "extract" or reading.plain or self.stops
         fitting = None if in_passages else await reading.in_thread(whole)
         if fitting is not None:

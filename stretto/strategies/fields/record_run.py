@@ -22,7 +22,7 @@ from stretto.strategies.fields.mending import Mending
 from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, is_outlined, record_of
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
 from stretto.strategies.runtime.parts import THINKING, share_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
@@ -334,7 +334,7 @@ class RecordRun:
         options = request.options.model_copy(update={"max_tokens": most, "stop": (), "response_format": None})
         form = f"Answer with one JSON object that fits this JSON schema, and nothing else: {json_text(schema)}"
 
-        def prompt() -> ModelRequest:
+        def prompt(target: PromptTarget) -> ModelRequest:
             there = "".join(
                 f"`{path_name(each.path)}`, on which it builds: {json_text(each.value)}\n\n"
                 for each in needed
@@ -348,7 +348,7 @@ class RecordRun:
                 known = f"{known}\n\n{AGREED}\n\n{told}\n\n{FULLER}".strip()
             shown = {} if documents is None else {"documents": documents}
             values = {"fields": _listed(self.record.schema), "known": known, "task": last} | shown
-            messages = asked(request, runner, "field", **values)
+            messages = asked(request, target, "field", **values)
             return ModelRequest(
                 messages,
                 effort=self.effort,
@@ -367,7 +367,7 @@ class RecordRun:
             prompt=prompt,
             options=options,
             # Half of a JSON text goes on in no other; what nobody has seen is begun anew.
-            fallback_prompt=lambda received: None if received.strip() else prompt(),
+            fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
         )
 
     def ended(self, written: Written, running: RunningBranch) -> None:

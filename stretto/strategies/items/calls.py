@@ -13,7 +13,7 @@ from stretto.language.lists import listed
 from stretto.strategies.direct import asked, shared_by_all
 from stretto.strategies.items.labels import one_of, schema_of
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec, TextWatch
+from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec, PromptTarget, TextWatch
 from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, share_of
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.request import Request
@@ -71,8 +71,8 @@ class Calls:
         most = room if kind in NOT_TEXT else share_of(self.request, room, parts)
         options = self.request.options.model_copy(update={"max_tokens": most, "stop": ()})
 
-        def prompt() -> ModelRequest:
-            messages = asked(self.request, self.runner, template, **values)
+        def prompt(target: PromptTarget) -> ModelRequest:
+            messages = asked(self.request, target, template, **values)
             # What stands before the entries, or the angle of a sample, is the same in all calls of the answer.
             own = next((values[name] for name in ("item", "items", "angle") if values.get(name)), "")
             shared = max(0, messages[-1].content.rfind(own)) if own else shared_by_all(self.request, messages)
@@ -83,16 +83,16 @@ class Calls:
                 in_words=(),
                 shared=shared if kind != "plan" else 0,
             )
-            return self._held(asked_for, labels)
+            return _held(asked_for, target, labels)
 
-        def fallback_prompt(received: str) -> ModelRequest | None:
+        def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest | None:
             if not plainly:
-                return None if received.strip() else prompt()
+                return None if received.strip() else prompt(target)
             if received.strip() and not labels:
-                messages = asked(self.request, self.runner, "continue", question=plainly, received=received)
+                messages = asked(self.request, target, "continue", question=plainly, received=received)
             else:
-                messages = asked(self.request, self.runner, "item_alone", question=plainly)
-            return self._held(ModelRequest(messages, effort=self.effort), labels, again=True)
+                messages = asked(self.request, target, "item_alone", question=plainly)
+            return _held(ModelRequest(messages, effort=self.effort), target, labels, again=True)
 
         return BranchSpec(
             id=name,
@@ -105,15 +105,6 @@ class Calls:
             allow_refusal=kind == "plan",
         )
 
-    def _held(self, prompt: ModelRequest, labels: Sequence[str], *, again: bool = False) -> ModelRequest:
-        """The prompt, whose answer is held to labels where the backend can do that; by a schema only for a retry."""
-        able = self.runner.capabilities
-        if labels and able.regex:
-            return replace(prompt, response_regex=one_of(labels))
-        if labels and again and able.json_schema:
-            return replace(prompt, response_schema=schema_of(labels), in_words=())
-        return prompt
-
     def room(self, instruction: str, text: str = "") -> int:
         """Token limit of one entry: the caller's, else an estimate from the request."""
         if self.request.part_tokens:
@@ -121,6 +112,15 @@ class Calls:
         if words := words_wanted(fold(instruction)):
             return max(SHORTEST, int(words * TOKENS_PER_WORD * ROOM))
         return max(SHORTEST, len(text)) * (ROOM if _LONG_ENTRY.search(instruction) else 1)
+
+
+def _held(prompt: ModelRequest, target: PromptTarget, labels: Sequence[str], *, again: bool = False) -> ModelRequest:
+    """The prompt, whose answer is held to labels where the backend can do that; by a schema only for a retry."""
+    if labels and target.capabilities.regex:
+        return replace(prompt, response_regex=one_of(labels))
+    if labels and again and target.capabilities.json_schema:
+        return replace(prompt, response_schema=schema_of(labels), in_words=())
+    return prompt
 
 
 def evenly(count: int, calls: int) -> list[int]:

@@ -67,7 +67,7 @@ class _Vote:
             id=f"{self._spec.id}-vote-{place + 1}",
             kind="vote",
             options=sampled(self._spec.options, self._runner.capabilities, place),
-            fallback_prompt=lambda _: None,  # the others decide
+            fallback_prompt=lambda *_: None,  # the others decide
             on_end=self._count,
         )
 

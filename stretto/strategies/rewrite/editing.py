@@ -14,7 +14,7 @@ from stretto.strategies.rewrite.kept_text import lost
 from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, any_of, title_of
 from stretto.strategies.rewrite.text_pieces import Piece
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.values.answer import REFUSALS, FinishReason
 from stretto.values.events import TextEdited
 
@@ -87,10 +87,10 @@ class Editing:
     def _ask(self, edited: Edited, failed: Sequence[str] = ()) -> None:
         piece, number = edited.piece, edited.piece.number
 
-        def prompt() -> ModelRequest:
+        def prompt(target: PromptTarget) -> ModelRequest:
             around = {"before": piece.before, "after": piece.after}
             return self.whole.asked(
-                "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.said, **around
+                target, "rewrite_edits", schema=SCHEMA, faults="\n".join(failed), piece=piece.said, **around
             )
 
         edited.tries.append(
@@ -102,7 +102,7 @@ class Editing:
                     label=f"The list of changes of piece {number}",
                     prompt=prompt,
                     options=self.whole.options(len(piece.said) // 2 + 200, number),
-                    fallback_prompt=lambda received: None if received.strip() else prompt(),
+                    fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
                     on_end=partial(self._ended, edited),
                 )
             )

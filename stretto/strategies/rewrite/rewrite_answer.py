@@ -23,7 +23,7 @@ from stretto.strategies.rewrite.share import is_by_edits, share_of_change
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Piece, cut, edited_pieces
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fencing import fence_for, unfenced
 from stretto.strategies.runtime.parts import ROOM, THINKING, notes_for, tell_limits
 from stretto.strategies.runtime.runner import Runner
@@ -179,15 +179,12 @@ class Rewriting:
             return None
         text = self.given.text[: min(TERMS_READ, 2 * self.most)]
 
-        def prompt() -> ModelRequest:
-            return self.asked("rewrite_terms", text=text)
-
         return self.runner.start(
             BranchSpec(
                 id="terms",
                 kind="terms",
                 label="The list of terms",
-                prompt=prompt,
+                prompt=lambda target: self.asked(target, "rewrite_terms", text=text),
                 options=self.options(TERMS_TOKENS),
                 allow_refusal=True,
                 allow_empty=True,
@@ -200,11 +197,12 @@ class Rewriting:
         piece = part.piece
         title = title_of(piece.said)
 
-        def prompt() -> ModelRequest:
+        def prompt(target: PromptTarget) -> ModelRequest:
             template, schema = (
                 ("rewrite_entries", piece.schema) if isinstance(piece, Entries) else ("rewrite_piece", None)
             )
             return self.asked(
+                target,
                 template,
                 schema=schema,
                 piece=piece.text,
@@ -223,20 +221,20 @@ class Rewriting:
                 prompt=prompt,
                 options=self.options(ROOM * len(piece.text) // 2 + 200, piece.number),
                 after=waits,
-                fallback_prompt=lambda received: self._continued(part, prompt(), received),
+                fallback_prompt=lambda target, received: self._continued(part, target, prompt(target), received),
                 on_end=partial(self._ended, part),
             )
         )
         part.tries.append(running)
         running.withhold()
 
-    def _continued(self, part: RewritePart, prompt: ModelRequest, received: str) -> ModelRequest | None:
+    def _continued(
+        self, part: RewritePart, target: PromptTarget, prompt: ModelRequest, received: str
+    ) -> ModelRequest | None:
         if not received.strip():  # behind a text that was shown and then refused, nothing is written anew
             return None if part.live and part.tries[0].seen else prompt
         question = prompt.messages[-1].content
-        return ModelRequest(
-            asked(self.request, self.runner, "continue", question=question, received=received, documents="")
-        )
+        return ModelRequest(asked(self.request, target, "continue", question=question, received=received, documents=""))
 
     def _ended(self, part: RewritePart, running: RunningBranch) -> None:
         """Judge a piece at its end, and have it written once more where it lost something."""
@@ -367,13 +365,19 @@ class Rewriting:
         )
 
     def asked(
-        self, template: str, *, schema: Mapping[str, Any] | None = None, faults: str = "", **values: str
+        self,
+        target: PromptTarget,
+        template: str,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        faults: str = "",
+        **values: str,
     ) -> ModelRequest:
         """What a call sends; all calls of the answer begin alike. What is told of the text is data as the text is."""
         told = {"terms": self.shared.told, "faults": faults}
         about = [f"{self.fence} {name}\n{unfenced(text, self.fence)}\n" for name, text in told.items() if text]
         own = {"task": self.task, "told": "".join(about), "fence": self.fence, "documents": ""}
-        messages = asked(self.request, self.runner, template, **(own | values))
+        messages = asked(self.request, target, template, **(own | values))
         shared = messages[-1].content.find(self.task) + len(self.task)  # the first piece is told no terms
         draft = "" if schema is not None else values.get("piece", "")
         return ModelRequest(
@@ -381,7 +385,7 @@ class Rewriting:
             effort=self.effort,
             shared=shared,
             draft=draft,
-            response_schema=schema if self.runner.capabilities.json_schema else None,
+            response_schema=schema if target.capabilities.json_schema else None,
             in_words=(),
         )
 

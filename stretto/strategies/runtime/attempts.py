@@ -6,7 +6,7 @@ Repeating the same call is the backends' business.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from stretto.strategies.quality.text_guard import LowQualityTextError, is_enough
 from stretto.strategies.runtime.answer_limit import NoRoomError
 from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
 from stretto.strategies.runtime.branch_calls import BranchCall, BranchCalls, Emit
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.strategies.runtime.fallback import Fallback, FallbackChain, alone
 from stretto.strategies.runtime.shortfall import called
 from stretto.values.answer import REFUSALS, Usage
@@ -61,7 +62,7 @@ class Attempts:
         announce: hands an event to the reader.
         warn: adds a warning to the answer.
         now_s: seconds since the request arrived.
-        addressing: a context in which prompts are made for a backend.
+        target_of: a backend as prompts are made for it.
     """
 
     def __init__(
@@ -73,11 +74,11 @@ class Attempts:
         announce: Emit,
         warn: Warn,
         now_s: Callable[[], float],
-        addressing: Callable[[Backend], AbstractContextManager[None]],
+        target_of: Callable[[Backend], PromptTarget],
     ) -> None:
         self._backend, self._fallback, self._calls = backend, fallback, calls
         self._announce, self._warn, self._now_s = announce, warn, now_s
-        self._addressing = addressing
+        self._target_of = target_of
 
     async def write(self, running: RunningBranch) -> None:
         """Write a branch, or leave what it failed with as its exception.
@@ -222,13 +223,12 @@ class Attempts:
         A call that failed and wrote nothing is not sent again as it is: wrappers have done that as often as may be.
         """
         spec, backend, again = running.spec, way.backend, way.again
-        received = "" if way.useless else running.text
-        with self._addressing(backend):
-            prompt = spec.fallback_prompt(received) if again or received.strip() else spec.prompt()
-            if prompt is not None and received.strip() and backend.capabilities.continues and not spec.restart_marker:
-                prompt = going_on(spec.prompt(), received) or prompt
-            if prompt is None and not again and running.take_back():
-                prompt, received = spec.prompt(), ""
+        received, target = "" if way.useless else running.text, self._target_of(backend)
+        prompt = spec.fallback_prompt(target, received) if again or received.strip() else spec.prompt(target)
+        if prompt is not None and received.strip() and backend.capabilities.continues and not spec.restart_marker:
+            prompt = going_on(spec.prompt(target), received) or prompt
+        if prompt is None and not again and running.take_back():
+            prompt, received = spec.prompt(target), ""
         if prompt is None:
             return None
         if backend is not self._backend and not backend.capabilities.reads_history:

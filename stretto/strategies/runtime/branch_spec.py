@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stretto.backends.base import Backend, ModelRequest
+from stretto.backends.base import Backend, Capabilities, ModelRequest
+from stretto.prompts import Template
 from stretto.strategies.runtime.ledger import Ledger
 from stretto.values.request import GenerationOptions
 from stretto.values.tool_calls import ToolCall
@@ -15,13 +16,30 @@ from stretto.values.tool_calls import ToolCall
 if TYPE_CHECKING:
     from stretto.strategies.runtime.branch import RunningBranch
 
-__all__ = ["NOT_TEXT", "BranchSpec", "TextWatch"]
+__all__ = ["NOT_TEXT", "BranchSpec", "PromptTarget", "TextWatch"]
 
 NOT_TEXT: frozenset[str] = frozenset({
     "outline", "plan", "terms", "sections", "edit", "edits", "passage", "collapse", "proposal", "judgement", "tool",
     "vote",
 })  # fmt: skip
 """Kinds of branches whose text is not part of the answer."""
+
+
+@dataclass(frozen=True)
+class PromptTarget:
+    """The model that a prompt is made for: that of the route, or another one that a branch is asked of.
+
+    Provisional beyond what the guide to extending uses: it may change in any release.
+
+    Attributes:
+        backend: the model.
+        capabilities: what it can do; with its family of prompts, and the calls that this answer may make there.
+        template: the prompt template of a name, for its family of prompts.
+    """
+
+    backend: Backend
+    capabilities: Capabilities
+    template: Callable[[str], Template]
 
 
 @dataclass(frozen=True)
@@ -40,9 +58,9 @@ class BranchSpec:
         index: of its section, from 1.
         after: branches that must have ended before it starts.
         until: what it waits for besides.
-        prompt: makes the prompt when the branch starts, once what it waits for is there.
-        fallback_prompt: makes the prompt for one retry after a failure, from the text received so far; ``None``: give
-            up.
+        prompt: makes the prompt for the model that is asked, when the branch starts and what it waits for is there.
+        fallback_prompt: makes the prompt for one retry after a failure, for the model that is asked, from the text
+            received so far; ``None``: give up.
         restart_marker: stands between the text received and that of the retry. It tells readers of the pieces that
             the incomplete line before it is cancelled and arrives again. Neither is part of the text.
         label: its name in warnings, as the subject of a sentence; by default, its `name` in quotes.
@@ -71,7 +89,7 @@ class BranchSpec:
 
     id: str
     kind: str
-    prompt: Callable[[], ModelRequest]
+    prompt: Callable[[PromptTarget], ModelRequest]
     options: GenerationOptions
     title: str = ""
     heading: str = ""
@@ -80,7 +98,7 @@ class BranchSpec:
     label: str = ""
     after: Sequence[RunningBranch] = ()
     until: Callable[[], Awaitable[object]] | None = None
-    fallback_prompt: Callable[[str], ModelRequest | None] = lambda _: None
+    fallback_prompt: Callable[[PromptTarget, str], ModelRequest | None] = lambda *_: None
     restart_marker: str = ""
     on_end: Callable[[RunningBranch], None] = lambda _: None
     deadline_s: float = math.inf

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import anyio
 
-from stretto.backends.base import Backend, Capabilities, ModelRequest
+from stretto.backends.base import Capabilities
 from stretto.backends.known_models import tokens_of
 from stretto.router.affordable import least_shared
 from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.values.request import Preference
 
 __all__ = ["GoingAhead"]
@@ -30,12 +31,12 @@ class GoingAhead:
         """Whether a beginning can be long enough."""
         return least_shared(self._preference, able) < float("inf")
 
-    async def wait(self, running: RunningBranch, prompt: ModelRequest, backend: Backend, able: Capabilities) -> None:
+    async def wait(self, running: RunningBranch, target: PromptTarget) -> None:
         """Wait until the cache of the backend holds what a call shares with an earlier one: its first text is there."""
-        prefix = prompt.prefix
-        if not prefix or tokens_of(prefix) < least_shared(self._preference, able):
+        prefix = running.spec.prompt(target).prefix
+        if not prefix or tokens_of(prefix) < least_shared(self._preference, target.capabilities):
             return
-        first = self._first.setdefault((id(backend), prefix), running)
+        first = self._first.setdefault((id(target.backend), prefix), running)
         if first is not running:
             with anyio.move_on_after(LONGEST_WAIT_S):
                 await first.reached(1)

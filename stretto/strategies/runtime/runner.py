@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -31,7 +32,7 @@ from stretto.strategies.runtime.answer_limit import AnswerLimit
 from stretto.strategies.runtime.attempts import Attempts
 from stretto.strategies.runtime.branch import Outcome, Progress, RunningBranch
 from stretto.strategies.runtime.branch_calls import BranchCalls, Emit
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fallback import Fallback
 from stretto.strategies.runtime.going_ahead import GoingAhead
 from stretto.strategies.runtime.ledger import Ledger
@@ -82,7 +83,6 @@ class Runner:
     ) -> None:
         self._tasks = tasks
         self._backend = backend
-        self._addressed = backend
         self._templates = templates
         self._prompt_family = prompt_family
         self._families: dict[int, str] = {}
@@ -114,7 +114,7 @@ class Runner:
             announce=emit,
             warn=self.warn,
             now_s=self.now_s,
-            addressing=self._addressing,
+            target_of=self.target_of,
         )
         self._calls.limit = AnswerLimit(request.options.max_tokens)
         self.leaks = Leaks(self.warn_once)
@@ -128,34 +128,31 @@ class Runner:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend of this answer can do, with the family of prompts that was named for it.
+        """What the backend of this answer can do, with the family of prompts that was named for it."""
+        return self.target.capabilities
 
-        While the prompt of a branch is made, it is the backend that the branch is asked of.
-        """
-        backend = self._addressed
+    @property
+    def target(self) -> PromptTarget:
+        """The backend of this answer, as prompts are made for it."""
+        return self.target_of(self._backend)
+
+    def target_of(self, backend: Backend) -> PromptTarget:
+        """A backend, as prompts are made for it."""
         able = self._slots.capabilities(backend)
         if id(backend) not in self._families:
             self._families[id(backend)] = family_for(able.prompt_family, self._prompt_family(backend))
-        return replace(able, prompt_family=self._families[id(backend)])
+        family = self._families[id(backend)]
+        return PromptTarget(backend, replace(able, prompt_family=family), partial(self._template, family))
 
-    @contextmanager
-    def _addressing(self, backend: Backend) -> Iterator[None]:
-        before, self._addressed = self._addressed, backend
-        try:
-            yield
-        finally:
-            self._addressed = before
+    def _template(self, family: str, name: str) -> Template:
+        found = self._templates.get(name, family)
+        self.leaks.add(found.wordings)
+        return found
 
     @property
     def done(self) -> bool:
         """Whether the text is merged and every branch has ended."""
         return self.merge.finished and all(running.branch is not None for running in self.branches)
-
-    def template(self, name: str) -> Template:
-        """The prompt template of that name for this backend's family of models."""
-        found = self._templates.get(name, self.capabilities.prompt_family)
-        self.leaks.add(found.wordings)
-        return found
 
     async def text_counter(self) -> Callable[[str], int] | None:
         """Counts the tokens of a text as the backend does; ``None`` where it can only estimate them."""
@@ -278,11 +275,9 @@ class Runner:
         return branch
 
     async def _let_first_go_ahead(self, running: RunningBranch, backend: Backend) -> None:
-        with self._addressing(backend):
-            able = self.capabilities
-            prompt = running.spec.prompt() if self._going_ahead.may_matter(able) else None
-        if prompt is not None:
-            await self._going_ahead.wait(running, prompt, backend, able)
+        target = self.target_of(backend)
+        if self._going_ahead.may_matter(target.capabilities):
+            await self._going_ahead.wait(running, target)
 
     async def _write_in_slot(self, running: RunningBranch) -> None:
         """Let a model write a branch once one of its slots is free, and a call before it has filled the cache."""

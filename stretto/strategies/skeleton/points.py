@@ -20,7 +20,7 @@ from stretto.strategies.quality.phrases import Phrases
 from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.quality.titles import Titles
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, notes_for, share_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.outline import CANCEL_LINE, OutlineParser, Point
@@ -50,7 +50,7 @@ class PointsAnswer:
         self._wanted = parse.points.asked if (parse.points.asked or 0) <= MOST_POINTS else None
         self._most = self._wanted or MOST_POINTS
         self._parser = OutlineParser(2 * self._most)  # a title may be left out
-        self._titles = Titles(request.question, Phrases(runner.template("skeleton").wordings, whole=2))
+        self._titles = Titles(request.question, Phrases(runner.target.template("skeleton").wordings, whole=2))
         self._known: list[Point] = []
         self._written: list[RunningBranch] = []
         self._placed = 0
@@ -181,15 +181,15 @@ class PointsAnswer:
         if self._wanted:
             number = f"exactly {self._wanted} points, as the question asks for"
 
-        def prompt() -> ModelRequest:
-            return self._asked("skeleton", number=number)
+        def prompt(target: PromptTarget) -> ModelRequest:
+            return self._asked(target, "skeleton", number=number)
 
-        prompt()  # as in `direct_spec`
+        prompt(self._runner.target)  # as in `direct_spec`
 
-        def fallback_prompt(received: str) -> ModelRequest:
+        def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest:
             if not (lines := received[: received.rfind("\n") + 1].strip()):
-                return prompt()
-            return self._asked("continue_outline", received=lines, number=number)
+                return prompt(target)
+            return self._asked(target, "continue_outline", received=lines, number=number)
 
         return BranchSpec(
             id="outline",
@@ -219,10 +219,10 @@ class PointsAnswer:
             else "Write one paragraph without a list.",
         }
 
-        def fallback_prompt(received: str) -> ModelRequest:
+        def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest:
             if received.strip():
-                return self._asked("continue_point", title=point.title, received=received)
-            return self._asked("point_alone", title=point.title, words=str(words))
+                return self._asked(target, "continue_point", title=point.title, received=received)
+            return self._asked(target, "point_alone", title=point.title, words=str(words))
 
         room = min(int(words * TOKENS_PER_WORD * ROOM), self._request.part_tokens or sys.maxsize) + self._thinking
         seed = self._request.options.seed
@@ -232,7 +232,7 @@ class PointsAnswer:
             heading=point.title,
             index=point.index,
             label=f"Point {point.index}, {point.title!r},",
-            prompt=lambda: self._asked("point", **values),
+            prompt=lambda target: self._asked(target, "point", **values),
             options=self._request.options.model_copy(
                 update={
                     "max_tokens": share_of(self._request, room, count or EXPECTED_POINTS),
@@ -245,9 +245,9 @@ class PointsAnswer:
             watch=lambda: TextGuard(self._runner.leaks.search(), (point.title, *others)),
         )
 
-    def _asked(self, template: str, **values: str) -> ModelRequest:
+    def _asked(self, target: PromptTarget, template: str, **values: str) -> ModelRequest:
         """A prompt that outline and points share up to its end: conversation, documents, question."""
-        messages = asked(self._request, self._runner, template, **values)
+        messages = asked(self._request, target, template, **values)
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
 
 

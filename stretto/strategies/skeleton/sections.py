@@ -17,7 +17,7 @@ from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked, direct_spec, rest_of, shared_by_all
 from stretto.strategies.quality.text_guard import FAULTS, LowQualityTextError, TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.merge import Ending, TextFilter
 from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, notes_for, tell_limits
 from stretto.strategies.runtime.runner import Runner
@@ -211,7 +211,7 @@ class SectionsAnswer:
         spec = BranchSpec(
             id=f"edit-{self._edits}",
             kind="edit",
-            prompt=partial(self._asked, "say_once", told=told, next=sentence),
+            prompt=lambda target: self._asked(target, "say_once", told=told, next=sentence),
             options=self._request.options.model_copy(update={"max_tokens": room, "stop": ()}),
         )
         running = self._runner.start(spec)
@@ -276,17 +276,17 @@ class SectionsAnswer:
         self._length = self._whole_length()
         template, values = self._plan_values(self._length)
 
-        def prompt() -> ModelRequest:
-            return self._asked(template, **values)
+        def prompt(target: PromptTarget) -> ModelRequest:
+            return self._asked(target, template, **values)
 
-        prompt()  # as in `direct_spec`
+        prompt(self._runner.target)  # as in `direct_spec`
         return BranchSpec(
             id="plan",
             kind="plan",
             label="The plan",
             prompt=prompt,
             options=self._request.options.model_copy(update={"max_tokens": PLAN_TOKENS + self._thinking, "stop": ()}),
-            fallback_prompt=lambda received: None if received.strip() else prompt(),
+            fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
             allow_refusal=True,
         )
 
@@ -296,10 +296,10 @@ class SectionsAnswer:
     def _section_spec(self, section: Section) -> BranchSpec:
         words, written = self._words_of(section), self._written_for(section)
 
-        def fallback_prompt(received: str) -> ModelRequest:
+        def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest:
             if received.strip():
-                return self._asked("continue_point", title=section.heading, received=received)
-            return self._asked("point_alone", title=section.heading, words=str(words))
+                return self._asked(target, "continue_point", section, title=section.heading, received=received)
+            return self._asked(target, "point_alone", section, title=section.heading, words=str(words))
 
         return BranchSpec(
             id=f"section-{section.index}",
@@ -335,13 +335,19 @@ class SectionsAnswer:
         return [(each, self._beginnings[each]) for each in self._written[:FIRST_WAVE]] if waits else []
 
     def _sections_prompt(
-        self, sections: Sequence[Section], plan: str, written: Sequence[tuple[RunningBranch, int]]
+        self,
+        sections: Sequence[Section],
+        plan: str,
+        written: Sequence[tuple[RunningBranch, int]],
+        target: PromptTarget,
     ) -> ModelRequest:
         """Ask for one section, or for neighbours. ``plan``: as it was when they were told; who waits reads it whole."""
         named = " | ".join(f'"{each.heading}"' for each in sections)
         alone = len(sections) == 1
         return self._asked(
+            target,
             self.section_template,
+            sections[0],
             plan=self._parser.text if written else plan,
             written=_already(written),
             which=f"{self.name_of_one if alone else self.name_of_several} {named}",
@@ -376,11 +382,18 @@ class SectionsAnswer:
             running.write(self._closing(), self._runner.now_s())
 
         return BranchSpec(
-            id="closing", kind="closing", prompt=self._plan_spec().prompt, options=self._request.options, work=take
+            id="closing", kind="closing", prompt=lambda _: ModelRequest(()), options=self._request.options, work=take
         )
 
-    def _asked(self, template: str, **values: str) -> ModelRequest:
-        messages = asked(self._request, self._runner, template, **values)
+    def _asked(
+        self,
+        target: PromptTarget,
+        template: str,
+        section: Section | None = None,  # noqa: ARG002 - for answers whose sections rest on something
+        /,
+        **values: str,
+    ) -> ModelRequest:
+        messages = asked(self._request, target, template, **values)
         return ModelRequest(messages, effort=self._effort, shared=shared_by_all(self._request, messages))
 
     async def _go_on_straight(self, plan: RunningBranch) -> StrategyResult:
@@ -405,8 +418,8 @@ class SectionsAnswer:
         if not begun:
             return await Direct().run(self._request, self._route, self._runner)
 
-        def rest(received: str = "") -> ModelRequest:
-            return rest_of(self._request, self._runner, f"{begun}\n\n{received}")
+        def rest(target: PromptTarget, received: str = "") -> ModelRequest:
+            return rest_of(self._request, target, f"{begun}\n\n{received}")
 
         spec = direct_spec(self._request, self._runner)
         running = self._runner.start(replace(spec, prompt=rest, fallback_prompt=rest, standalone=False))

@@ -9,6 +9,7 @@ from typing import Any
 
 from stretto.backends.base import ModelRequest
 from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.fitting import Fit, fit
 from stretto.values.answer import REFUSALS
@@ -16,11 +17,11 @@ from stretto.values.request import Message, Request
 
 __all__ = ["held_to_format", "warn_of_misfit", "write_in_form"]
 
-Again = Callable[[str, str], tuple[Message, ...]]
+Again = Callable[[PromptTarget, str, str], tuple[Message, ...]]
 """Messages that ask once more, given the answer that was received and what is wrong with it."""
 
 
-def held_to_format(prompt: ModelRequest, request: Request, runner: Runner) -> ModelRequest:
+def held_to_format(prompt: ModelRequest, request: Request, target: PromptTarget) -> ModelRequest:
     """A prompt with the ``response_format``.
 
     A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
@@ -30,15 +31,15 @@ def held_to_format(prompt: ModelRequest, request: Request, runner: Runner) -> Mo
         return replace(prompt, response_regex=wanted)
     if wanted is None:
         return prompt
-    return _with_schema(replace(prompt, response_schema=wanted, strict=request.options.response_strict), runner)
+    return _with_schema(replace(prompt, response_schema=wanted, strict=request.options.response_strict), target)
 
 
-def _with_schema(prompt: ModelRequest, runner: Runner) -> ModelRequest:
+def _with_schema(prompt: ModelRequest, target: PromptTarget) -> ModelRequest:
     """The prompt, with its schema in words too where the model might not keep to a schema that it does not see."""
-    able = runner.capabilities
+    able = target.capabilities
     system = "\n\n".join(message.content for message in prompt.messages if message.role == "system")
     schema = json.dumps(prompt.response_schema, ensure_ascii=False)
-    prompt = replace(prompt, in_words=runner.template("in_form").messages(system=system, schema=schema))
+    prompt = replace(prompt, in_words=target.template("in_form").messages(system=system, schema=schema))
     if able.json_schema and not able.schema_in_words:
         return prompt
     return replace(prompt.worded, in_words=(), response_schema=prompt.response_schema)
@@ -77,10 +78,13 @@ async def write_in_form(
         return running, None
     spec, found = running.spec, fit(running.text, request.options)
     if found.wrong and running.exception is None and running.finish_reason == "stop":
-        prompt = replace(spec.prompt(), messages=again(running.text, found.wrong), shared=0)
-        if prompt.response_schema is not None:
-            prompt = _with_schema(prompt, runner)
-        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=lambda: prompt, standalone=False))
+        received, wrong = running.text, found.wrong
+
+        def prompt(target: PromptTarget) -> ModelRequest:
+            asked = replace(spec.prompt(target), messages=again(target, received, wrong), shared=0)
+            return asked if asked.response_schema is None else _with_schema(asked, target)
+
+        second = runner.start(replace(spec, id=f"{spec.id}-again", prompt=prompt, standalone=False))
         await _ended(second)
         fits = fit(second.text, request.options)
         if second.exception is None and not (fits.wrong and second.finish_reason != "stop"):

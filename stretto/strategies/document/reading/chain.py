@@ -16,6 +16,7 @@ from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.reading.mapping import read_passages
 from stretto.strategies.document.reading.records import NOTES_SCHEMA, record_of
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.strategies.runtime.fencing import unfenced
 from stretto.values.citation import PassageRecord
 
@@ -47,7 +48,7 @@ async def read_in_rounds(reading: DocumentRun, places: Sequence[Place]) -> list[
     found: list[PassageRecord] = []
     notes = ""
     for round_ in range(1, _MOST_ROUNDS + 1):
-        ask = partial(_prompt, reading, notes=notes)
+        ask = partial(_prompt, reading, notes)
         records = await read_passages(reading, places, ask, name=f"round-{round_}")
         news = [record for record in records if record.informative]
         found += news
@@ -103,7 +104,7 @@ class _Chain:
         running = reading.start(
             f"passage-{self._calls}",
             "passage",
-            partial(_prompt, reading, tries.place, notes=self._notes),
+            partial(_prompt, reading, self._notes, tries.place),
             room=reading.sizes.record,
             title=reading.title(tries.place),
         )
@@ -124,9 +125,9 @@ def _answers(record: PassageRecord) -> bool:
     return bool(record.answer) and record.confidence >= _SURE
 
 
-def _prompt(reading: DocumentRun, place: Place, *, notes: str) -> ModelRequest:
-    known = unfenced(notes, reading.library.fence) or "(none yet)"
-    return reading.passage_prompt("document_chain", place, schema=NOTES_SCHEMA, notes=known, words=str(_NOTES_WORDS))
+def _prompt(reading: DocumentRun, notes: str, place: Place, target: PromptTarget) -> ModelRequest:
+    known, words = unfenced(notes, reading.library.fence) or "(none yet)", str(_NOTES_WORDS)
+    return reading.passage_prompt(target, "document_chain", place, schema=NOTES_SCHEMA, notes=known, words=words)
 
 
 def _joined(notes: Iterable[str]) -> str:

@@ -17,11 +17,12 @@ from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.attempt import Tries, next_tries, outcome_of
 from stretto.strategies.document.reading.records import MAP_SCHEMA, TRAINED_SCHEMA, record_of
 from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.values.citation import PassageRecord
 
 __all__ = ["read_passages"]
 
-Ask = Callable[[Place], ModelRequest]
+Ask = Callable[[Place, PromptTarget], ModelRequest]
 
 
 async def read_passages(
@@ -39,7 +40,11 @@ async def read_passages(
         name: of the branches, before their numbers.
     """
     schema = TRAINED_SCHEMA if reading.trained else MAP_SCHEMA
-    run = _Map(reading, ask or partial(reading.passage_prompt, "document_map", schema=schema), len(places), name)
+
+    def ask_for_record(place: Place, target: PromptTarget) -> ModelRequest:
+        return reading.passage_prompt(target, "document_map", place, schema=schema)
+
+    run = _Map(reading, ask or ask_for_record, len(places), name)
     await run.read(places)
     return sorted(run.records, key=lambda record: (record.document, record.start))
 
@@ -66,7 +71,8 @@ class _Map:
             await self._take(tries, running)
 
     def _is_cached(self, place: Place) -> bool:
-        return worth_caching(self._ask(place), self.reading.runner.capabilities)
+        target = self.reading.runner.target
+        return worth_caching(self._ask(place, target), target.capabilities)
 
     def _start(self, tries: Tries) -> RunningBranch:
         self._under_way += 1

@@ -19,6 +19,7 @@ from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.library import Place
 from stretto.strategies.document.reading.bearing import around, statements
 from stretto.strategies.document.reading.mapping import read_passages
+from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.values.citation import Evidence, PassageRecord
 
 __all__ = ["quoted_answer", "read_plainly"]
@@ -35,11 +36,11 @@ async def read_plainly(reading: DocumentRun, places: Sequence[Place]) -> list[Pa
     Where that finds nothing, passages are read whose sentences hold the words together with their neighbours.
     """
 
-    def ask(place: Place) -> ModelRequest:
-        return _prompt(reading, place, sentences(reading.library.text(place)))
+    def ask(place: Place, target: PromptTarget) -> ModelRequest:
+        return _prompt(reading, target, place, sentences(reading.library.text(place)))
 
-    def ask_again(place: Place) -> ModelRequest:
-        return _prompt(reading, place, _bearing(reading, place))
+    def ask_again(place: Place, target: PromptTarget) -> ModelRequest:
+        return _prompt(reading, target, place, _bearing(reading, place))
 
     first, second = await reading.in_thread(partial(_chosen, places))
     records = await read_passages(reading, first, ask)
@@ -80,13 +81,13 @@ def _said(reading: DocumentRun, evidence: Evidence) -> str:
     return on_one_line(evidence.quote)
 
 
-def _prompt(reading: DocumentRun, place: Place, said: Sequence[str]) -> ModelRequest:
+def _prompt(reading: DocumentRun, target: PromptTarget, place: Place, said: Sequence[str]) -> ModelRequest:
     """The prompt for these sentences of a passage; one of table rows keeps its lines, below those that name columns."""
     columns = reading.library.header(place.document, place.chunk.start)
     lines = [on_one_line(each) for each in said]
     in_rows = columns or reading.library.has_table(place)
     passage = "\n".join([columns, *lines]).strip() if in_rows else " ".join(lines)
-    return ModelRequest(reading.messages("document_passage", passage=passage), reads=True)
+    return ModelRequest(reading.messages(target, "document_passage", passage=passage), reads=True)
 
 
 def _bearing(reading: DocumentRun, place: Place) -> list[str]:

@@ -76,7 +76,7 @@ class _Forking:
         named = self._options.tags
         self._forms: Collection[Tags] = [forms()[named]] if named else list(forms().values())
         self._forks = self._pieces = 0
-        self._prompt = asked(request, runner, "fork")
+        self._prompt = asked(request, runner.target, "fork")
 
     async def run(self) -> None:
         """Write the whole answer."""
@@ -161,8 +161,8 @@ class _Forking:
                 heading=path.title if path else "",
                 index=path.number if path else None,
                 label="" if path else "A piece of the answer",
-                prompt=lambda: self._request_for(place),
-                fallback_prompt=lambda received: self._request_for(place, received),
+                prompt=lambda _: self._request_for(place),
+                fallback_prompt=lambda _, received: self._request_for(place, received),
                 options=options.model_copy(update={"stop": stop, "max_tokens": limit}),
                 allow_empty=bool(place.written),
             )
