@@ -48,6 +48,18 @@ async def test_a_route_that_stays_straight_says_why(question, options, says):
     assert says in route.reason
 
 
+@pytest.mark.parametrize("question", [TRANSLATE, "Correct the spelling of this text."])
+async def test_small_models_change_a_text_in_one_piece_unless_it_is_beyond_their_window(question):
+    backend = ScriptedBackend({"": "x"})
+    backend.capabilities = Capabilities(prompt_family="small", context_window=4_000)
+    async with AsyncStretto(backend) as stretto:
+        short = await stretto.route(question, documents=[Document(text=TEXT, title="a.md")])
+        long = await stretto.route(question, documents=[Document(text="\n\n".join([TEXT] * 6), title="a.md")])
+        pasted = await stretto.route(f"{question}\n\n{TEXT}")
+    assert "a model of this size changes a text better in one piece" in pasted.reason
+    assert [each.strategy for each in (short, pasted, long)] == ["direct", "direct", "rewrite"]
+
+
 async def test_a_route_forecasts_the_whole_text_and_takes_the_quicker_way():
     async with AsyncStretto(ScriptedBackend({"": "x"})) as stretto:
         translated = await stretto.route(f"Translate this text into German:\n\n{TEXT}")

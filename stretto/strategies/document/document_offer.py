@@ -77,7 +77,7 @@ def offer_document(case: Case) -> Offer | None:
         priority=PRIORITY,
         in_sections=ending.in_sections,
         when_blocked="the documents are long",
-        obstacle=lambda: _obstacle(case, task),
+        obstacle=lambda: _obstacle(case, task, fits=fits),
     )
 
 
@@ -133,8 +133,10 @@ def _seen_against(case: Case) -> str | None:
     return track_record_for(case, Kind.RECORDS).against
 
 
-def _obstacle(case: Case, task: Task) -> str | None:
+def _obstacle(case: Case, task: Task, *, fits: bool) -> str | None:
     """A reason against reading long documents in passages; ``None`` if there is none."""
+    if fits and case.parse.changes is not None:
+        return "they are to be rewritten, and quotations from them are no answer"
     able = case.backend.capabilities
     by_itself = (
         able.beyond_window and able.passage_tokens is None

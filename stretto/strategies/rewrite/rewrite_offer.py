@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from stretto.prompts import POCKET, SMALL
+from stretto.prompts import GENERAL
 from stretto.router import obstacles
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
@@ -68,7 +68,6 @@ def offer_rewrite(case: Case) -> Offer | None:
         priority=_priority(case, given),
         when_blocked=done,
         obstacle=lambda: _obstacle(case, given, forecast, edits=edits),
-        needs=("item",) if case.family == SMALL else (),
     )
 
 
@@ -121,8 +120,8 @@ def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> s
     if beyond:  # straight, it cannot be written at all
         alone = edits and given.change == "insert"
         return "an addition has one place, and the text does not fit into the context window" if alone else None
-    if case.family == POCKET or (case.family == SMALL and case.abilities is None):
-        return "a model this small is not known to hold a piece of a text; `stretto check` measures it"
+    if case.family != GENERAL:
+        return "a model of this size changes a text better in one piece"  # benchmarks/results/small_models.md
     if edits:
         return _against_edits(case, forecast)
     return _against_pieces(case, given) or obstacles.to_parallel(
@@ -140,8 +139,6 @@ def _against_pieces(case: Case, given: Given) -> str | None:
 def _against_edits(case: Case, forecast: Forecast) -> str | None:
     """Why edits, which may be one call, are no better than the whole text."""
     straight, budget = case.direct_forecast, case.request.budget
-    if case.family == SMALL:
-        return "a model this small does not hold a list of changes"
     if budget.max_calls is not None and budget.max_calls < forecast.calls:
         return f"the budget of {budget.max_calls} calls is too small, {forecast.calls} are needed"
     if budget.max_tokens_total is not None and budget.max_tokens_total < forecast.tokens:
