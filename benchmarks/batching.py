@@ -7,7 +7,9 @@
     python benchmarks/batching.py --ours --model local:./model.gguf    only what `auto` gains over one token at a time
 
 With ``--ours`` both methods take turns, first one and then the other; quotients of pairs are shown, of the time of day
-and of the processor's, so it can run beside other work. Requests come all at once, and so that prompts are read between
+and of the processor's, so it can run beside other work. Beside them stands what `auto` does more than one token at a
+time, which no other work can change: rows that a forward evaluates for each token, and the share of the time that goes
+into looking for drafts. Requests come all at once, and so that prompts are read between
 the steps of others: as many as there are at once go on, and the next one comes when one ends.
 
 Same weights, prompts, dtype and number of new tokens, greedy, no end token; all requests come at once, and
@@ -28,8 +30,8 @@ import queue
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -44,7 +46,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.local_engine.drafting.auto import Auto
+from stretto.local_engine.generation import Figures, Finished, Generation, Piece
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.serving.engine import Engine
@@ -53,7 +56,7 @@ SIZES = (1, 2, 4, 8, 16)
 OURS = ("autoregressive", "auto")
 ALL_THREADS = torch.get_num_threads()
 Prompts = Sequence[tuple[int, ...]]
-console = Console(width=110)
+console = Console(width=130)
 hugging_face: Any = transformers  # untyped in part
 
 
@@ -65,6 +68,7 @@ class Run:
     ends: list[float]
     tokens: int
     answers: list[list[int]]
+    figures: Sequence[Figures] = ()
 
 
 @dataclass(frozen=True)
@@ -128,11 +132,11 @@ def ours(engine: Engine, prompts: Prompts, tokens: int, decoding: str, *, togeth
     for _ in asked if together else ():
         ended.acquire()
     answers = [handle.sequence.generated for handle in handles]
-    return Run(firsts, ends, sum(map(len, answers)), answers)
+    return Run(firsts, ends, sum(map(len, answers)), answers, [handle.sequence.figures for handle in handles])
 
 
-def in_turn(engine: Engine, prompts: Prompts, tokens: int, decoding: str, size: int) -> int:
-    """Answer all prompts, ``size`` of them at a time; answers are of different lengths. Returns their tokens."""
+def in_turn(engine: Engine, prompts: Prompts, tokens: int, decoding: str, size: int) -> list[Figures]:
+    """Answer all prompts, ``size`` of them at a time; answers are of different lengths. Returns what they took."""
     ended: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def listen(event: Piece | Finished) -> None:
@@ -147,7 +151,30 @@ def in_turn(engine: Engine, prompts: Prompts, tokens: int, decoding: str, size: 
         handles.append(engine.submit(asked, listen))
     for _ in range(size):
         ended.get()
-    return sum(len(handle.sequence.generated) for handle in handles)
+    return [handle.sequence.figures for handle in handles]
+
+
+@contextmanager
+def looking_timed() -> Iterator[list[float]]:
+    """Seconds that `auto` takes to look for drafts and to learn from them, each call; the list fills while it runs."""
+    took: list[float] = []
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return method(*arguments)
+            finally:
+                took.append(time.thread_time() - began)
+
+        return call
+
+    whole = Auto.propose, Auto.learn
+    try:
+        Auto.propose, Auto.learn = map(timed, whole)  # type: ignore[method-assign]  # for the time of a run
+        yield took
+    finally:
+        Auto.propose, Auto.learn = whole  # type: ignore[method-assign]
 
 
 def gains(options: argparse.Namespace) -> None:
@@ -160,30 +187,45 @@ def gains(options: argparse.Namespace) -> None:
     if options.questions:
         prompts = prompts[::4]
     table = Table(title=f"{model.name}: auto over one token at a time, {options.repeats} pairs; {machine()}")
-    for column in ("requests at once", "they come", "time of day", "processor time", "tokens a second"):
+    for column in (
+        "at once",
+        "they come",
+        "time of day",
+        "processor time",
+        "tokens a second",
+        "rows a token",
+        "looking",
+    ):
         table.add_column(column, justify="right")
     shapes = [(size, come) for size in options.sizes for come in ("together", "in turn")]
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True) as progress, looking_timed() as looking:
         task = progress.add_task(model.name, total=len(shapes) * options.repeats)
         for size, come in shapes:
-            walls, processor, paces = [], [], []
+            walls, processor, paces = list[float](), list[float](), list[float]()
+            rows, tokens, looked_s, auto_s = 0, 0, 0.0, 0.0
             for repetition in range(options.repeats):
                 times = {}
                 several = size * (3 if come == "in turn" else 1)
                 first = size * repetition
                 chosen = [prompts[(first + place) % len(prompts)] for place in range(several)]
                 for method in OURS if repetition % 2 else reversed(OURS):
+                    looking.clear()
                     began = time.perf_counter(), time.process_time()
                     if come == "together":
-                        written = ours(engine, chosen, options.tokens, method).tokens
+                        took = ours(engine, chosen, options.tokens, method).figures
                     else:
-                        written = in_turn(engine, chosen, options.tokens, method, size)
+                        took = in_turn(engine, chosen, options.tokens, method, size)
                     times[method] = time.perf_counter() - began[0], time.process_time() - began[1]
+                    written = sum(each.tokens for each in took)
+                    if method == "auto":
+                        rows, tokens = rows + sum(each.rows for each in took), tokens + written
+                        looked_s, auto_s = looked_s + sum(looking), auto_s + times[method][0]
                 walls.append(times["auto"][0] / times["autoregressive"][0])
                 processor.append(times["auto"][1] / times["autoregressive"][1])
                 paces.append(written / times["auto"][0])
                 progress.advance(task)
-            table.add_row(str(size), come, *(str(Spread.of(each)) for each in (walls, processor, paces)))
+            spreads = (str(Spread.of(each)) for each in (walls, processor, paces))
+            table.add_row(str(size), come, *spreads, f"{rows / tokens:.3f}", f"{looked_s / auto_s:.1%}")
     engine.close()
     console.print(table)
 
