@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from asking import tokens
-from refining_loops import PlainLoop, threshold
+from diffusion_loops import PlainLoop, threshold
 from safetensors.torch import load_file, save_file
 from tiny_models import VOCABULARY, build
 from transformers import AutoModelForCausalLM

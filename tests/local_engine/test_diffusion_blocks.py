@@ -3,7 +3,7 @@
 import pytest
 import torch
 from asking import outcome, submit_together, tokens
-from refining_loops import PlainLoop, entropy_bound, factor, low_confidence, mask_predict, sequential, threshold
+from diffusion_loops import PlainLoop, entropy_bound, factor, low_confidence, mask_predict, sequential, threshold
 from tiny_models import build
 
 from stretto.local_engine.drafting.method import DraftEquipment
