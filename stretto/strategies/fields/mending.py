@@ -13,7 +13,7 @@ from stretto.backends.base import ModelRequest
 from stretto.strategies.fields.record_plan import DEFINITIONS
 from stretto.strategies.fields.value_text import MISSING, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
-from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.values.partial_values import path_name
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Mending:
             title=", ".join(name.strip("`") for name in names),
         )
 
-    def _prompt(self) -> ModelRequest:
+    def _prompt(self, target: PromptTarget) -> ModelRequest:
         """Made of the fields that have failed by then."""
-        return self._spec.prompt()
+        return self._spec.prompt(target)
 
     async def _until(self) -> None:
         while left := [each for each in self.run.written.values() if not (each.over.is_set() or self._is_needed(each))]:
