@@ -411,6 +411,8 @@ async def ask_servers(backends: Iterable[Backend], deadline_s: float | None = No
     if not asking:
         return
     within_s = _ASKING_S if deadline_s is None else min(_ASKING_S, deadline_s * _ASKING_SHARE)
+    first, *others = asking  # most clients have one, which needs no task
     async with anyio.create_task_group() as tasks:
-        for ask in asking:
+        for ask in others:
             tasks.start_soon(ask, within_s)
+        await first(within_s)

@@ -9,7 +9,7 @@ import anyio
 from stretto.backends.base import Chunk
 from stretto.values.errors import StreamBrokenError
 
-__all__ = ["AFTER_FINISH_S", "Ends", "UntilWhole", "broken_off"]
+__all__ = ["AFTER_FINISH_S", "Ends", "broken_off"]
 
 AFTER_FINISH_S = 1.0
 """How long a backend waits for the usage, which servers send right after the finish reason."""
@@ -23,7 +23,11 @@ def broken_off(name: str, advice: str = "Ask again.") -> StreamBrokenError:
 
 
 class Ends:
-    """Which answers of one call have their finish reason; it is ``whole`` once all of them have."""
+    """Which answers of one call have their finish reason; it is ``whole`` once all of them have.
+
+    Whoever reads the call knows its end from here: the backend (`AFTER_FINISH_S`), the stall guard around it, and what
+    reads any backend's stream into a branch.
+    """
 
     def __init__(self, answers: int) -> None:
         self._open = set(range(answers))
@@ -35,20 +39,14 @@ class Ends:
             self._open.discard(chunk.choice)
             self.whole = not self._open
 
-
-class UntilWhole(AsyncIterator[Chunk]):
-    """The chunks of a call, of any backend. Once its answers are whole, what may follow is waited for only briefly."""
-
-    def __init__(self, chunks: AsyncIterator[Chunk], answers: int) -> None:
-        self._chunks = chunks
-        self._ends = Ends(answers)
-
-    async def __anext__(self) -> Chunk:
-        if not self._ends.whole:
-            chunk = await anext(self._chunks)
-            self._ends.note(chunk)
+    async def next(self, chunks: AsyncIterator[Chunk]) -> Chunk | None:
+        """The next chunk; ``None`` at the end. What may follow whole answers is waited for only briefly."""
+        if not self.whole:
+            chunk = await anext(chunks, None)
+            if chunk is not None:
+                self.note(chunk)
             return chunk
         # Longer than a backend waits that reports its usage late, or an estimate of it.
         with anyio.move_on_after(2 * AFTER_FINISH_S):
-            return await anext(self._chunks)
-        raise StopAsyncIteration
+            return await anext(chunks, None)
+        return None

@@ -172,8 +172,11 @@ class AsyncStretto:
     @expand_kwargs(RequestOptions)
     async def ask(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Answer:
         """Return the whole answer. `RequestOptions` documents the arguments. Raises `StrettoError`."""
-        async with self.stream(prompt, **request) as events:
-            return await events.rest()
+        writing = await self._begin(prompt, request)
+        try:
+            return await AnswerStream(writing).rest()
+        finally:
+            await writing.aclose()
 
     @expand_kwargs(RequestOptions)
     async def route(self, prompt: PromptLike | Request, **request: Unpack[RequestOptions]) -> Route:

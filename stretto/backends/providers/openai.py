@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -257,18 +257,14 @@ class OpenAIBackend(RemoteBackend):
         known, beside = around_the_sdk(known)
         return await client.chat.completions.create(**known, extra_body={**beside, **extra} or None)
 
-    async def events(self, stream: Any) -> AsyncGenerator[Any]:
+    def events(self, stream: Any) -> AsyncGenerator[Any]:
         """The events as plain JSON, but for tools that trace the SDK."""
         import openai  # noqa: PLC0415 - imported long since
 
         # Tools that trace the SDK return a stream of another type, and have to see the SDK's events.
         if type(stream) is not openai.AsyncStream:
-            async for event in stream:
-                yield event
-            return
-        async with aclosing(json_events(stream.response.aiter_bytes())) as events:
-            async for event in events:
-                yield event
+            return super().events(stream)
+        return json_events(stream.response.aiter_bytes())
 
     def read(self, event: Any) -> Sequence[AnswerPiece]:
         """Read an event of Chat Completions."""

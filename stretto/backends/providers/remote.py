@@ -41,6 +41,7 @@ from stretto.values.errors import AuthenticationError, BackendError, missing
 from stretto.values.request import GenerationOptions
 
 _CLOSING_S = 5.0
+_END = object()
 _OF_PROXIES = (403, 407, 502, 503, 504)
 
 
@@ -220,17 +221,9 @@ class RemoteBackend(ABC):
         """Say what of the prompt is not sent, for ``Answer.warnings``."""
         return ()
 
-    async def events(self, stream: Any) -> AsyncGenerator[Any]:
+    def events(self, stream: Any) -> AsyncGenerator[Any]:
         """The events of a stream as JSON, by its `framing`. With an SDK, what its stream gives."""
-        if self.sdk:
-            async for event in stream:
-                yield event
-            return
-        async with aclosing(json_events(stream.aiter_bytes())) as events:
-            async for event in events:
-                if is_error(event):
-                    raise EventError(event)
-                yield event
+        return _as_given(stream) if self.sdk else json_events(stream.aiter_bytes())
 
     @abstractmethod
     def read(self, event: Any) -> Sequence[AnswerPiece]:
@@ -314,32 +307,33 @@ class RemoteBackend(ABC):
             headers=kept_headers(opened.arrival.headers, self._key.get_secret_value()),
             warnings=(*self._memory.warnings(self.name, opened.options), *opened.warnings),
         )
-        async with aclosing(self._pieces(opened)) as pieces:
+        async with aclosing(self.events(opened.stream)) as events:
+            pieces: Sequence[AnswerPiece] | None = ()
+            begun = False
             while not all(answer.end for answer in answers):
                 try:
-                    piece = await anext(pieces, None)
+                    pieces = await self._next_pieces(events, None if begun else opened.arrival)
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises becomes one of ours
-                    failure = self._failure(error, started=True)
+                    failure, pieces = self._failure(error, started=True), None
+                if pieces is None:
                     break
-                if piece is None:
-                    break
-                usage = _latest(usage, piece.usage) if piece.usage else usage
-                extra = piece.added_to(extra)
-                # A choice that was not asked for would be mixed into the others.
-                answer = answers[piece.choice] if 0 <= piece.choice < len(answers) else None
-                if answer is None or answer.end is not None:
-                    continue
-                if chunk := answer.take(piece):
-                    yield chunk
-            for answer in answers:
-                if chunk := answer.rest():
-                    yield chunk
+                begun = True
+                for at, piece in enumerate(pieces, start=1):
+                    usage = _latest(usage, piece.usage) if piece.usage else usage
+                    extra = piece.added_to(extra)
+                    if chunk := _taken(answers, piece):
+                        yield chunk
+                    if all(answer.end for answer in answers):
+                        pieces = pieces[at:]
+                        break
+            for chunk in filter(None, [answer.rest() for answer in answers]):
+                yield chunk
             self._note_bare_thoughts(first)
             # A server that takes no n answers once: the other answers are missing, not broken off.
             if failure is None and first.finish is None:
                 failure = self._broken_off(first, opened.arrival)
             if failure is not None:
-                charge(failure, (await _after_finish(pieces, usage))[0] if first.end else usage)
+                charge(failure, (await self._after_finish(events, pieces, usage))[0] if first.end else usage)
                 raise failure
             for choice, answer in enumerate(answers[1:], start=1):
                 if answer.finish:
@@ -352,25 +346,49 @@ class RemoteBackend(ABC):
                 warnings=first.remarks(self.name),
             )
             if not all(answer.text.ended for answer in answers):
-                usage, wrote_on = await _after_finish(pieces, usage)
+                usage, wrote_on = await self._after_finish(events, pieces, usage)
         whole, estimated = self._counted(usage, opened.prompt, sum(answer.length for answer in answers))
         late = (f"{self.name} wrote on after it had said that its answer ends: that was left out.",) if wrote_on else ()
         yield Chunk(usage=whole, warnings=(*estimated, *late))
 
-    async def _pieces(self, opened: Opened) -> AsyncGenerator[AnswerPiece, None]:
-        begun = False
-        async with aclosing(self.events(opened.stream)) as events:
-            async for event in events:
-                begun = True
-                for piece in self.read(event):
-                    yield self._told(piece)
-        lines = opened.arrival.lines
-        if not begun and lines.other.strip() and not lines.last_data:
-            for piece in self._unstreamed(opened.arrival):
-                yield self._told(piece)
+    async def _next_pieces(
+        self, events: AsyncIterator[Any], arrival: Arrival | None = None
+    ) -> Sequence[AnswerPiece] | None:
+        """Read the next event; ``None`` at the end of the stream.
 
-    def _told(self, piece: AnswerPiece) -> AnswerPiece:
-        return replace(piece, usage=own_usage(piece.usage)) if piece.usage and not self.parts_its_cache else piece
+        ``arrival``: of a call of which nothing has come yet, whose body may be no stream of events.
+        """
+        event = await anext(events, _END)
+        if event is not _END:
+            if not self.sdk and is_error(event):
+                raise EventError(event)
+            pieces = self.read(event)
+        elif arrival is not None and arrival.lines.other.strip() and not arrival.lines.last_data:
+            pieces = self._unstreamed(arrival)
+        else:
+            return None
+        if self.parts_its_cache:
+            return pieces
+        return [replace(each, usage=own_usage(each.usage)) if each.usage else each for each in pieces]
+
+    async def _after_finish(
+        self, events: AsyncIterator[Any], pieces: Sequence[AnswerPiece] | None, usage: Usage
+    ) -> tuple[Usage, bool]:
+        """Read what follows the finish reason, for a moment: the usage, and whether there is more of the answer.
+
+        ``pieces``: those that came behind it in the same event. A fault there cannot spoil a whole answer.
+        """
+        wrote_on = False
+        with anyio.move_on_after(AFTER_FINISH_S):
+            try:
+                while pieces is not None:
+                    for piece in pieces:
+                        usage = _latest(usage, piece.usage) if piece.usage else usage
+                        wrote_on = wrote_on or (piece.choice == 0 and bool(piece.text.strip() or piece.tool_calls))
+                    pieces = await self._next_pieces(events)
+            except Exception:  # noqa: BLE001, S110 - as above
+                pass
+        return usage, wrote_on
 
     def _unstreamed(self, arrival: Arrival) -> Sequence[AnswerPiece]:
         """Read a body that is no stream of events: a whole answer, or a failure."""
@@ -427,20 +445,15 @@ class RemoteBackend(ABC):
         return failure
 
 
-async def _after_finish(pieces: AsyncIterator[AnswerPiece], usage: Usage) -> tuple[Usage, bool]:
-    """Read what follows the finish reason, for a moment: the usage, and whether there is more of the answer.
+def _taken(answers: Sequence[IncomingAnswer], piece: AnswerPiece) -> Chunk | None:
+    """What a piece adds to its answer. A choice that was not asked for would be mixed into the others."""
+    answer = answers[piece.choice] if 0 <= piece.choice < len(answers) else None
+    return None if answer is None or answer.end is not None else answer.take(piece)
 
-    A fault there cannot spoil a whole answer.
-    """
-    wrote_on = False
-    with anyio.move_on_after(AFTER_FINISH_S):
-        try:
-            async for piece in pieces:
-                usage = _latest(usage, piece.usage) if piece.usage else usage
-                wrote_on = wrote_on or (piece.choice == 0 and bool(piece.text.strip() or piece.tool_calls))
-        except Exception:  # noqa: BLE001, S110 - as above
-            pass
-    return usage, wrote_on
+
+async def _as_given(stream: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+    async for event in stream:
+        yield event
 
 
 async def _close(stream: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -68,6 +67,10 @@ class _Watched(AsyncIterator[Chunk]):
         self._ends = Ends(prompt.n)
 
     async def __anext__(self) -> Chunk:
+        if self._ends.whole:
+            if (chunk := await self._ends.next(self._chunks)) is None:
+                raise StopAsyncIteration
+            return chunk
         while (left_s := self._limit_s - self._waited_s) > 0:
             # What other calls take meanwhile may shorten the wait for a first text: look again now and then.
             wait_s = min(left_s, max(1.0, self._guard.first_texts.usual_s)) if self._mute else left_s
@@ -80,7 +83,7 @@ class _Watched(AsyncIterator[Chunk]):
             late_s = anyio.current_time() - began_s - wait_s
             # Nor does time in which the event loop was held up: what arrived meanwhile could not be read.
             self._waited_s += wait_s - (min(late_s, wait_s) if late_s > ON_TIME_S else 0.0)
-            if self._mute and not self._ends.whole:
+            if self._mute:
                 self._limit_s = self._guard.first_texts.limit_s(self._tokens)
         error = self._late() if self._mute else self._stalled()
         charge(error, Usage(calls=self._calls))
@@ -96,8 +99,6 @@ class _Watched(AsyncIterator[Chunk]):
             self._mute = False
             self._limit_s = self._guard.stall_s
         self._ends.note(chunk)
-        if self._ends.whole:
-            self._limit_s = math.inf
         self._waited_s = 0.0 if chunk.is_progress else self._waited_s + waited_s
 
     def _late(self) -> StalledError:

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from stretto.backends.allowance import Caller, allowed
 from stretto.backends.base import Chunk, ModelRequest, Stages
-from stretto.backends.ending import UntilWhole, broken_off
+from stretto.backends.ending import Ends, broken_off
 from stretto.backends.known_models import typical_tokens
 from stretto.backends.load import CallTimer, meter_of
 from stretto.foundation.surrogates import Mending, fix_surrogates
@@ -130,7 +130,7 @@ class BranchCalls:
             options = options.model_copy(update={"logprobs": None})
         running.writers[-1].unreported = tokens or estimate(prompt)
         failure: Exception | None = None
-        trimmer = OverlapTrimmer(call.after)
+        trimmer = OverlapTrimmer(call.after) if call.after else None
         spec = running.spec
         caller = Caller(self._number, spec.id, spec.kind, spec.about, replaceable=call.replaceable)
         try:
@@ -141,17 +141,23 @@ class BranchCalls:
             ):
                 async with backend.stream(prompt, options) as chunks:
                     try:
-                        whole = UntilWhole(chunks, prompt.n)
                         written = _written_calls(running, call)
                         try:
                             record.finish_reason = await self._read(
-                                running, whole, reservation, record, timed=timed, trimmer=trimmer, written=written
+                                running,
+                                chunks,
+                                Ends(prompt.n),
+                                reservation,
+                                record,
+                                timed=timed,
+                                trimmer=trimmer,
+                                written=written,
                             )
                         finally:  # what is held back when a stream breaks, or time is up, is not lost
-                            if held := written.release():
+                            if written is not None and (held := written.release()):
                                 running.write(fix_surrogates(held), time.perf_counter() - self._began)
-                        if not running.calls and (warning := written.warning(running.text)):
-                            self._warn_once(warning, "tool", part=spec.id)
+                        if written is not None and not running.calls and (said := written.warning(running.text)):
+                            self._warn_once(said, "tool", part=spec.id)
                     except Exception as error:  # noqa: BLE001 - raised below: a task group of the backend would wrap it
                         failure = error
                 if failure is not None:
@@ -160,7 +166,8 @@ class BranchCalls:
                     advice = "Ask again; a complete stream ends with a Chunk that carries finish_reason."
                     raise broken_off(backend.name, advice)
         finally:
-            running.writers[-1].left_out += trimmer.left_out
+            if trimmer is not None:
+                running.writers[-1].left_out += trimmer.left_out
             ledger.settle(reservation)
         if record.finish_reason == "length" and most is not None and most != room:
             return "budget"  # the budget left less room than the call would have had
@@ -170,19 +177,20 @@ class BranchCalls:
         self,
         running: RunningBranch,
         chunks: AsyncIterator[Chunk],
+        ends: Ends,
         reservation: Reservation,
         record: CallRecord,
         *,
         timed: CallTimer,
-        trimmer: OverlapTrimmer,
-        written: WrittenCalls,
+        trimmer: OverlapTrimmer | None,
+        written: WrittenCalls | None,
     ) -> FinishReason | None:
         """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
         watch = running.spec.watch() if running.spec.watch is not None else None
         thoughts: tuple[Mapping[str, Any], ...] = ()
-        async for chunk in chunks:
+        while (chunk := await ends.next(chunks)) is not None:
             if wrong := what_is_wrong(chunk):
                 raise BackendError(f"{record.backend} yielded a chunk whose {wrong}.", backend=record.backend)
             record.heard(chunk)
@@ -199,8 +207,9 @@ class BranchCalls:
                 thoughts = ()
             running.logprobs += map(_mended, chunk.logprobs)
             goes_on = chunk.finish_reason is None
-            chunk = _with_calls(chunk, written)  # noqa: PLW2901 - the same, as it was meant
-            if text := _watched(watch, trimmer.feed(mending.feed(chunk.text))):
+            chunk = chunk if written is None else _with_calls(chunk, written)
+            new = mending.feed(chunk.text)
+            if text := _watched(watch, new if trimmer is None else trimmer.feed(new)):
                 if not await self._take(running, text):
                     return "length"
                 await checkpoint()  # lets the reader of this branch run before the next chunk
@@ -213,7 +222,8 @@ class BranchCalls:
             running.hand_over(ended=True)
         if reason == "tool_calls" and not running.spec.standalone:
             reason = "stop"
-        if text := _watched(watch, trimmer.feed(mending.finish()) + trimmer.finish(), whole=True):
+        last = mending.finish()
+        if text := _watched(watch, last if trimmer is None else trimmer.feed(last) + trimmer.finish(), whole=True):
             await self._take(running, text)
         _check(watch)
         if running.text.strip() or running.calls or running.spec.allow_empty or reason == "length":
@@ -326,11 +336,12 @@ class BranchCalls:
             running.discard_usage()
 
 
-def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls:
+def _written_calls(running: RunningBranch, call: BranchCall) -> WrittenCalls | None:
     """What looks for calls in the text of an answer, if its model may make some."""
     prompt, held = call.prompt, call.options.response_format is not None
-    if held or prompt.tool_choice == "none" or prompt.n > 1 or call.after or not running.spec.standalone:
-        return WrittenCalls(())
+    may_call = prompt.tools and prompt.tool_choice != "none" and running.spec.standalone
+    if held or prompt.n > 1 or call.after or not may_call:
+        return None
     return WrittenCalls(prompt.tools, demanded=prompt.tool_choice not in (None, "auto"))
 
 
