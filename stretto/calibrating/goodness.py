@@ -13,8 +13,7 @@ from typing import Literal
 from stretto.calibrating.measuring import Scored
 from stretto.calibrating.questions import LabelledQuestion
 from stretto.comparing import Sample
-from stretto.strategies.consensus.ballots import Ballot, VoteReader, of_value
-from stretto.strategies.consensus.wording import wording
+from stretto.strategies.consensus.ballots import Ballot, VoteReader, of_value, wording
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.structured.fitting import fit
 from stretto.values.errors import InvalidRequestError

@@ -16,8 +16,7 @@ from stretto.comparing.comparison_questions import Question
 from stretto.language.sentences import sentences
 from stretto.language.telling import language_of
 from stretto.prompts import Catalogue
-from stretto.strategies.quality.likeness import runs
-from stretto.strategies.quality.words import words_of
+from stretto.strategies.quality.words import runs, words_of
 
 _MARKER = re.compile(r"(?:\d{1,2}[.)]|[-*•])[ \t]+(?=\S)|#{1,6}[ \t]+(?=\S)|\d{1,2}[、．]")
 _TITLE_ENDS = re.compile(r"\*\*|__|[:：]|[ \t][-–—][ \t]")

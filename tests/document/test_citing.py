@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from reader import FACTS, answer, ask, haystack, scripted, text_of
 
 from stretto import Document
-from stretto.strategies.document.citations.citing import CitationFilter, mark_for, without_marks
+from stretto.strategies.document.citing import CitationFilter, mark_for, without_marks
 from stretto.values.citation import Citation
 
 PAGES = 12

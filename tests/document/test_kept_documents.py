@@ -6,7 +6,7 @@ import pytest
 from reader import FACTS, haystack, scripted
 
 from stretto import AsyncStretto
-from stretto.strategies.document.document_cache import DocumentCache
+from stretto.strategies.document.library import DocumentCache
 
 pytestmark = pytest.mark.anyio
 QUESTION = "What is the code of name3?"

@@ -9,7 +9,7 @@ from recipes.reading.lessons import filled
 from stretto import Document
 from stretto.documents import Chunk
 from stretto.strategies.document.library import Library
-from stretto.strategies.document.reading.records import MAP_SCHEMA, NOTES_SCHEMA
+from stretto.strategies.document.records import MAP_SCHEMA, NOTES_SCHEMA
 
 pytestmark = pytest.mark.anyio
 NOTHING = ['{"no_information": true}', '{"record": {"no_information": true}}', '{"record": null}']

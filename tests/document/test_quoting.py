@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stretto.language.line_ends import on_one_line
-from stretto.strategies.document.citations.quoting import Passage
+from stretto.strategies.document.quoting import Passage
 
 TEXT = "The cat sat. Concatenate the cat. “A  cat”,\nsaid Tom - the end."
 

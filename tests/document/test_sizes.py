@@ -9,8 +9,8 @@ from stretto import AsyncStretto, Document
 from stretto.backends.base import Capabilities, Measured
 from stretto.backends.providers.openai import openai_counter
 from stretto.backends.registry import open_backend
-from stretto.strategies.document.document_cache import DocumentCache
 from stretto.strategies.document.document_reading import estimate, share_of, total_tokens
+from stretto.strategies.document.library import DocumentCache
 from stretto.strategies.document.sizes import sizes_of, useful_slots
 from stretto.strategies.document.task import Task
 from stretto.testing import Reply

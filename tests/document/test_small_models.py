@@ -9,7 +9,7 @@ from reader import FACTS, QUESTIONS, answer, ask, haystack, scripted, text_of
 
 from stretto import AsyncStretto, Document
 from stretto.language.telling import languages
-from stretto.strategies.document.reading.bearing import Bearing, quotable
+from stretto.strategies.document.bearing import Bearing, quotable
 
 pytestmark = pytest.mark.anyio
 QUESTION = "What is the code of name3?"

@@ -13,10 +13,10 @@ EXAMPLES: Mapping[tuple[str, str], Sequence[str]] = {
     ("server/models.py", "b'(?:(?<![\\\\w.])|(?<=\\\\\\\\[nrt]))(?:' + paths + b')(?![\\\\w-])'"): [
         "(?:(?<![\\w.])|(?<=\\\\[nrt]))(?:/models/a|/b)(?![\\w-])"
     ],
-    ("strategies/document/reading/bearing.py", "'\\\\b' + '[\\\\w.-]{0,40}\\\\s{1,9}'.join(word.casefold())"): [
+    ("strategies/document/bearing.py", "'\\\\b' + '[\\\\w.-]{0,40}\\\\s{1,9}'.join(word.casefold())"): [
         "\\bg[\\w.-]{0,40}\\s{1,9}p[\\w.-]{0,40}\\s{1,9}l"
     ],
-    ("strategies/document/citations/quoting.py", "pattern"): ["(?<!\\w)(?:the\\ rent)(?!\\w)", "con-?tract"],
+    ("strategies/document/quoting.py", "pattern"): ["(?<!\\w)(?:the\\ rent)(?!\\w)", "con-?tract"],
     ("strategies/one_point.py", "f'(?:^|[\\\\n.!?。])\\\\W{{0,9}}{re.escape(section)}\\\\W{{0,9}}[:：]'"): [
         "(?:^|[\\n.!?。])\\W{0,9}Advantages\\W{0,9}[:：]"
     ],
@@ -40,14 +40,14 @@ EXAMPLES: Mapping[tuple[str, str], Sequence[str]] = {
     ("prompts/catalogue.py", "f'(?<!\\\\$)\\\\$(?:(?:{names})\\\\b|\\\\{{(?:{names})\\\\}})'"): [
         "(?<!\\$)\\$(?:(?:a|b)\\b|\\{(?:a|b)\\})"
     ],
-    ("strategies/document/citations/quoting.py", "f'(?<!\\\\w){exact}(?!\\\\w)'"): ["(?<!\\w)the\\ rent(?!\\w)"],
-    ("strategies/document/citations/quoting.py", "exact"): ["the\\ rent"],
+    ("strategies/document/quoting.py", "f'(?<!\\\\w){exact}(?!\\\\w)'"): ["(?<!\\w)the\\ rent(?!\\w)"],
+    ("strategies/document/quoting.py", "exact"): ["the\\ rent"],
     ("strategies/fields/record_plan.py", "f'(?<![\\\\w]){spaced}(?![\\\\w])'"): ["(?<![\\w])care[ _]plan(?![\\w])"],
     ("strategies/rewrite/kept_text.py", "f'\\\\n(?!{indent})[ \\\\t]*(?=\\\\S)'"): ["\\n(?!    )[ \\t]*(?=\\S)"],
-    ("strategies/items/entries.py", "f'^[\\\\s*_]*{self._number}[.)][*_]*\\\\s+(?=\\\\S)'"): [
+    ("strategies/items/layout.py", "f'^[\\\\s*_]*{self._number}[.)][*_]*\\\\s+(?=\\\\S)'"): [
         "^[\\s*_]*12[.)][*_]*\\s+(?=\\S)"
     ],
-    ("strategies/items/entries.py", "f'[*_]*(?P<number>1|{self.first})[.)][*_]*\\\\s+(?=\\\\S)'"): [
+    ("strategies/items/layout.py", "f'[*_]*(?P<number>1|{self.first})[.)][*_]*\\\\s+(?=\\\\S)'"): [
         "[*_]*(?P<number>1|5)[.)][*_]*\\s+(?=\\S)"
     ],
     # Of the caller: a response_format, the script of a test. The first is compiled only to see whether it can be.

@@ -12,7 +12,7 @@ from stretto import AsyncStretto, Document, Settings, SettingsError
 from stretto.backends.tenants import asked_for
 from stretto.server import ServerOptions
 from stretto.server.limits.keys import Keyring
-from stretto.strategies.document.document_cache import DocumentCache
+from stretto.strategies.document.library import DocumentCache
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import HttpReply, RawResponse, ScriptedServer
 

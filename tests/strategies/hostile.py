@@ -11,12 +11,10 @@ from stretto.language.forms import depth_wanted, form_named, words_wanted
 from stretto.language.listing import listings
 from stretto.router.obstacles import to_skeleton
 from stretto.router.parse import Parse
-from stretto.strategies.items.counting import counted
-from stretto.strategies.items.entries import Entries, EntryText
-from stretto.strategies.items.layout import EntryLayout, layout_for
+from stretto.strategies.items.layout import Entries, EntryLayout, EntryText, layout_for
 from stretto.strategies.items.plan import checked, read_plan
 from stretto.strategies.items.samples import is_repeated
-from stretto.strategies.items.splitting import Split, split
+from stretto.strategies.items.splitting import Split, counted, split
 from stretto.strategies.runtime.parts import notes_for
 from stretto.strategies.skeleton.outline import OutlineParser
 from stretto.strategies.skeleton.plan import PlanParser

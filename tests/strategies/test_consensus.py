@@ -22,7 +22,7 @@ from stretto import (
     Usage,
 )
 from stretto.extending import Capabilities
-from stretto.strategies.consensus.judging import chosen_by
+from stretto.strategies.consensus.consensus_answer import chosen_by
 from stretto.strategies.consensus.stopping import certainty, decided
 from stretto.testing import Reply, ScriptedBackend
 

@@ -4,9 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from stretto.strategies.consensus.ballots import VoteReader, of_value
-from stretto.strategies.consensus.numbers import decimal_of, numbers_in
-from stretto.strategies.quality.likeness import medoid
+from stretto.strategies.consensus.ballots import VoteReader, decimal_of, numbers_in, of_value
+from stretto.strategies.quality.words import medoid
 
 LEGS = "How many legs do 3 spiders have?"
 CAPITAL = "What is the capital of France?"

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from stretto.language.echoes import echoes
 from stretto.prompts import Catalogue
-from stretto.strategies.quality.headings import HeadingSearch
-from stretto.strategies.quality.loops import LoopSearch
 from stretto.strategies.quality.phrases import Phrases, PhraseSearch
 from stretto.strategies.quality.stream_filter import StreamFilter
+from stretto.strategies.quality.text_guard import HeadingSearch, LoopSearch
 from stretto.strategies.quality.titles import Titles, is_placeholder
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.skeleton.outline import OutlineParser

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.strategies.items.entries import Entries, EntryText
-from stretto.strategies.items.layout import EntryLayout, layout_for
+from stretto.strategies.items.layout import Entries, EntryLayout, EntryText, layout_for
 from stretto.strategies.items.plan import read_plan
 from stretto.strategies.items.samples import is_repeated
 from stretto.strategies.items.splitting import Split

@@ -22,7 +22,7 @@ from stretto.cli.terminal.sections import Section, Sections
 from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.ways import is_other, name_of, others_of, reason_of
 from stretto.display.palette import TERMINAL
-from stretto.strategies.document.citations.citing import without_marks
+from stretto.strategies.document.citing import without_marks
 from stretto.values.answer import Answer, Branch
 from stretto.values.events import (
     BranchDelta,

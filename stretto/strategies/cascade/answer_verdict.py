@@ -15,8 +15,7 @@ from stretto.backends.base import Backend, ModelRequest
 from stretto.language.echoes import refuses
 from stretto.local_engine.pocket import is_unknown
 from stretto.strategies.direct import asked, direct_spec
-from stretto.strategies.quality.likeness import overlap
-from stretto.strategies.quality.words import words_of
+from stretto.strategies.quality.words import overlap, words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.strategies.runtime.runner import Runner

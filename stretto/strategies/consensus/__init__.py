@@ -1,7 +1,7 @@
 """``consensus``: several samples of one answer at once, and the one on which most agree.
 
 Self-consistency (Wang et al., arXiv 2203.11171) with two ways to spend less: `stopping` cancels the remaining calls
-once the outcome is certain, and `traces` ends samples in mid-stream of which the model is not sure. `ballots` reads
+once the outcome is certain, and `samples` ends those in mid-stream of which the model is not sure. `ballots` reads
 what an answer votes for. Texts that are too long to be voted on are compared by `medoid`, or by a judge.
 
 Private: not part of the public API, and may change at any time.

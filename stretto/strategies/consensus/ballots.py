@@ -1,16 +1,20 @@
 """What an answer votes for: a number, a choice, JSON or a short phrase, each written in one way.
 
-Two answers vote for the same if they say the same in other words ("There are 24 legs." and "24"). An answer that is
-too long to be compared counts by itself, so that no two of them agree by accident. Units are not compared.
+Two answers vote for the same if they say the same in other words ("There are 24 legs." and "24"), however they write
+numbers (1,000 and 1000, 1/2 and 0.5). An answer that is too long to be compared counts by itself, so that no two of
+them agree by accident. Units are not compared.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cache, cached_property
+from importlib.resources import files
 from typing import Any
 
 from stretto.language import counting
@@ -18,11 +22,7 @@ from stretto.language.folding import fold
 from stretto.language.sentences import sentences
 from stretto.language.telling import languages
 from stretto.strategies.consensus.consensus_options import Compare
-from stretto.strategies.consensus.numbers import decimal_of, numbers_in
-from stretto.strategies.consensus.wording import wording
 from stretto.strategies.quality.words import words_of
-
-__all__ = ["LONGEST", "Ballot", "VoteReader", "of_value"]
 
 PHRASE_WORDS = 12  # a longer text is no phrase
 LONGEST = 80  # characters of a vote, as it is shown
@@ -199,3 +199,93 @@ def _alike(value: Any) -> Any:
         case list() | tuple():
             return [_alike(each) for each in value]
     return _alike(value.model_dump(mode="json")) if hasattr(value, "model_dump") else value
+
+
+_ENDS = r"(?=\s*(?:[,.;:!–—\n-]|$))"  # "no" in "no one knows" is no answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """The patterns of all languages together, for text in lower case.
+
+    Attributes:
+        asks_number: to be searched for in a question.
+        answer: leads to the answer at the end of a text.
+        yes: begins an answer to a yes-or-no question.
+        no: likewise.
+        article: at the beginning of a phrase.
+        negations: words that no phrase may lose.
+    """
+
+    asks_number: re.Pattern[str]
+    answer: re.Pattern[str]
+    yes: re.Pattern[str]
+    no: re.Pattern[str]
+    article: re.Pattern[str]
+    negations: frozenset[str]
+
+
+@cache
+def wording() -> _Wording:
+    """The patterns, read and compiled once."""
+    tables = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8")).values()
+
+    def either(name: str) -> str:
+        return "|".join(table[name] for table in tables)
+
+    return _Wording(
+        asks_number=re.compile(rf"\b(?:{either('number')})\b|\d\s*[-−+*/×x÷·^]\s*\d"),
+        answer=re.compile(
+            rf"\b(?:{either('answer')})(?:\s+(?:{either('is')})\b(?:\s*:)?|\s*[:=])\s*|####\s*", re.IGNORECASE
+        ),
+        yes=re.compile(rf"(?:{either('yes')}){_ENDS}"),
+        no=re.compile(rf"(?:{either('no')}){_ENDS}"),
+        article=re.compile(rf"(?:{either('article')})(?:\s+|(?<='))"),
+        negations=frozenset(either("negation").split("|")),
+    )
+
+
+_COMMA_BEFORE_DECIMALS = frozenset({"de", "es", "fr", "id", "it", "nl", "pl", "pt", "ru", "tr", "uk", "vi"})
+_MOST_NUMBERS = 200  # numbers of a text that are read; the last ones count
+_LONGEST_NUMBER = 60  # characters of a number; a longer one is read to there
+_GROUP = "[ ,.'’\u00a0\u202f]"
+_GROUPING = re.compile(_GROUP)
+_NUMBER = re.compile(
+    rf"(?<![\w.,])(?P<sign>[-−–+]?)(?P<whole>\d{{1,3}}(?:(?P<mark>{_GROUP})\d{{3}}(?:(?P=mark)\d{{3}})*)?(?!\d)|\d+)"
+    r"(?P<decimals>[.,]\d+)?(?:e(?P<power>[-+]?\d{1,2})(?!\d))?(?:\s?/\s?(?P<under>\d+)(?![\d/.,]*\d))?"
+)
+
+
+def numbers_in(text: str, language: str = "en") -> list[Fraction]:
+    """The numbers of a text, in its order; ``language`` says whether ``1.500`` is fifteen hundred."""
+    comma = language in _COMMA_BEFORE_DECIMALS
+    return [_number_of(found, comma=comma) for found in list(_NUMBER.finditer(text.lower()))[-_MOST_NUMBERS:]]
+
+
+def decimal_of(number: Fraction) -> str:
+    """A number as decimal digits where they end, else as a fraction."""
+    if number.denominator == 1:
+        return str(number.numerator)
+    rest, digits = number.denominator, 0
+    for prime in (2, 5):
+        power = 0
+        while rest % prime == 0:
+            rest, power = rest // prime, power + 1
+        digits = max(digits, power)
+    if rest != 1:
+        return str(number)
+    whole = str(abs(number.numerator) * 10**digits // number.denominator).rjust(digits + 1, "0")
+    return f"{'-' if number < 0 else ''}{whole[:-digits]}.{whole[-digits:]}"
+
+
+def _number_of(found: re.Match[str], *, comma: bool) -> Fraction:
+    whole, mark, decimals = found["whole"][:_LONGEST_NUMBER], found["mark"], (found["decimals"] or "")[:_LONGEST_NUMBER]
+    if mark == ("," if comma else ".") and whole.count(mark) == 1 and not decimals:
+        whole, decimals = whole.split(mark)[0], f".{whole.split(mark)[1]}"  # three decimals, not a thousand
+    digits = _GROUPING.sub("", whole)
+    number = Fraction(f"{digits}.{decimals[1:]}" if decimals else digits)
+    if found["power"]:
+        number *= Fraction(10) ** int(found["power"])
+    if found["under"] and int(found["under"][:_LONGEST_NUMBER]):
+        number /= int(found["under"][:_LONGEST_NUMBER])
+    return -number if found["sign"] in ("-", "−", "–") else number

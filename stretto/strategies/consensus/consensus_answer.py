@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from stretto.backends.base import Backend, ModelRequest
 from stretto.foundation.queue import Queue
+from stretto.language.echoes import refuses
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.consensus.ballots import Ballot, VoteReader, of_value
-from stretto.strategies.consensus.consensus_options import ConsensusOptions
-from stretto.strategies.consensus.judging import judged
+from stretto.strategies.consensus.consensus_options import JUDGE_TOKENS, ConsensusOptions
 from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
 from stretto.strategies.consensus.stopping import confident, decided, posterior
-from stretto.strategies.quality.likeness import medoid
+from stretto.strategies.quality.words import medoid
+from stretto.strategies.runtime.branch_spec import BranchSpec
+from stretto.strategies.runtime.fencing import numbered
+from stretto.strategies.runtime.parts import THINKING
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import backend_for
 from stretto.strategies.runtime.shortfall import cut
 from stretto.strategies.strategy_options import options_of
 from stretto.strategies.structured.fitting import fit
 from stretto.strategies.structured.in_form import warn_of_misfit
-from stretto.values.answer import Agreement, Decided
+from stretto.values.answer import REFUSALS, Agreement, Decided
 from stretto.values.errors import BackendError, InvalidRequestError, StrettoError
 from stretto.values.events import VoteCounted
+from stretto.values.generation_options import GenerationOptions
 from stretto.values.request import Request
-
-__all__ = ["write_consensus"]
 
 NEEDLESS = "it was not needed any more: the vote was decided without it"
 
@@ -206,7 +210,7 @@ class _Vote:
         """Of longer texts, the one that the judge prefers, else the one that is most like the others."""
         texts = [sample.text for sample in samples]
         if self._judge is not None:
-            chosen = await judged(self.request, self.runner, self._judge, texts)
+            chosen = await _judged(self.request, self.runner, self._judge, texts)
             if chosen is not None:
                 return samples[chosen], "judge", 0.0
         return samples[medoid(texts)], "similarity", 0.0
@@ -292,3 +296,58 @@ def _spokesman(group: Sequence[Sample]) -> Sample:
     if measured:
         return max(measured, key=lambda sample: sample.trace.mean or 0.0)
     return group[medoid([sample.text for sample in group])]
+
+
+_HOW_MANY = re.compile(r"\b\d{1,3}\s+answers\b", re.IGNORECASE)
+_FIRST = re.compile(r"\W*(?:answer\W*)?(\d{1,3})\s*(?:[:;*)\]\n]|[.,](?!\d)|$)", re.IGNORECASE)
+_NAMED = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,3}(?!\d|[.,]\d)")
+
+
+async def _judged(request: Request, runner: Runner, judge: Backend, texts: Sequence[str]) -> int | None:
+    """The index of the text that the judge prefers; ``None``, with a warning, where it names none.
+
+    Where it names none, whatever the cause, a refusal too, each fallback of the client is asked in turn.
+    """
+    fence, answers = numbered(texts, "answer")
+    messages = runner.target.template("consensus_judge").messages(
+        question=request.question, answers=answers, fence=fence, count=str(len(texts))
+    )
+    causes: list[str] = []
+    judges = [judge, *(each for each in runner.fallback.models if each is not judge)]
+    for backend in judges:
+        spec = BranchSpec(
+            id="judge",
+            kind="judgement",
+            title="Judge",
+            label="The judge",
+            prompt=lambda _: ModelRequest(messages),
+            options=GenerationOptions(max_tokens=JUDGE_TOKENS + (THINKING if backend.capabilities.reasoning else 0)),
+            backend=backend,
+            successors=(),
+            allow_refusal=True,
+        )
+        running = runner.start(spec)
+        await running.ended()
+        answered = running.exception is None and running.finish_reason not in REFUSALS
+        number = chosen_by(running.text) if answered else None
+        if number is not None and 1 <= number <= len(texts):
+            if causes:
+                runner.warn(
+                    f"{backend.name} was the judge, because another one chose no answer: {'; '.join(causes)}.", "votes"
+                )
+            return number - 1
+        causes.append(str(running.exception or f"it answered {' '.join(running.text.split())[:60]!r}").rstrip("."))
+    runner.warn(
+        f"The judge chose no answer, so the one that is most like the others is shown: {'; '.join(causes)}.", "votes"
+    )
+    return None
+
+
+def chosen_by(text: str) -> int | None:
+    """The number that a judge begins with, or the only one that it names; ``None``: it names none, or several."""
+    if refuses(text):
+        return None
+    if first := _FIRST.match(text):
+        return int(first[1])
+    named = set(map(int, _NAMED.findall(_HOW_MANY.sub("", text))))
+    return named.pop() if len(named) == 1 else None

@@ -1,15 +1,23 @@
-"""The samples of one answer: how they are asked for, and what became of each."""
+"""The samples of one answer: how they are asked for, how sure the model is of each, and what became of it.
+
+After DeepConf (Fu et al., arXiv 2508.15260), samples are ended of which the model is less sure than of the finished
+ones. How sure it is of one is told by its weakest window, the lowest mean log-probability of so many tokens in a row.
+The bar is the weakest finished sample, once enough have finished: of equally good samples, one in n + 1 falls below the
+weakest of n, and loses its vote for nothing.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from stretto.backends.base import ModelRequest
 from stretto.strategies.consensus.ballots import Ballot
 from stretto.strategies.consensus.consensus_options import ConsensusOptions
-from stretto.strategies.consensus.traces import SampleWatch, Trace, bar_of
 from stretto.strategies.direct import direct_spec
+from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.ledger import LEAST_ANSWER
@@ -17,8 +25,7 @@ from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import prompt_tokens, sampled
 from stretto.values.answer import REFUSALS
 from stretto.values.request import Request
-
-__all__ = ["Sample", "mean_of", "most_samples", "start_samples"]
+from stretto.values.token_records import TokenLogprob
 
 WEAK = "the model was less sure of it than of every finished sample"
 LOOPING = "it repeats itself"
@@ -88,18 +95,18 @@ def start_samples(
     ends_weak = options.ends_weak and not request.reproducible  # the bar depends on which samples have ended
 
     def start(place: int) -> None:
-        def watch() -> SampleWatch:
+        def watch() -> _SampleWatch:
             sample = samples[place]
 
             def hear(*, looping: bool) -> None:
                 sample.hear(keep=keep)
                 sample.looping = looping
-                bar = bar_of(finished, options.warm_up) if ends_weak and not looping else None
+                bar = _bar_of(finished, options.warm_up) if ends_weak and not looping else None
                 sample.weak = sample.trace.is_below(bar)
                 if looping or sample.weak:
                     sample.running.cancel(LOOPING if looping else WEAK)
 
-            return SampleWatch(hear)
+            return _SampleWatch(hear)
 
         def on_end(_: RunningBranch) -> None:
             sample = samples[place]
@@ -162,3 +169,71 @@ def _shared(spec: BranchSpec) -> BranchSpec:
         return replace(asked, shared=len(asked.messages[-1].content))
 
     return replace(spec, prompt=prompt)
+
+
+class Trace:
+    """The log-probabilities of one sample, read as its text comes.
+
+    Args:
+        window: tokens whose mean tells how sure the model is.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._last: deque[float] = deque(maxlen=window)
+        self._sum = 0.0
+        self._lowest = math.inf
+        self._total, self.tokens = 0.0, 0
+
+    @property
+    def mean(self) -> float | None:
+        """The mean log-probability of all tokens; ``None`` where none was told."""
+        return self._total / self.tokens if self.tokens else None
+
+    @property
+    def weakest(self) -> float | None:
+        """The lowest mean of a window so far; of a shorter text its mean, and ``None`` where none was told."""
+        return self._lowest if self._lowest < math.inf else self.mean
+
+    def hear(self, logprobs: Sequence[TokenLogprob]) -> None:
+        """Take the next tokens in."""
+        for each in logprobs:
+            logprob = max(each.logprob, -100.0)  # servers write -9999 for what was impossible
+            if len(self._last) == self._last.maxlen:
+                self._sum -= self._last[0]
+            self._last.append(logprob)
+            self._sum += logprob
+            self._total, self.tokens = self._total + logprob, self.tokens + 1
+            if len(self._last) == self._last.maxlen:
+                self._lowest = min(self._lowest, self._sum / len(self._last))
+
+    def is_below(self, bar: float | None) -> bool:
+        """Whether the last whole window is weaker than a bar."""
+        whole = len(self._last) == self._last.maxlen
+        return bar is not None and whole and self._sum / len(self._last) < bar
+
+
+def _bar_of(finished: Sequence[Trace], warm_up: int) -> float | None:
+    """How sure the model has to stay of a sample that still runs; ``None`` while fewer than ``warm_up`` have ended."""
+    weakest = [each.weakest for each in finished if each.weakest is not None]
+    return min(weakest) if len(weakest) >= warm_up else None
+
+
+class _SampleWatch:
+    """Passes the text of a sample on, and tells at each piece whether it has begun to repeat itself."""
+
+    fault = ""  # the sample is cancelled instead: none of it is kept
+
+    def __init__(self, heard: Callable[..., None]) -> None:
+        self._heard = heard
+        self._loops = TextGuard()
+
+    def feed(self, text: str) -> str:
+        """Pass the text on."""
+        self._loops.feed(text)
+        self._heard(looping=bool(self._loops.fault))
+        return text
+
+    def finish(self) -> str:
+        """Nothing was held back."""
+        self._heard(looping=False)
+        return ""

@@ -1,4 +1,4 @@
-"""Shared by all ways of reading: the request without its documents, token counts, prompts, and starting branches."""
+"""The run that all ways of reading share: its options, the request without its documents, token counts, and prompts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import anyio
+from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.backends.base import ModelRequest
 from stretto.documents import cut
 from stretto.prompts import POCKET, SMALL
 from stretto.strategies.direct import asked
-from stretto.strategies.document.citations.citing import mark_for
-from stretto.strategies.document.document_cache import DocumentCache
-from stretto.strategies.document.document_options import DocumentOptions
-from stretto.strategies.document.library import Library, Place
-from stretto.strategies.document.reading.bearing import Bearing
+from stretto.strategies.document.bearing import Bearing
+from stretto.strategies.document.citing import mark_for
+from stretto.strategies.document.library import DocumentCache, Library, Place
 from stretto.strategies.document.sizes import Sizes, sizes_of
 from stretto.strategies.document.task import Task, task_of
 from stretto.strategies.runtime.branch import RunningBranch
@@ -28,13 +27,47 @@ from stretto.strategies.runtime.fencing import unfenced
 from stretto.strategies.runtime.ledger import Ledger
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.strategy_options import options_of
+from stretto.values.budget import Budget
 from stretto.values.citation import PassageRecord
 from stretto.values.document import Document
 from stretto.values.errors import StrettoError
 from stretto.values.events import PassageRead
 from stretto.values.request import Message, Request
 
-__all__ = ["Counter", "DocumentRun", "estimate", "reading_of", "share_of", "total_tokens"]
+
+class DocumentOptions(BaseModel):
+    """Options of ``document``: separate budgets for the reading and for putting together, and where it stops.
+
+    The budget of the request holds for both together. Passages that the budget of the reading does not reach are named
+    in a warning; with few calls, passages are larger.
+
+    Attributes:
+        reading_calls: calls that read passages, repetitions included.
+        reading_tokens: prompt and completion tokens of these together.
+        record_tokens: the most tokens that are noted of one passage.
+        answer_calls: calls that put together what was found, the answer among them.
+        answer_tokens: prompt and completion tokens of these together; ``max_tokens`` bounds the answer's text.
+        stop_after: "reading" gives what was found in the passages, with its citations, and makes no further call.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reading_calls: int | None = Field(default=None, ge=1)
+    reading_tokens: int | None = Field(default=None, ge=1)
+    record_tokens: int | None = Field(default=None, ge=48)
+    answer_calls: int | None = Field(default=None, ge=1)
+    answer_tokens: int | None = Field(default=None, ge=1)
+    stop_after: Literal["reading"] | None = None
+
+    @property
+    def reading(self) -> Budget:
+        """The budget of the calls that read."""
+        return Budget(max_calls=self.reading_calls, max_tokens_total=self.reading_tokens)
+
+    @property
+    def answer(self) -> Budget:
+        """The budget of the calls that put together."""
+        return Budget(max_calls=self.answer_calls, max_tokens_total=self.answer_tokens)
 
 
 Counter = Callable[[str], int]

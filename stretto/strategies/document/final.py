@@ -1,30 +1,24 @@
-"""The last call: streams one answer from what was found; each mark in it becomes a citation."""
+"""The last call: streams one answer from what was found; each mark in it becomes a citation.
+
+Where the passages hold nothing on the question, no model is asked: it would invent something.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
-from stretto.strategies.document.citations.citing import CitationFilter, labelled
+from stretto.language.telling import language_of, languages
+from stretto.strategies.document.citing import CitationFilter, labelled
 from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Finding, Findings
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.structured.in_form import held_to_format, write_in_form
-from stretto.values.answer import Branch
-from stretto.values.citation import Citation
-from stretto.values.request import Message
-
-__all__ = [
-    "CITING",
-    "NO_FINDINGS",
-    "answer_from",
-    "answer_in_form",
-    "answer_whole",
-    "as_found",
-    "listed",
-    "whole",
-]
+from stretto.values.answer import Branch, FinishReason
+from stretto.values.citation import Citation, PassageRecord
+from stretto.values.errors import BackendError, BudgetExceededError, DeadlineExceededError, StrettoError
+from stretto.values.request import Message, Request
 
 _PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
 CITING = "Behind each statement put what it rests on in square brackets, like {one}, or {one}{two} for two of them."
@@ -163,3 +157,72 @@ def listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
         for finding in kept
         if finding.answer or finding.evidence
     )
+
+
+_MOSTLY = 0.5  # of the characters: from here on the documents count as unread
+_HELD = 0.1  # of its records that a model must write in a form that can be read
+
+
+Kind = Literal["nothing", "unmatched", "partly", "unread", "unable"]
+
+
+def in_words(request: Request, *kinds: Kind) -> str:
+    """These sentences in the language of the question, or of the turns before it where the question is too short."""
+    before = "\n".join(turn.content for turn in request.history if turn.role == "user")
+    language = language_of(request.question, otherwise=language_of(before))
+    return " ".join(languages().documents[language][kind] for kind in kinds)
+
+
+def kinds_of(reading: DocumentRun, records: Sequence[PassageRecord], skipped: int) -> tuple[Kind, ...]:
+    """What is to be said. The documents tell nothing only if a model read all of them."""
+    if unable(reading, records):
+        return ("unable",)
+    failed = any(record.status == "failed" for record in records)
+    said: Kind = "nothing" if not skipped else "partly" if records else "unmatched"
+    return (said, "unread") if failed else (said,)
+
+
+def warning_of(reading: DocumentRun, records: Sequence[PassageRecord]) -> str:
+    """Why there are no findings, as a sentence for ``Answer.warnings``."""
+    read = sum(record.status == "read" for record in records)
+    if unable(reading, records):
+        return (
+            f"Nothing is known of the documents: {reading.runner.model} wrote a record that can be used for {read} of "
+            f"{len(records)} passages. Use a model that keeps to a form."
+        )
+    if not read and reading.plain:
+        return (
+            "Nothing was found, and nothing was read: no sentence of the documents holds the words of the question. "
+            "Ask in the words of the documents, or with a larger model, which reads all of them."
+        )
+    return f"Nothing was found: none of the {read} passages that were read holds anything on the question."
+
+
+def unable(reading: DocumentRun, records: Sequence[PassageRecord]) -> bool:
+    """Whether the model does not hold the form: fewer than a tenth of its records could be read."""
+    read = sum(record.status == "read" for record in records)
+    formless = reading.failures.count(None)
+    return read < _HELD * (read + formless)
+
+
+def ends_as(reading: DocumentRun, records: Sequence[PassageRecord]) -> FinishReason | None:
+    """How an answer ends that rests on these records: not with ``stop`` where most of the documents was not read."""
+    failed = sum(record.end - record.start for record in records if record.status == "failed")
+    if not failed or failed < _MOSTLY * sum(record.end - record.start for record in records):
+        return None
+    causes: dict[type[StrettoError], FinishReason] = {DeadlineExceededError: "deadline", BudgetExceededError: "budget"}
+    found = (reason for kind, reason in causes.items() if any(isinstance(each, kind) for each in reading.failures))
+    return next(found, "incomplete")
+
+
+def all_failed(reading: DocumentRun, records: Sequence[PassageRecord]) -> StrettoError:
+    """The error for documents of which no passage could be read."""
+    if any(isinstance(each, DeadlineExceededError) for each in reading.failures):
+        return DeadlineExceededError(
+            f"The deadline of {reading.request.deadline_s:g} s left no time to read one of {len(records)} passages. "
+            "Allow more with deadline_s."
+        )
+    cause = f"None of {len(records)} passages could be read. The first cause: {records[0].error}"
+    if reading.failures and all(isinstance(each, BudgetExceededError) for each in reading.failures):
+        return BudgetExceededError(cause)
+    return BackendError(cause, backend=reading.runner.model)

@@ -1,22 +1,25 @@
-"""The documents of one request, cut into passages, and how each passage is shown to a model."""
+"""The documents of one request, cut into passages: how each is shown to a model, and a cache of how they were cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
+from threading import Lock
+from typing import TypeVar, cast
 
+from stretto.backends.tenants import asking
 from stretto.documents import Chunk
 from stretto.documents.tables import Table, table_at, tables_of
 from stretto.language.sentences import sentence_spans
-from stretto.strategies.document.citations.quoting import Passage
+from stretto.strategies.document.quoting import Passage
 from stretto.strategies.document.sizes import EDGE, OUTLINE
 from stretto.strategies.runtime.fencing import fence_for, one_line, titles_of
 from stretto.values.citation import Citation
 from stretto.values.document import Document
-
-__all__ = ["Library", "Place"]
 
 _MOST_HEADINGS = 40  # of a document in the outline
 _BEGINNING = 300  # characters of a document without headings in the outline
@@ -178,3 +181,46 @@ def _rest_of_sentence(text: str, end: int) -> str:
         if near + first < end < near + last:
             return text[end : min(near + last, end + EDGE)].strip()
     return ""
+
+
+T = TypeVar("T")
+
+
+class DocumentCache:
+    """Values by document and purpose, the least recently used out first.
+
+    Args:
+        most_characters: of all documents that are kept, each counted once for each purpose; no document longer than
+            half of it is kept.
+    """
+
+    def __init__(self, most_characters: int = 64_000_000) -> None:
+        self._most = most_characters
+        self._size = 0
+        self._kept: OrderedDict[Hashable, tuple[int, object]] = OrderedDict()
+        self._lock = Lock()
+
+    def keep(self, document: Document, purpose: Hashable, make: Callable[[], T]) -> T:
+        """The value that was kept for this document and purpose, else a new one."""
+        key = (asking(), _digest(document), purpose)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return cast("T", self._kept[key][1])
+        value = make()  # two threads may both make it: neither waits for the other's document
+        size = len(document.text)
+        with self._lock:
+            if size <= self._most // 2 and key not in self._kept:
+                self._kept[key] = (size, value)
+                self._size += size
+                while self._size > self._most:
+                    self._size -= self._kept.popitem(last=False)[1][0]
+        return value
+
+
+def _digest(document: Document) -> bytes:
+    """A hash of everything that decides how a document is cut."""
+    digest = blake2b(document.text.encode("utf-8", "surrogatepass"))
+    for heading in document.headings:
+        digest.update(f"\n{heading.offset} {heading.level} {heading.text}".encode("utf-8", "surrogatepass"))
+    return digest.digest()

@@ -10,7 +10,7 @@ from itertools import pairwise
 from stretto.backends.base import ModelRequest
 from stretto.router.parse import Parse
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.document.citations.citing import CitationFilter, labelled, numbers_named
+from stretto.strategies.document.citing import CitationFilter, labelled, numbers_named
 from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.final import CITING, answer_from, answer_whole, listed
 from stretto.strategies.document.findings import Finding, Findings
@@ -24,8 +24,6 @@ from stretto.strategies.skeleton.sections import SectionsAnswer
 from stretto.values.answer import Branch
 from stretto.values.citation import Citation
 from stretto.values.route import Route
-
-__all__ = ["Material", "Report", "of_documents", "of_findings"]
 
 _FURTHER = "The findings that no section names are yours too: tell them where they fit, or briefly at the end."
 PLAN_ROOM = 2_500  # tokens of the window for the plan, the instructions and a section, beside all that was read

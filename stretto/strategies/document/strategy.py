@@ -16,20 +16,25 @@ from stretto.router.parse import parse_of
 from stretto.router.track_record import Kind
 from stretto.strategies.base import Strategy, StrategyResult
 from stretto.strategies.direct import Direct
-from stretto.strategies.document.citations.citing import CitationFilter
-from stretto.strategies.document.collapse import collapsed
-from stretto.strategies.document.document_cache import DocumentCache
+from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.document_offer import offer_document
-from stretto.strategies.document.document_options import DocumentOptions
-from stretto.strategies.document.document_reading import DocumentRun, reading_of
-from stretto.strategies.document.final import NO_FINDINGS, answer_in_form, as_found, whole
-from stretto.strategies.document.findings import Findings
-from stretto.strategies.document.library import Place
-from stretto.strategies.document.nothing import all_failed, ends_as, in_words, kinds_of, unable, warning_of
-from stretto.strategies.document.reading.chain import MOST_IN_ORDER, follow_passages, read_in_rounds
-from stretto.strategies.document.reading.mapping import read_passages
-from stretto.strategies.document.reading.narrowing import narrowed
-from stretto.strategies.document.reading.plainly import quoted_answer, read_plainly
+from stretto.strategies.document.document_reading import DocumentOptions, DocumentRun, reading_of
+from stretto.strategies.document.final import (
+    NO_FINDINGS,
+    all_failed,
+    answer_in_form,
+    as_found,
+    ends_as,
+    in_words,
+    kinds_of,
+    unable,
+    warning_of,
+    whole,
+)
+from stretto.strategies.document.findings import Findings, collapsed
+from stretto.strategies.document.library import DocumentCache, Place
+from stretto.strategies.document.passages import MOST_IN_ORDER, follow_passages, narrowed, read_in_rounds, read_passages
+from stretto.strategies.document.plainly import quoted_answer, read_plainly
 from stretto.strategies.document.report import PLAN_ROOM, Material, Report, of_documents, of_findings
 from stretto.strategies.document.sizes import UNKNOWN_WINDOW, reading_s
 from stretto.strategies.runtime.parts import THINKING
@@ -39,9 +44,6 @@ from stretto.values.citation import Citation, Evidence, PassageRecord
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
 from stretto.values.route import Route
-
-__all__ = ["Extract", "LongDocument", "extracted", "relevant"]
-
 
 _log = logging.getLogger(__name__)
 _LONG_READING_S = 30.0  # of a whole prompt

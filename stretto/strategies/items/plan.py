@@ -9,9 +9,7 @@ import jiter
 from pydantic import BaseModel, Field, ValidationError
 
 from stretto.strategies.items.calls import Calls
-from stretto.strategies.items.counting import MOST_SAMPLES
-from stretto.strategies.items.splitting import FEWEST, NotSplit, Split
-from stretto.strategies.items.together import refer_to_each_other
+from stretto.strategies.items.splitting import FEWEST, MOST_SAMPLES, NotSplit, Split, refer_to_each_other
 from stretto.values.answer import REFUSALS
 
 PLAN_TOKENS = 1_500  # items are copied into the plan, so the plan of a long request does not fit

@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 
 from stretto.language.folding import UNSPACED
 from stretto.strategies.items.calls import Calls, evenly
-from stretto.strategies.items.counting import Size
-from stretto.strategies.items.entries import Entries, EntryText
-from stretto.strategies.items.layout import EntryLayout
-from stretto.strategies.items.splitting import Split
+from stretto.strategies.items.layout import Entries, EntryLayout, EntryText
+from stretto.strategies.items.splitting import Size, Split
 from stretto.strategies.quality.words import words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.skeleton.outline import OutlineParser

@@ -2,21 +2,27 @@
 
 After ParallelPrompt (2506.18728): a template, a shared context, and items or a count. A request is split only if its
 form shows the list, its words apply the operation to each item, and nothing suggests that results depend on each other.
-A request that is not recognised is left to a model's plan (`NotSplit.final` is false); one whose items belong together
-is not.
+Those words are broad on purpose: a request that is refused wrongly is answered in one piece, a request that is split
+wrongly is answered wrongly. A request that is not recognised is left to a model's plan (`NotSplit.final` is false); one
+whose items belong together is not.
+
+Of counted things ("Write 10 slogans for a bakery"), only known kinds count, those of which several can be written
+independently. Ordered, ranked, calculated and connected things do not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from stretto.language.counting import number_value
+from stretto.language.folding import fold
 from stretto.language.listing import Listing, Marks, listings, marked
-from stretto.language.lists import listed, spaced, unspaced
+from stretto.language.lists import first_letter_first, languages, listed, spaced, unspaced
 from stretto.language.sentences import last_sentence
-from stretto.strategies.items.counting import Count, Size, counted
-from stretto.strategies.items.together import EACH, needs_all, refer_to_each_other
+from stretto.language.words import words
 
 FEWEST = 3  # items or samples; fewer gain nothing
 LONG_ITEM = 600  # characters; two items as long as this are worth two calls
@@ -115,7 +121,7 @@ def _by_count(text: str, refusal: NotSplit) -> Split | NotSplit:
         if count.number >= FEWEST:
             return Split(text, count=count.number, size=count.size)
         return NotSplit(f"{count.number} samples are too few to write them in parallel")
-    together = needs_all(text[:READ], "")
+    together = _needs_all(text[:READ], "")
     return NotSplit(together) if together else refusal
 
 
@@ -129,7 +135,7 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
         yield NotSplit("nothing says that the same is to be done with each item", final=False)
     if marked(around):
         yield NotSplit("it contains more than one list", final=False)
-    if reason := needs_all(around, _sentence(listing.before)) or refer_to_each_other(around, listing.items):
+    if reason := _needs_all(around, last_sentence(listing.before)) or refer_to_each_other(around, listing.items):
         yield NotSplit(reason)
     if listing.marks == "numbered" and sum(_CLAUSE.search(item) is not None for item in listing.items) > 1:
         yield NotSplit("its numbered clauses are one text")
@@ -149,7 +155,7 @@ def _tells(listing: Listing) -> bool:
     """Whether the words next to the list apply the task to each item."""
     introduction = _paragraph(listing.before)
     if listing.marks in ("separated", "quoted") or len(introduction) > LONG_INTRODUCTION:
-        introduction = _sentence(listing.before)
+        introduction = last_sentence(listing.before)
     if _distributes(introduction) or _PROPERTY_OF.search(introduction):
         return True
     if listing.marks not in ("separated", "quoted", "lines"):
@@ -162,7 +168,7 @@ def _tells(listing: Listing) -> bool:
     return bool(
         _EACH_BEHIND.match(listing.after)
         or _OPERATION.match(listing.after)
-        or (not listing.before and EACH.search(listing.after))
+        or (not listing.before and _EACH.search(listing.after))
     )
 
 
@@ -172,12 +178,12 @@ def _distributes(text: str) -> bool:
 
 
 def _of_each(text: str) -> bool:
-    return bool(EACH.search(text) or _THESE.search(text))
+    return bool(_EACH.search(text) or _THESE.search(text))
 
 
 def _carries(listing: Listing, around: str) -> bool:
     """Whether form and words together are sufficient: the weaker the form, the clearer the words must be."""
-    each = EACH.search(around) is not None
+    each = _EACH.search(around) is not None
     plain = each or _THESE.search(around) is not None
     match listing.marks:
         case "numbered" | "labelled" | "json" | "bulleted":
@@ -195,7 +201,7 @@ def _carries(listing: Listing, around: str) -> bool:
             puzzle = "?" in listing.after and not _OPERATION.search(around)
             led = (
                 listing.before.endswith((":", "：", "-", "–", "—"))
-                or _THESE.search(_sentence(listing.before)) is not None
+                or _THESE.search(last_sentence(listing.before)) is not None
             )
             enough = led and not aspects and not puzzle and not _may_be_text(listing, plain)
     return enough
@@ -247,10 +253,173 @@ def _paragraph(text: str) -> str:
     return (_parts(text) or [""])[-1]
 
 
-def _sentence(text: str) -> str:
-    return last_sentence(text)
-
-
 def _plain(part: str) -> str:
     """An instruction without the colon or dash before its list."""
     return re.sub(r"(?<![\s:：–—-])[\s:：–—-]+$", "", part).strip(" \t\n,;")
+
+
+_EACH = listed("each")
+_TOGETHER = listed("together")
+_TOGETHER_UNLESS_EACH = listed("together-unless-each")
+_NO_ITEMS = listed("no-items")
+_REFERS = listed("refers")
+_LEANS = listed("leans")
+_PRONOUN = listed("pronoun")
+_ANSWERS = listed("answers")
+
+
+def _needs_all(instruction: str, introduction: str) -> str | None:
+    """Why an instruction cannot be applied item by item; ``None`` if it can.
+
+    ``introduction`` is the line before the list; it may show that the list does not consist of items.
+    """
+    if found := _TOGETHER.search(instruction):
+        return f'it asks for something that needs all items together ("{_shown(found)}")'
+    if _EACH.search(instruction):
+        match = _NO_ITEMS.search(introduction) if not _EACH.search(introduction) else None
+    elif found := _TOGETHER_UNLESS_EACH.search(instruction):
+        return f'it asks for one result ("{_shown(found)}")'
+    else:
+        match = _NO_ITEMS.search(introduction)
+    return f'the list is not one of items ("{_shown(match)}")' if match else None
+
+
+def refer_to_each_other(instruction: str, items: Sequence[str]) -> str | None:
+    """Why items cannot be understood on their own; ``None`` if they can."""
+    asking = bool(_ANSWERS.search(instruction)) or sum(item.rstrip().endswith("?") for item in items) * 2 > len(items)
+    supplied = _ANSWERS.search(instruction) is not None
+    for item in items:
+        found = _REFERS.search(item) or (_LEANS.match(item) if asking else None)
+        found = found or (_PRONOUN.search(item) if supplied else None)
+        if found:
+            return f'items refer to each other ("{_shown(found)}")'
+    return None
+
+
+def _shown(found: re.Match[str]) -> str:
+    words = " ".join(found[0].split())
+    return words if len(words) <= 40 else words[:37] + "..."
+
+
+Size = Literal["short", "medium", "long"]
+
+MOST_SAMPLES = 100
+HEAD, TAIL = 2000, 1000  # characters read at the beginning and at the end of a long text
+LONGEST_LEAD = 10  # words before the number in its sentence
+_FLAGS = re.IGNORECASE
+_KINDS: tuple[Size, ...] = ("long", "short", "medium")
+_NUMBERS = {
+    word: values[language]
+    for word, values in words().numbers.items()
+    for language in languages("medium")
+    if language in values and " " not in word
+}
+
+
+_NUMBER_WORD = first_letter_first(sorted(_NUMBERS, key=len, reverse=True), any_case=True)
+_NUMBER = rf"(?P<number>\d{{1,3}}|(?:an? )?(?:half a )?(?:couple of )?(?:{_NUMBER_WORD}))"
+_BETWEEN = rf"(?:(?!{spaced('not-between-kinds')}\b)[\w'’“”\"-]+,? ){{0,4}}?"
+_COUNT = re.compile(
+    rf"(?<![\w.,-]){_NUMBER} (?:of (?:my|your|the) )?(?P<between>{_BETWEEN})"
+    rf"(?:{'|'.join(f'(?P<{size}>{spaced(size)})' for size in _KINDS)})(?![\w-])",
+    _FLAGS,
+)
+_UNSPACED = re.compile(
+    rf"(?P<number>\d{{1,3}}|[二三四五六七八九十两兩]{{1,3}})\s*{unspaced('counters')}\s*(?:[^\s，。,.、]{{0,10}}?)"
+    rf"(?:(?P<short>{unspaced('short')})|{unspaced('medium')})"
+    rf"|{unspaced('counted-behind')}を(?P<behind>\d{{1,3}}){unspaced('counters-behind')}?"
+)
+_ASKS = listed("asks")
+_ORDERED = listed("ordered")
+_ORDERED_UNSPACED = re.compile(rf"{unspaced('ordered-before')}$")
+_BEFORE = re.compile(rf"(?:\b{spaced('before-number')}|[$€£#/+*=×-])\s*$", _FLAGS)
+_LIMIT = re.compile(rf"\b{spaced('limit')}\s*$", _FLAGS)
+_SET_OF = re.compile(rf"\b{spaced('set-of')}\s*$", _FLAGS)
+_CONNECTED = listed("connected")
+_OTHER_TASK = re.compile(rf"(?:^|[.!?\n]\s{{0,20}}|\b{spaced('other-task-lead')} ){spaced('other-task')}(?!\w)", _FLAGS)
+_LONGER = listed("longer")
+_LENGTH_UNIT = listed("length-unit")
+_LENGTH_BEFORE = re.compile(rf"(?:\b{spaced('length-before')}|[-–])\s*$", _FLAGS)
+_LENGTH_BEHIND = re.compile(rf"\s*{spaced('length-behind')}(?!\w)", _FLAGS)
+_LENGTH_OF = listed("length-of")
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number of samples and their size: a few words, a sentence or two, or more."""
+
+    number: int
+    size: Size
+
+
+def counted(text: str) -> Count | str | None:
+    """The samples asked for; a string: why they cannot be written separately; ``None``: the text counts nothing."""
+    if len(text) > HEAD + TAIL:  # the task is at either end of a long text
+        text = f"{text[:HEAD]}\n{text[-TAIL:]}"
+    found = [match for match in _COUNT.finditer(text) if not _length_of_text(text, match)]
+    if not found:
+        return _unspaced(text)
+    found = found[:1] + [match for match in found[1:] if not _LIMIT.search(text[: match.start()])]
+    first = found[0]
+    lead = text[: first.start()]
+    sentence = re.split(r"[.!?\n:]\s", lead)[-1]
+    if objection := next(_against_counting(found, lead), None):
+        return objection
+    if sentence.strip(" \"'*#-") and (not _ASKS.search(sentence) or len(sentence.split()) > LONGEST_LEAD):
+        return None
+    if other := _OTHER_TASK.search(text):
+        return f'it asks for something else besides ("{other[0].strip()}")'
+    return _checked(text, _number(first["number"]), next(size for size in _KINDS if first[size]))
+
+
+def _against_counting(found: Sequence[re.Match[str]], lead: str) -> Iterator[str]:
+    """Reasons why the first number does not count samples."""
+    first = found[0]
+    if len({_kind(match) for match in found}) > 1 or len({_number(match["number"]) for match in found}) > 1:
+        yield "several things are counted"
+    if (before := _BEFORE.search(lead)) and not _SET_OF.search(lead):
+        yield f'the number is not one of samples ("{before[0].strip()} {first[0]}")'
+    if ordered := _ORDERED.search(first["between"] or "") or _ORDERED.search(lead[-20:]):
+        yield f'they have an order or are facts to look up ("{ordered[0]}")'
+
+
+def _checked(text: str, number: int, size: Size) -> Count | str | None:
+    if connected := _CONNECTED.search(text):
+        return f'they hang together ("{connected[0]}")'
+    if number > MOST_SAMPLES:
+        return f"{number} samples are more than {MOST_SAMPLES}"
+    if _LONGER.search(text):
+        size = "long"
+    return Count(number, size)
+
+
+def _unspaced(text: str) -> Count | str | None:
+    found = _UNSPACED.search(text)
+    if not found:
+        return None
+    if _ORDERED_UNSPACED.search(text[: found.start()]):
+        return "they have an order or are facts to look up"
+    number = number_value(found["number"] or found["behind"])
+    return _checked(text, number, "short" if found["short"] else "medium")
+
+
+def _length_of_text(text: str, match: re.Match[str]) -> bool:
+    """'In 3 sentences', 'two or three sentences long': the length of one answer, not a number of samples."""
+    if not _LENGTH_UNIT.fullmatch(match[0].split()[-1]):
+        return False
+    lead, rest = text[: match.start()], text[match.end() :]
+    return bool(_LENGTH_BEFORE.search(lead) or _LENGTH_BEHIND.match(rest) or _LENGTH_OF.search(lead))
+
+
+def _kind(match: re.Match[str]) -> str:
+    return match[0].split()[-1].casefold().rstrip("s")
+
+
+def _number(word: str) -> int:
+    if word.isdigit():
+        return int(word)
+    word = fold(word)
+    if word.startswith("half a"):
+        return 6
+    last = word.split()[-1]
+    return _NUMBERS.get(last, 0)

@@ -1,6 +1,6 @@
 """Sees what spoils an answer while it streams: words of our prompts, loops, repeated titles and points.
 
-One module for each detector. They are pure, take linear time, and give the same result however a stream is cut.
+The detectors are pure, take linear time, and give the same result however a stream is cut.
 
 Private: not part of the public API, and may change at any time.
 """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
 from stretto.language.echoes import echoes
-from stretto.strategies.quality.headings import HeadingSearch
-from stretto.strategies.quality.loops import LoopSearch
 from stretto.strategies.quality.phrases import PhraseSearch
-from stretto.strategies.quality.stream_filter import Search, StreamFilter
+from stretto.strategies.quality.stream_filter import LINE, Search, StreamFilter
 from stretto.strategies.quality.words import words_of
 from stretto.values.answer import CutBy
 from stretto.values.errors import StrettoError
@@ -102,3 +101,129 @@ class LoopAlarm:
 def is_enough(text: str) -> bool:
     """Whether what stands before a spoiled place is worth keeping: enough words that announce nothing more."""
     return len(words_of(text)) >= ENOUGH and not text.rstrip(" \n*_").endswith((":", "："))
+
+
+RUN = 8
+RUNS = 4
+SENTENCES = 3
+SHORTEST = 3  # words of a sentence that counts
+MOST_COMPARED = 64  # sentences with the same first word that one is compared with while it comes
+
+
+class LoopSearch:
+    """Looks for a loop in a text that comes word by word."""
+
+    def __init__(self) -> None:
+        self._runs: Counter[tuple[str, ...]] = Counter()
+        self._last: deque[str] = deque(maxlen=RUN)
+        self._behind: dict[tuple[str, ...], list[str]] = {}  # seven words, and what came behind them
+        self._region = 0  # words up to the last one, all within runs that came before
+        self._said: Counter[tuple[str, ...]] = Counter()
+        self._by_first: dict[str, list[tuple[str, ...]]] = {}
+        self._sentence: list[str] = []
+        self._alike: list[tuple[str, ...]] = []  # earlier sentences that begin like this one
+        self._again = 0  # words of whole sentences before this one, all of them said before
+
+    def word(self, word: str, *, start: int) -> int | None:  # noqa: ARG002 - `sentence` was told of the start
+        """Take a word; return how many of the last words may be part of a loop, ``None`` when they are."""
+        self._last.append(word)
+        self._sentence.append(word)
+        count = len(self._sentence)
+        if count == 1:
+            self._alike = self._by_first.get(word, [])[-MOST_COMPARED:]
+        else:
+            self._alike = [each for each in self._alike if len(each) >= count and each[count - 1] == word]
+        if not self._alike:
+            self._again = 0
+        if len(self._last) == RUN:
+            run = tuple(self._last)
+            self._runs[run] += 1
+            if self._runs[run] >= RUNS:
+                return None
+            if self._runs[run] == 1:
+                self._behind.setdefault(run[:-1], []).append(word)
+            self._region = 0 if self._runs[run] == 1 else max(RUN, self._region + 1)
+        return max(self._region, self._again + count if self._alike else 0)
+
+    def sentence(self) -> int | None:
+        """A sentence has ended; ``None`` if it was said too often."""
+        said, self._sentence, self._alike = tuple(self._sentence), [], []
+        if len(said) < SHORTEST:
+            return self._again
+        self._said[said] += 1
+        if self._said[said] == 1:
+            self._by_first.setdefault(said[0], []).append(said)
+            self._again = 0
+        else:
+            self._again += len(said)
+        return None if self._said[said] >= SENTENCES else self._again
+
+    def may_begin(self, fragment: str, *, start: int) -> bool:
+        """Whether a word that begins like this may go on repeating an earlier sentence."""
+        if start and any(first.startswith(fragment) for first in self._by_first):
+            return True
+        count, last = len(self._sentence), tuple(self._last)[1 - RUN :]
+        if any(each.startswith(fragment) for each in self._behind.get(last, ())):
+            return True
+        return any(len(each) > count and each[count].startswith(fragment) for each in self._alike)
+
+
+class HeadingSearch:
+    """Looks for lines of a part that consist of a title, of a number and a title, or of "point" and a number.
+
+    The first line is left alone: a label there is taken off elsewhere.
+    """
+
+    def __init__(self, titles: Iterable[str], labels: Iterable[str] = ("point",)) -> None:
+        self._titles = {tuple(words) for title in titles if (words := words_of(title))}
+        self._labels = frozenset(labels)
+        self._line: list[str] | None = (
+            None  # the words of a line so far; ``None`` in the first line and in later sentences
+        )
+        self._begun = False
+
+    def word(self, word: str, *, start: int) -> int | None:
+        """Take a word; return how many of the last ones may be a heading."""
+        if start == LINE or (start and not self._numbered):
+            self._line = [] if start == LINE and self._begun else None
+        self._begun = True
+        if self._line is None:
+            return 0
+        self._line.append(word)
+        return len(self._line) if self._fits(self._line) else 0
+
+    def sentence(self) -> int | None:
+        """A sentence or line has ended; ``None`` if it is a heading."""
+        line = self._line
+        if self._numbered:  # "2." before a title
+            return 1
+        self._line = None
+        if not line:
+            return 0
+        named = len(line) == 2 and line[0] in self._labels and line[1].isdigit()
+        return None if named or tuple(self._bare(line)) in self._titles else 0
+
+    def may_begin(self, fragment: str, *, start: int) -> bool:
+        """Whether a word that begins like this may go on with a heading."""
+        line = [] if start == LINE and self._begun else self._line if not start or self._numbered else None
+        if line is None:
+            return False
+        if fragment.isdigit() or (not line and any(label.startswith(fragment) for label in self._labels)):
+            return len(line) < 2
+        bare = tuple(self._bare(line)) if line else ()
+        return any(
+            title[: len(bare)] == bare and len(title) > len(bare) and title[len(bare)].startswith(fragment)
+            for title in self._titles
+        )
+
+    @property
+    def _numbered(self) -> bool:
+        return bool(self._line) and len(self._line or ()) == 1 and (self._line or [""])[0].isdigit()
+
+    def _fits(self, line: list[str]) -> bool:
+        bare = tuple(self._bare(line))
+        return any(title[: len(bare)] == bare for title in self._titles)
+
+    def _bare(self, line: list[str]) -> list[str]:
+        rest = line[1:] if line[0] in self._labels else line
+        return rest[1:] if rest and rest[0].isdigit() else rest

@@ -1,8 +1,10 @@
-"""Texts as words: what detectors compare, without case, punctuation and markup."""
+"""Texts as words, without case, punctuation and markup; how alike texts are by the words in a row that they share."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
 from stretto.language.folding import UNSPACED
 
@@ -30,3 +32,43 @@ def sentences_of(text: str) -> list[list[str]]:
         found[-1].append(match[0])
         at = match.end()
     return [sentence for sentence in found if sentence]
+
+
+SHORTEST = 12  # words; the overlap of shorter texts is not measured
+_IN_A_ROW = 3  # words in a row that are compared
+_MOST_WORDS = 4_000  # of a text that are read
+
+
+def runs(words: Sequence[str], length: int) -> list[tuple[str, ...]]:
+    """Each so many words in a row."""
+    return [tuple(words[at : at + length]) for at in range(len(words) - length + 1)]
+
+
+def medoid(texts: Sequence[str]) -> int:
+    """The index of the text that is most like all others together; of equals, the first.
+
+    Two texts are as alike as the Jaccard index of their one to three words in a row, counted.
+    """
+    grams = [_grams(text) for text in texts]
+    likenesses = [sum(_shared(one, other) for other in grams if other is not one) for one in grams]
+    return max(range(len(texts)), key=lambda index: (likenesses[index], -index))
+
+
+def overlap(text: str, other: str, question: str = "") -> float:
+    """The share of runs of three words that the shorter text has in common with the longer one, 0 to 1.
+
+    Runs of the question do not count: "To use less water at home, ..." may begin each point.
+    """
+    asked, mine, theirs = (set(runs(words_of(each), _IN_A_ROW)) for each in (question, text, other))
+    least = min(len(mine - asked), len(theirs - asked))
+    return len((mine & theirs) - asked) / least if least >= SHORTEST - _IN_A_ROW + 1 else 0.0
+
+
+def _grams(text: str) -> Counter[tuple[str, ...]]:
+    words = words_of(text)[:_MOST_WORDS]
+    return Counter(run for length in range(1, _IN_A_ROW + 1) for run in runs(words, length))
+
+
+def _shared(one: Counter[tuple[str, ...]], other: Counter[tuple[str, ...]]) -> float:
+    union = (one | other).total()
+    return (one & other).total() / union if union else 0.0

@@ -27,7 +27,7 @@ from stretto.observe.telemetry import branch_span, note_branch
 from stretto.prompts import Catalogue, Template, family_for
 from stretto.router.case import PromptFamily
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.quality.leaks import Leaks
+from stretto.strategies.quality.phrases import Leaks
 from stretto.strategies.runtime.answer_limit import AnswerLimit
 from stretto.strategies.runtime.attempts import Attempts
 from stretto.strategies.runtime.branch import Outcome, Progress, RunningBranch

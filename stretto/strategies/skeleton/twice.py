@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator
 
-from stretto.strategies.quality.likeness import runs
-from stretto.strategies.quality.words import words_of
+from stretto.strategies.quality.words import runs, words_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.merge import TextFilter
 from stretto.values.answer import Branch

@@ -1,27 +1,19 @@
-"""Records of passages: the schema that a model's record is held to, and a lenient parser of what it writes."""
+"""What a model noted of a passage: the schema that its record is held to, and a lenient parser of what it writes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jiter
 
+from stretto.language.telling import languages
+from stretto.strategies.document.bearing import quotable, statements
 from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.library import Place
+from stretto.strategies.document.quoting import plain
 from stretto.values.citation import Evidence, PassageRecord
-
-__all__ = [
-    "COLLAPSE_SCHEMA",
-    "MAP_SCHEMA",
-    "NOTES_SCHEMA",
-    "TRAINED_SCHEMA",
-    "is_uninformative",
-    "json_object",
-    "numbers",
-    "record_in",
-    "record_of",
-]
 
 _HIGHEST = 5
 _LONGEST = 4_000  # characters of one field
@@ -179,3 +171,58 @@ def _level(value: Any) -> int:
         return min(_HIGHEST, max(0, round(number))) if number is not None else 1
     except (OverflowError, ValueError):  # not a number, or infinite
         return 1
+
+
+_SHORTEST = 8  # characters of a piece of a sentence
+_MOST_OF = 0.8  # of the words of a sentence
+_MOST_TOLD = 0.6  # of the words that a model's own sentence has beyond the question's
+_WORD = re.compile(r"\w+")
+_NONE = re.compile(
+    r"\W*(?:none|nothing|no information|not mentioned|n/a|nichts|keine?|rien|aucune?|nada|ningun[oa]|niente|nessuno"
+    r"|niets|geen|нет|无|没有|なし|없음)\W*",
+    re.IGNORECASE,
+)
+
+
+def copied(text: str, place: Place, reading: DocumentRun) -> dict[str, Any] | None:
+    """A record of the sentences of a passage that a model copied, in lines, in quotation marks or as they are.
+
+    A small model changes a word now and then, or says part of a sentence in its own words. What repeats most words of
+    a sentence of the passage, or has most of what it tells beyond the question from it and every figure, stands for
+    that one. ``None`` where it copied none and does not say that there is nothing either.
+    """
+    if _NONE.fullmatch(text[:80]):
+        return {"no_information": True}
+    said, pieces = _bare(text), [piece for each in _pieces(text) if len(piece := _bare(each)) >= _SHORTEST]
+    near = [set(_WORD.findall(_bare(each))) for each in quotable(text)] if reading.plain else []
+    known = set(_WORD.findall(_bare(reading.request.question))).union(*languages().small.values())
+    bearing, found, beside = reading.bearing, list[str](), list[str]()
+    for sentence, around in statements(reading.library, place):
+        said_there = _bare(sentence)
+        words = set(_WORD.findall(said_there))
+        if said_there and (
+            said_there in said
+            or any(piece in said_there for piece in pieces)
+            or any(len(words & each) >= _MOST_OF * len(words) or _is_from(each - known, words) for each in near)
+        ):
+            if bearing.bears(sentence):
+                found.append(sentence)
+            elif bearing.bears_among(sentence, around):
+                beside.append(sentence)
+    found = found or beside
+    return {"evidence": found, "confidence": 3} if found else None
+
+
+def _is_from(told: set[str], words: set[str]) -> bool:
+    """Whether most of what was told, and each figure in it, is from a sentence with these words."""
+    figures = {word for word in told if any(character.isdigit() for character in word)}
+    return bool(told) and figures <= words and len(told & words) >= _MOST_TOLD * len(told)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    yield from re.findall(r'"([^"]{1,1000})"', plain(text))
+    yield from quotable(text)
+
+
+def _bare(text: str) -> str:
+    return plain(text).casefold().strip(" .,;:!?\"'*-。，、！？")

@@ -15,11 +15,9 @@ from itertools import islice
 from stretto.language.sentences import sentence_spans, sentences
 from stretto.language.telling import languages
 from stretto.language.words import words
-from stretto.strategies.document.citations.typography import plain
 from stretto.strategies.document.library import Library, Place
+from stretto.strategies.document.quoting import plain
 from stretto.values.citation import Evidence
-
-__all__ = ["Bearing", "around", "quotable", "statements"]
 
 _LONGEST = 1_000  # characters of a sentence that may be a quotation
 _WORD = re.compile(r"\w{2,}")

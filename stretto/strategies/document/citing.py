@@ -15,8 +15,6 @@ from functools import cache, cached_property
 from stretto.language.telling import languages
 from stretto.values.citation import Citation
 
-__all__ = ["CitationFilter", "labelled", "mark_for", "numbers_named", "without_marks"]
-
 _MARKS = ("cite", "quoted", "proof")
 _LONGEST = 400  # characters of a mark
 _MOST = 50  # numbers in one mark

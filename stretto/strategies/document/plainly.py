@@ -14,15 +14,13 @@ from stretto.backends.base import ModelRequest
 from stretto.documents.tables import cells_of
 from stretto.language.line_ends import on_one_line
 from stretto.language.sentences import sentences
+from stretto.strategies.document.bearing import around, statements
 from stretto.strategies.document.document_reading import DocumentRun
 from stretto.strategies.document.findings import Findings
 from stretto.strategies.document.library import Place
-from stretto.strategies.document.reading.bearing import around, statements
-from stretto.strategies.document.reading.mapping import read_passages
+from stretto.strategies.document.passages import read_passages
 from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.values.citation import Evidence, PassageRecord
-
-__all__ = ["quoted_answer", "read_plainly"]
 
 _MOST_QUOTED = 3
 _MOST_AGAIN = 4  # passages that are asked for once more, with less around what may answer the question
