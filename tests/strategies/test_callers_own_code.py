@@ -1,12 +1,14 @@
 """A mistake in the caller's own code reaches the caller as it is: nobody else is blamed, and nothing is repeated."""
 
+import dataclasses
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
 from stretto import AsyncStretto, DeadlineExceededError, Message
 from stretto.backends.resilience.resilient import Resilience, resilient
-from stretto.extending import BranchSpec, ModelRequest
+from stretto.extending import BranchSpec, ModelRequest, StrategyResult
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +75,17 @@ async def test_what_a_specification_raises_reaches_the_caller(hook):
 
     with pytest.raises(OwnError, match=hook):
         await ask(run, ScriptedBackend({"": Reply("", finish_reason="stop")}))
+
+
+@pytest.mark.parametrize("field", [each.name for each in dataclasses.fields(StrategyResult)])
+async def test_what_a_strategy_returns_cannot_be_set_on_its_runner(field):
+    async def run(request, runner):
+        setattr(runner, field, ())
+
+    with pytest.raises(
+        AttributeError, match=rf"^A Runner has no '{field}'\. .* return StrategyResult\({field}=\.\.\.\)"
+    ):
+        await ask(run)
 
 
 async def test_what_a_strategy_raises_reaches_the_caller():

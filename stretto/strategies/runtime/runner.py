@@ -121,6 +121,12 @@ class Runner:
         self.merge = Merge(lambda text: emit(TextDelta(text=text)), self.now_s, self.leaks.screen)
         tasks.start_soon(self.merge.run)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse what a strategy returns: set here, it would be lost. Raises `AttributeError`."""
+        if name in StrategyResult.__dataclass_fields__:
+            raise AttributeError(f"A Runner has no {name!r}. Return it: return StrategyResult({name}=...).")
+        super().__setattr__(name, value)
+
     @property
     def model(self) -> str:
         """The name of this answer's backend."""
