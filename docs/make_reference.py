@@ -91,7 +91,7 @@ INNER = {
     "RouterCalibration": ("correction",),
     "Template": ("parts",),
     "RunningBranch": (
-        *("calls", "others", "logprobs_sent", "cut_at"),
+        *("calls", "others", "logprobs_sent"),
         *("reported", "scope", "counts", "seen", "further", "new_logprobs", "caught_up"),
         *("outcome", "use", "progress", "heard", "handed_over", "take_call", "hand_over"),
         *("writers", "wrote", "write", "end", "withhold"),

@@ -141,7 +141,7 @@ class Small:
             backend=backend,
             fallback_prompt=lambda *_: None,  # where it fails, a larger model answers
             standalone=False,
-            rival=number,
+            version=number,
             deadline_s=until_s,
         )
         self.running = runner.start(self._spec)
@@ -231,7 +231,6 @@ class Small:
         )
         self._check = running = runner.start(spec)
         await running.ended()
-        running.reported = True
         if running.exception is not None:
             return self._cannot(f"its check failed: {str(running.exception).rstrip('.')}", "check")
         said = [each for each in map(_stands, json_in(running.text)) if each is not None]
@@ -258,7 +257,6 @@ class Small:
     async def _agreed(self, second: RunningBranch) -> Sureness:
         """Whether a second answer says the same."""
         await second.ended()
-        second.reported = True
         if second.exception is not None:
             return self._cannot(f"its second answer failed: {str(second.exception).rstrip('.')}", "agreement")
         shared = agreement(self.running.text, second.text, self._request.question)

@@ -125,7 +125,7 @@ def start_samples(
             on_end=on_end,
             watch=watch,
             standalone=False,
-            rival=place + 1,
+            version=place + 1,
         )
         samples.append(Sample(runner.start(spec), Trace(options.window)))
 

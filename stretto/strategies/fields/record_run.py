@@ -449,7 +449,7 @@ class RecordRun:
         cut = running.exception is not None or running.finish_reason != "stop"
         found = found_in(running.text, written.part.held, written.field_name, cut=cut).value
         if not isinstance(found, str):
-            running.use, running.reported = "replaced", True
+            running.use = "replaced"
             return ""
         broken.use = "replaced"
         trimmer = OverlapTrimmer(said)

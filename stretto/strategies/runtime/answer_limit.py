@@ -49,7 +49,6 @@ class AnswerLimit:
         if part not in self._parts:
             self._parts.append(part)
         room = await self._wait(part, min(wanted or self._most, self._most))
-        part.cut_at = self._most if wanted is None or room < wanted else None
         self._held[part] = room
         try:
             yield room
@@ -77,7 +76,7 @@ class AnswerLimit:
 
 
 def _same_answer(one: RunningBranch, other: RunningBranch) -> bool:
-    return (one.spec.choice, one.spec.rival) == (other.spec.choice, other.spec.rival)
+    return (one.spec.choice, one.spec.version) == (other.spec.choice, other.spec.version)
 
 
 def _written(part: RunningBranch) -> int:

@@ -149,7 +149,7 @@ class Attempts:
         before = running.text
         after = before if received else ""
         call = BranchCall(prompt, self._options(running), attempt, after, replaceable=chain.has_another)
-        running.outcome = Outcome(await self._calls.send(running, call))
+        running.outcome = await self._calls.send(running, call)
         own_turn = prompt.messages[-1].role == "assistant" and prompt.messages[-1].content == received
         return before, "not" if not received else "own turn" if own_turn else "in words"
 
@@ -181,7 +181,7 @@ class Attempts:
         try:
             async with aclosing(given()) as pieces:
                 if not await self._calls.take(running, pieces):
-                    running.outcome = Outcome("length")
+                    running.outcome = Outcome("length", limit="buffer")
                     return True
         except LowQualityTextError as error:
             return self._kept_so_far(running, error)
@@ -283,24 +283,25 @@ class Attempts:
         return False
 
     def _judged(self, running: RunningBranch, before: str, chain: FallbackChain, continued: _Continued) -> Outcome:
-        """The outcome of a call that ended in good order; with an error where it gave nothing to use.
+        """The outcome of a call that ended in good order, with an error where it gave nothing to use.
 
         ``before``: the branch's text before the call. A rest that is empty leaves the text broken off, also where the
         branch may be empty; unless the model ended its own turn at once, behind a whole sentence.
         """
-        spec, backend, reason = running.spec, running.writers[-1].backend, running.finish_reason
-        if reason in REFUSALS:
+        spec, backend, outcome = running.spec, running.writers[-1].backend, running.outcome
+        reason = outcome.reason
+        if reason in REFUSALS and not spec.allow_refusal:
             who = "The model" if reason == "refusal" else "The filter of the model's server"
             said = f"{who} refused to write this part."
-            return Outcome(reason, None if spec.allow_refusal else BackendError(said, backend=backend.name))
-        if _says_something(running.text[len(before) :]) or running.calls:
-            return Outcome(reason)
+            return Outcome(reason, BackendError(said, backend=backend.name))
+        if reason in REFUSALS or _says_something(running.text[len(before) :]) or running.calls:
+            return outcome
         if continued == "not":
             complete = spec.allow_empty or _may_be_empty(running, another=chain.has_another)
         else:
             complete = continued == "own turn" and reason == "stop" and _is_whole(running.text)
         if complete:
-            return Outcome(reason)
+            return outcome
         failed = "error" if reason == "stop" else reason
         if continued == "not":
             said = "returned no text. Ask again, or try another model."
@@ -324,7 +325,7 @@ def _may_be_empty(running: RunningBranch, *, another: bool) -> bool:
     by_its_limit = running.spec.options.max_tokens is not None or not another
     cut = running.finish_reason == "budget" or (running.finish_reason == "length" and by_its_limit)
     stopped = running.finish_reason == "stop" and bool(running.heard.stop_text or running.spec.options.stop)
-    return (running.spec.standalone or running.spec.rival > 0) and (cut or stopped)
+    return (running.spec.standalone or running.spec.version > 0) and (cut or stopped)
 
 
 def _says_something(text: str) -> bool:

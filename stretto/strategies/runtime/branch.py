@@ -123,11 +123,14 @@ class Outcome:
         reason: of its end.
         error: why it failed; ``None`` where it did not.
         cut_by: the screen that cut it.
+        limit: which limit gave the reason ``length``: ``buffer``, because too much of it waited to be read, or
+            ``answer``, because ``max_tokens`` of the whole answer left it less room than it would have had.
     """
 
     reason: FinishReason = "stop"
     error: StrettoError | None = None
     cut_by: CutBy | None = None
+    limit: Literal["buffer", "answer"] | None = None
 
 
 Use = Literal["part", "lacking", "carried_out", "replaced", "dropped"]
@@ -158,8 +161,6 @@ class RunningBranch:
         others: further answers of the same call, by index.
         branch: what the answer says of it; ``None`` until it has ended.
         logprobs_sent: how many of them were in events.
-        cut_at: ``max_tokens`` of the answer, where that left its last call less room than it would have had.
-        is_full: more of its text waits to be read than its buffer holds.
         reported: a warning has reported its end.
         handed_over: how many of its tool calls `BranchSpec.on_call` has.
         withheld: nobody reads it before its end.
@@ -177,8 +178,6 @@ class RunningBranch:
     others: dict[int, FurtherChoice] = field(default_factory=dict)
     branch: Branch | None = None
     logprobs_sent: int = 0
-    cut_at: int | None = None
-    is_full: bool = False
     reported: bool = False
     handed_over: int = 0
     withheld: bool = False
@@ -363,8 +362,7 @@ class RunningBranch:
         self._unread += len(text)
         self._idle = anyio.Event()
         self._news.set()
-        self.is_full = not self.withheld and self._unread > BUFFER
-        return not self.is_full
+        return self.withheld or self._unread <= BUFFER
 
     def end(self, now_s: float) -> Branch:
         """End the branch and notify its readers."""

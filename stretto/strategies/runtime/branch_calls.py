@@ -18,7 +18,7 @@ from stretto.backends.load import CallTimer, meter_of
 from stretto.foundation.surrogates import Mending, fix_surrogates
 from stretto.strategies.quality.text_guard import LowQualityTextError
 from stretto.strategies.runtime.answer_limit import AnswerLimit
-from stretto.strategies.runtime.branch import FurtherChoice, RunningBranch
+from stretto.strategies.runtime.branch import FurtherChoice, Outcome, RunningBranch
 from stretto.strategies.runtime.branch_spec import NOT_TEXT, TextWatch
 from stretto.strategies.runtime.call_record import CallRecord, recorded
 from stretto.strategies.runtime.ledger import Ledger, Reservation
@@ -79,11 +79,11 @@ class BranchCalls:
         self._began = began
         self._number = next(_numbers)
 
-    async def send(self, running: RunningBranch, call: BranchCall) -> FinishReason:
+    async def send(self, running: RunningBranch, call: BranchCall) -> Outcome:
         """Send one call to the last writer of a branch, and write what it streams into the branch.
 
         Returns:
-            why the stream ended.
+            how the stream ended.
 
         Raises `StrettoError`, and what a backend of the caller raises.
         """
@@ -94,7 +94,12 @@ class BranchCalls:
         tokens = await running.writers[-1].backend.count_tokens(call.prompt) if counted else 0
         async with self.limit.room(running) as room:
             options = call.options.model_copy(update={"max_tokens": room})
-            return await self._send_within(running, replace(call, options=options), tokens)
+            outcome = await self._send_within(running, replace(call, options=options), tokens)
+        wanted = running.spec.options.max_tokens
+        has_less = room is not None and (wanted is None or room < wanted)
+        if outcome.reason == "length" and outcome.limit is None and has_less:
+            return replace(outcome, limit="answer")
+        return outcome
 
     async def take(self, running: RunningBranch, pieces: AsyncIterator[str]) -> bool:
         """Write text that the call of another branch writes for this one, as far as its watch lets it pass.
@@ -120,7 +125,7 @@ class BranchCalls:
             raise spoiled
         return True
 
-    async def _send_within(self, running: RunningBranch, call: BranchCall, tokens: int) -> FinishReason:
+    async def _send_within(self, running: RunningBranch, call: BranchCall, tokens: int) -> Outcome:
         backend, prompt, room = running.writers[-1].backend, call.prompt, call.options.max_tokens
         self._ledger.check_price(backend)
         ledger = self._ledger_of(running)
@@ -130,6 +135,7 @@ class BranchCalls:
             options = options.model_copy(update={"logprobs": None})
         running.writers[-1].unreported = tokens or estimate(prompt)
         failure: Exception | None = None
+        outcome: Outcome | None = None
         trimmer = OverlapTrimmer(call.after) if call.after else None
         spec = running.spec
         caller = Caller(self._number, spec.id, spec.kind, spec.about, replaceable=call.replaceable)
@@ -143,7 +149,7 @@ class BranchCalls:
                     try:
                         written = _written_calls(running, call)
                         try:
-                            record.finish_reason = await self._read(
+                            outcome = await self._read(
                                 running,
                                 chunks,
                                 Ends(prompt.n),
@@ -153,6 +159,7 @@ class BranchCalls:
                                 trimmer=trimmer,
                                 written=written,
                             )
+                            record.finish_reason = None if outcome is None else outcome.reason
                         finally:  # what is held back when a stream breaks, or time is up, is not lost
                             if written is not None and (held := written.release()):
                                 running.write(fix_surrogates(held), time.perf_counter() - self._began)
@@ -162,16 +169,16 @@ class BranchCalls:
                         failure = error
                 if failure is not None:
                     raise failure
-                if record.finish_reason is None:
+                if outcome is None:
                     advice = "Ask again; a complete stream ends with a Chunk that carries finish_reason."
                     raise broken_off(backend.name, advice)
         finally:
             if trimmer is not None:
                 running.writers[-1].left_out += trimmer.left_out
             ledger.settle(reservation)
-        if record.finish_reason == "length" and most is not None and most != room:
-            return "budget"  # the budget left less room than the call would have had
-        return record.finish_reason
+        if outcome.reason == "length" and most is not None and most != room:
+            return Outcome("budget")  # the budget left less room than the call would have had
+        return outcome
 
     async def _read(
         self,
@@ -184,8 +191,8 @@ class BranchCalls:
         timed: CallTimer,
         trimmer: OverlapTrimmer | None,
         written: WrittenCalls | None,
-    ) -> FinishReason | None:
-        """Read a stream into its branch; return the reason for its end, ``None`` if it broke off."""
+    ) -> Outcome | None:
+        """Read a stream into its branch; return how it ended, ``None`` if it broke off."""
         reason: FinishReason | None = None
         mending = Mending()
         watch = running.spec.watch() if running.spec.watch is not None else None
@@ -211,7 +218,7 @@ class BranchCalls:
             new = mending.feed(chunk.text)
             if text := _watched(watch, new if trimmer is None else trimmer.feed(new)):
                 if not await self._take(running, text):
-                    return "length"
+                    return Outcome("length", limit="buffer")
                 await checkpoint()  # lets the reader of this branch run before the next chunk
             _check(watch)
             await self._take_calls(running, chunk)
@@ -228,7 +235,7 @@ class BranchCalls:
         _check(watch)
         if running.text.strip() or running.calls or running.spec.allow_empty or reason == "length":
             await self._tell_thoughts(running, thoughts)
-        return reason
+        return None if reason is None else Outcome(reason)
 
     def _note(self, running: RunningBranch, chunk: Chunk, reservation: Reservation) -> None:
         """Take in what a chunk says beside the answer."""

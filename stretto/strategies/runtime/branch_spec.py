@@ -73,8 +73,8 @@ class BranchSpec:
         standalone: its text is an answer by itself: its tool calls are handed on, and what it thinks and refuses is
             sent as it comes. Calls wait until its text has been read, so something must read it while it runs. Those
             of other branches are left out.
-        rival: which version of the whole answer it writes beside the other branches. Only one version is shown, so
-            each has all of ``max_tokens``.
+        version: which version of the whole answer it writes, where several are written and one is shown: each has all
+            of ``max_tokens``.
         backend: writes it; by default, that of the route.
         successors: the models that go on where it fails, in their order; by default, the fallbacks for the backend of
             the route, and nobody where ``backend`` is given.
@@ -107,7 +107,7 @@ class BranchSpec:
     choice: int = 0
     watch: Callable[[], TextWatch] | None = None
     standalone: bool = False
-    rival: int = 0
+    version: int = 0
     ledger: Ledger | None = None
     given: Callable[[], AsyncGenerator[str]] | None = None
     backend: Backend | None = None

@@ -70,7 +70,7 @@ def cut(running: RunningBranch, request: Request) -> str | None:
         return f"by the budget of {name}={most}{_without_text(running)}. Allow more."
     if running.finish_reason != "length":
         return None
-    where, remedy = _FULL if running.is_full else _place(running, request)
+    where, remedy = _FULL if running.outcome.limit == "buffer" else _place(running, request)
     return f"{where}{_without_text(running)}. {remedy}"
 
 
@@ -98,8 +98,8 @@ def _without_text(running: RunningBranch) -> str:
 def _place(running: RunningBranch, request: Request) -> tuple[str, str]:
     """Which limit cut a part, and the remedy."""
     most, own = running.spec.options.max_tokens, request.options.max_tokens
-    if running.cut_at is not None and (running.spec.kind != "direct" or most != own):
-        return f"by max_tokens={running.cut_at}, which limits the whole answer", "Allow more."
+    if running.outcome.limit == "answer" and (running.spec.kind != "direct" or most != own):
+        return f"by max_tokens={own}, which limits the whole answer", "Allow more."
     if most is None:
         return "by the limit of its model", "Ask for a shorter answer, or in parts."
     if most == own:
