@@ -6,6 +6,7 @@ calls begin: as many of them run side by side as the other answers leave room fo
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections import defaultdict, deque
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
-from stretto.backends.base import Backend, Capabilities, Chunk, measured_by, method_of
+from stretto.backends.base import Backend, Chunk, measured_by, method_of
 from stretto.backends.by_backend import ByBackend
 from stretto.values.request import Request
 
@@ -56,24 +57,6 @@ class Load:
     tokens_per_s: Mapping[int, float] = field(default_factory=dict)
     step_ms: Mapping[int, float] = field(default_factory=dict)
 
-    def room(self, most: int) -> int:
-        """How many calls of one answer may run at a time, on a backend that takes ``most``; at least one."""
-        held = most if self.holds is None else min(most, self.holds)
-        requests = self.limits_left.get("requests", most)
-        return max(1, min(held - self.calls, int(min(requests, most))))
-
-    def why_little_room(self, most: int) -> str:
-        """What leaves less room than ``most``, as half a sentence."""
-        held = most if self.holds is None else min(most, self.holds)
-        requests = self.limits_left.get("requests", most)
-        if requests < held - self.calls:
-            return f"its rate limit leaves {int(requests)} request{'s' if int(requests) != 1 else ''}"
-        others = f"calls of other answers under way: {self.calls}"
-        if self.refused:
-            return f"it refused calls moments ago; {others}"
-        takes = f"it writes {held} at a time, as its last calls showed" if held < most else f"it takes {held} at a time"
-        return f"{others}, and {takes}" if self.calls else takes
-
     def first_s(self, calls: int) -> float | None:
         """Seconds to the first token of a call among so many; ``None`` while none was seen."""
         return between(self.first_token_s, calls) if self.first_token_s else None
@@ -94,15 +77,53 @@ class ReportsLoad(Protocol):
         ...
 
 
-def with_calls_bounded(able: Capabilities, request: Request, load: Load | None = None) -> Capabilities:
-    """The same with as many calls side by side as the answer to a request makes: at least one, at most what it allows.
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """How many calls of one answer may run at a time on one backend. Nothing else decides that.
 
-    The only place that decides this number; the router, the strategies and the runner read what comes of it. ``load``
-    is that of the other answers: no place is taken from them.
+    Attributes:
+        slots: as many as the backend takes of all answers, and `Settings.concurrent_calls` allows.
+        allowed: of these, as many as ``max_parallel_parts`` of the request allows.
+        load: of the other answers, from which no place is taken.
     """
-    room = able.concurrent_calls if load is None else load.room(able.concurrent_calls)
-    calls = max(1, min(room, request.max_parallel_parts or room))
-    return able if calls == able.concurrent_calls else replace(able, concurrent_calls=calls)
+
+    slots: int
+    allowed: int
+    load: Load
+
+    @classmethod
+    def of(cls, backend: Backend, request: Request, load: Load | None = None) -> CallLimits:
+        """Take the limits of an answer to a request, with the load of this moment or another one."""
+        slots = backend.capabilities.concurrent_calls
+        return cls(slots, max(1, min(slots, request.max_parallel_parts or slots)), load or load_of(backend))
+
+    @property
+    def now(self) -> int:
+        """All limits together; at least one call."""
+        requests = self.load.limits_left.get("requests", math.inf)
+        return max(1, min(self.allowed, self._held - self.load.calls, int(min(requests, self.slots))))
+
+    def why_below(self, needed: int, name: str) -> str | None:
+        """What leaves fewer calls than needed on the backend of this name, as half a sentence; ``None``: nothing."""
+        if self.now >= needed:
+            return None
+        if self.allowed < needed:
+            who = name if self.allowed == self.slots else "the request"
+            return f"{who} runs only {self.allowed} call{'s' if self.allowed != 1 else ''} at once"
+        load, held, left = self.load, self._held, self.load.limits_left.get("requests", math.inf)
+        others = f"calls of other answers under way: {load.calls}"
+        said = f"it writes {held} at a time, as its last calls showed"
+        if left < held - load.calls:
+            said = f"its rate limit leaves {int(left)} request{'s' if int(left) != 1 else ''}"
+        elif load.refused:
+            said = f"it refused calls moments ago; {others}"
+        elif load.calls:
+            said = f"{others}, and {said if held < self.slots else f'it takes {held} at a time'}"
+        return f"{name} is busy: {said}"
+
+    @property
+    def _held(self) -> int:
+        return self.slots if self.load.holds is None else min(self.slots, self.load.holds)
 
 
 def between(table: Mapping[int, float], at: int) -> float:
@@ -225,11 +246,11 @@ class LoadShare:
 
     Args:
         planned: the calls that it will have under way at a time; all of them count until its parts have begun.
-        load: of the backend by the other answers, when this one began.
+        limits: of the answer, when it began.
     """
 
-    def __init__(self, planned: int, load: Load) -> None:
-        self.load = load
+    def __init__(self, planned: int, limits: CallLimits) -> None:
+        self.limits = limits
         self._planned = planned
         self._begun = self._open = 0
 
@@ -297,10 +318,10 @@ def meter_of(backend: Backend) -> LoadMeter:
 
 
 @contextmanager
-def answering(backend: Backend, planned: int) -> Iterator[LoadShare]:
+def answering(backend: Backend, request: Request, planned: int) -> Iterator[LoadShare]:
     """Count an answer that has work for so many calls at a time, as far as there is room for them; gives its share."""
-    load = load_of(backend)
-    share = LoadShare(min(planned, load.room(backend.capabilities.concurrent_calls)), load)
+    limits = CallLimits.of(backend, request)
+    share = LoadShare(min(planned, limits.now), limits)
     with meter_of(backend).counting(share):
         yield share
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stretto.abilities import Abilities, abilities_of
 from stretto.backends.base import Backend, Measured, measured_by
 from stretto.backends.known_models import typical_tokens
-from stretto.backends.load import Load, load_of, with_calls_bounded
+from stretto.backends.load import CallLimits, Load, load_of
 from stretto.foundation.lazy import lazy
 from stretto.prices import Prices
 from stretto.prompts import family_for
@@ -184,7 +184,8 @@ class Case:
         """The assumed or measured speed of the backend, beside what runs there now."""
         checked = {} if self.abilities is None else self.abilities.tokens_per_s
         kept = {**checked, **self.load.tokens_per_s}
-        able = with_calls_bounded(self.backend.capabilities, self.request, self.load)
+        at_once = CallLimits.of(self.backend, self.request, self.load).now
+        able = replace(self.backend.capabilities, concurrent_calls=at_once)
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape, load=self.load)
 

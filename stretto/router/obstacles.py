@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stretto.backends.base import Backend
-from stretto.backends.load import Load, with_calls_bounded
+from stretto.backends.load import CallLimits, Load
 from stretto.router.demands import wants_brevity, wants_format
 from stretto.router.parse import Parse
 from stretto.values.request import Request
@@ -104,17 +104,11 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
 
 
 def _in_means(request: Request, backend: Backend, load: Load, parallel: Forecast, direct: Forecast) -> Iterator[str]:
-    most = backend.capabilities.concurrent_calls
-    at_once = with_calls_bounded(backend.capabilities, request).concurrent_calls
-    free = with_calls_bounded(backend.capabilities, request, load).concurrent_calls
     window = backend.capabilities.context_window
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)
-    if at_once < MINIMUM_SLOTS:
-        who = backend.name if at_once == most else "the request"
-        yield f"{who} runs only {at_once} call{'s' if at_once != 1 else ''} at once"
-    elif free < MINIMUM_SLOTS:
-        yield f"{backend.name} is busy: {load.why_little_room(most)}"
+    if found := CallLimits.of(backend, request, load).why_below(MINIMUM_SLOTS, backend.name):
+        yield found
     if (left := _tokens_left(load)) is not None and left < parallel.tokens:
         yield f"the rate limit leaves {int(left)} tokens, and about {parallel.tokens} would be read and written"
     if calls is not None and calls < least:

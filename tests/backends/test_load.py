@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from stretto import AsyncStretto, Settings
-from stretto.backends.load import Load, LoadMeter, LoadShare, load_of, meter_of, with_calls_bounded
+from stretto.backends.load import CallLimits, Load, LoadMeter, LoadShare, load_of, meter_of
 from stretto.extending import Capabilities
 from stretto.testing import ScriptedBackend
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
@@ -115,14 +115,17 @@ def test_a_capacity_that_shrinks_is_found_out_and_one_that_grows_is_after_a_minu
     ],
 )
 def test_an_answer_takes_the_room_that_others_leave(load, room):
-    able, request = Capabilities(concurrent_calls=8), Request.of("Why?")
-    assert with_calls_bounded(able, request, load).concurrent_calls == room
+    backend, request = ScriptedBackend({}, capabilities=Capabilities(concurrent_calls=8)), Request.of("Why?")
+    limits = CallLimits.of(backend, request, load)
+    assert limits.now == room
+    assert limits.why_below(room, "it") is None
+    assert limits.why_below(room + 1, "it")
     one = request.model_copy(update={"max_parallel_parts": 1})
-    assert with_calls_bounded(able, one, load).concurrent_calls == 1
+    assert CallLimits.of(backend, one, load).now == 1
 
 
 def test_an_answer_counts_with_what_it_plans_until_its_parts_have_begun():
-    share = LoadShare(6, Load())
+    share = LoadShare(6, CallLimits.of(ScriptedBackend({}), Request.of("Why?")))
     share.begin()
     assert share.calls == 6  # its outline
     for _ in range(3):

@@ -27,7 +27,7 @@ MOST_ROUNDS, MOST_CALLS = 8, 64
 _REPEATS = (
     3  # rounds of the same calls with the same results, after which the model has to answer; fewer if it is small
 )
-_AT_ONCE = 16  # calls of one answer that run side by side
+_FUNCTIONS_AT_ONCE = 16  # of one answer; calls of models have `CallLimits`
 
 Begun = dict[int, RunningBranch | str]
 """By the place of each call that is not left to the caller: the branch of the function, or why none was called."""
@@ -59,7 +59,7 @@ class _Rounds:
         self._theirs = {name_of_tool(tool) for tool in request.tools} - self._tools.keys()
         self._most_calls = request.budget.max_tool_calls or MOST_CALLS
         self._most_rounds = request.budget.max_tool_rounds or MOST_ROUNDS
-        self._at_once = anyio.CapacityLimiter(_AT_ONCE)
+        self._at_once = anyio.CapacityLimiter(_FUNCTIONS_AT_ONCE)
 
     async def run(self) -> StrategyResult:
         """Ask until the model asks for no more of the functions, or may not."""

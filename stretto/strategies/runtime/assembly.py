@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stretto.backends.base import Backend
-from stretto.backends.load import answering, with_calls_bounded
+from stretto.backends.load import answering
 from stretto.foundation.arguments import safe_repr
 from stretto.observe.hooks import Watchers
 from stretto.prices import Prices
@@ -61,7 +61,9 @@ async def answer(
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     prices = prices or Prices()
     # Counted before anything is waited for: requests that come at the same moment see each other.
-    with (watchers or Watchers()).watching(), answering(backend, _calls_planned(request, route, backend)) as share:
+    forecast = route.forecast.get(route.strategy)
+    planned = 1 if forecast is None else forecast.calls
+    with (watchers or Watchers()).watching(), answering(backend, request, planned) as share:
         await emit(RouteChosen(route=route))
         check_needs(request, backend)
         asked, left_out = _as_far_as_taken(request, route, backend)
@@ -90,13 +92,6 @@ async def answer(
             result = _assemble(asked, route, runner, told, _cost(prices, backend, runner))
         await emit(AnswerFinished(answer=result))
         return result
-
-
-def _calls_planned(request: Request, route: Route, backend: Backend) -> int:
-    """The calls that the route has work for at a time."""
-    forecast = route.forecast.get(route.strategy)
-    most = with_calls_bounded(backend.capabilities, request).concurrent_calls
-    return 1 if forecast is None else min(forecast.calls, most)
 
 
 def _as_far_as_taken(request: Request, route: Route, backend: Backend) -> tuple[Request, list[AnswerWarning]]:

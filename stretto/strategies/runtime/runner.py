@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from stretto.backends.base import Backend, Capabilities, CountsText, method_of
-from stretto.backends.load import Load, LoadShare, load_of, with_calls_bounded
+from stretto.backends.load import CallLimits, Load, LoadShare, load_of
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.language.telling import language_of
 from stretto.observe.telemetry import branch_span, note_branch
@@ -144,11 +144,12 @@ class Runner:
 
     def target_of(self, backend: Backend) -> PromptTarget:
         """A backend, as prompts are made for it."""
-        able = self._slots.capabilities(backend)
+        able, calls = backend.capabilities, self._slots.limits(backend).now
         if id(backend) not in self._families:
             self._families[id(backend)] = family_for(able.prompt_family, self._prompt_family(backend))
         family = self._families[id(backend)]
-        return PromptTarget(backend, replace(able, prompt_family=family), partial(self._template, family))
+        able = replace(able, prompt_family=family, concurrent_calls=calls)
+        return PromptTarget(backend, able, partial(self._template, family))
 
     def _template(self, family: str, name: str) -> Template:
         found = self._templates.get(name, family)
@@ -168,7 +169,7 @@ class Runner:
     @property
     def load(self) -> Load:
         """How busy the backend was with other answers when this one began, and what calls take there."""
-        return self._slots.load(self._backend)
+        return self._slots.limits(self._backend).load
 
     def limits_left(self) -> Mapping[str, float]:
         """What the rate limits of the server leave now, by kind: requests, tokens; empty where nothing is known."""
@@ -354,21 +355,17 @@ class Slots:
 
     def __init__(self, request: Request, backend: Backend, share: LoadShare) -> None:
         self._request = request
-        self._loads: dict[int, Load] = {id(backend): share.load}
+        self._limits: dict[int, CallLimits] = {id(backend): share.limits}
         self._limiters: dict[int, anyio.CapacityLimiter] = {}
 
-    def load(self, backend: Backend) -> Load:
-        """The load of a backend when this answer began there: its own calls take no place from themselves."""
-        if id(backend) not in self._loads:
-            self._loads[id(backend)] = load_of(backend)
-        return self._loads[id(backend)]
-
-    def capabilities(self, backend: Backend) -> Capabilities:
-        """What a backend can do, with as many calls side by side as this answer makes there."""
-        return with_calls_bounded(backend.capabilities, self._request, self.load(backend))
+    def limits(self, backend: Backend) -> CallLimits:
+        """The limits of this answer when it began on a backend: its own calls take no place from themselves."""
+        if id(backend) not in self._limits:
+            self._limits[id(backend)] = CallLimits.of(backend, self._request)
+        return self._limits[id(backend)]
 
     def of(self, backend: Backend) -> anyio.CapacityLimiter:
         """What a call of a backend waits for."""
         if id(backend) not in self._limiters:
-            self._limiters[id(backend)] = anyio.CapacityLimiter(self.capabilities(backend).concurrent_calls)
+            self._limiters[id(backend)] = anyio.CapacityLimiter(self.limits(backend).now)
         return self._limiters[id(backend)]
