@@ -13,8 +13,8 @@ from stretto import AsyncStretto, Budget, InvalidRequestError, RequestOptions
 from stretto.cli.app import app
 from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
-from stretto.cli.output.terms import OPTIONS as TERMS
-from stretto.cli.output.terms import in_options
+from stretto.cli.output.plain import OPTIONS as TERMS
+from stretto.cli.output.plain import in_options
 from stretto.config.settings import Settings
 from stretto.extending import Capabilities
 from stretto.integrations.langchain import ChatStretto

@@ -1,20 +1,19 @@
 """The questions of a check: for each ability some, with the judge of their answers.
 
-Plans and entries are asked for with the templates that strategies use, entries in each family of prompts.
+Plans and entries are asked for with the templates that strategies use, entries in each family of prompts. Code judges
+the answers: whether they have the form that was asked for, and say what they had to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stretto.abilities import judging
-from stretto.abilities.judging import Judge
 from stretto.prompts import Catalogue
 from stretto.values.request import Message
-
-__all__ = ["ADVICE", "BY_FAMILY", "NEEDED", "Question", "questions"]
 
 BY_FAMILY = ("item",)
 NEEDED: Mapping[str, int] = {
@@ -94,29 +93,29 @@ def questions(prompts: Catalogue, families: tuple[str, ...]) -> Iterator[Questio
     for question in ADVICE:
         length = {"words": "250", "sections": "2", "longest": "140"}
         plan = _filled(prompts, "plan", families[0], question=question, **length)
-        yield Question("plan", plan, judging.is_plan, most=300)
+        yield Question("plan", plan, is_plan, most=300)
     for review, label in _REVIEWS:
         task = "Classify each review as positive or negative. Answer with one of these two words only."
-        yield Question("label", _entry(prompts, families[0], task, review), judging.is_label(label), most=16)
+        yield Question("label", _entry(prompts, families[0], task, review), is_label(label), most=16)
     for country, capital in _COUNTRIES.items():
         task = "Name the capital city of each country. Write only its name."
         for family in families:
-            yield Question("item", _entry(prompts, family, task, country), judging.is_entry(capital), family, most=24)
+            yield Question("item", _entry(prompts, family, task, country), is_entry(capital), family, most=24)
     for question, fact in _FACTS:
         asked = f"{PASSAGE}\n\nCopy the one sentence that answers this question, letter by letter: {question}"
-        yield Question("record", _plain(asked), judging.is_quotation(PASSAGE, fact), most=60)
+        yield Question("record", _plain(asked), is_quotation(PASSAGE, fact), most=60)
     for question in _UNTOLD:
         asked = f"{PASSAGE}\n\n{question}\nAnswer from the text above. If it does not say it, write only: NONE"
-        yield Question("nothing", _plain(asked), judging.says_nothing, most=30)
+        yield Question("nothing", _plain(asked), says_nothing, most=30)
     for animal in _ANIMALS:
         asked = f'How many legs has a {animal}? Write one JSON object: {{"name": the animal, "legs": a whole number}}'
-        judge = judging.has_fields({"name": str, "legs": int})
+        judge = has_fields({"name": str, "legs": int})
         yield Question("schema", _plain(asked), judge, most=60, schema=_SCHEMA)
     for thing in ("a river", "a library"):
         asked = f"Describe {thing} in about 40 words."
-        yield Question("length", _plain(asked), judging.has_length(20, 70), most=150)
+        yield Question("length", _plain(asked), has_length(20, 70), most=150)
     for language, asked in (("de", "Warum ist der Himmel blau?"), ("es", "¿Por qué es azul el cielo?")):
-        yield Question("language", _plain(asked), judging.in_language(language), most=50)
+        yield Question("language", _plain(asked), in_language(language), most=50)
 
 
 def _filled(prompts: Catalogue, name: str, family: str, **values: str) -> tuple[Message, ...]:
@@ -130,3 +129,93 @@ def _entry(prompts: Catalogue, family: str, task: str, entry: str) -> tuple[Mess
 
 def _plain(text: str) -> tuple[Message, ...]:
     return (Message(role="user", content=text),)
+
+
+Judge = Callable[[str], bool]
+
+_NUMBERED = re.compile(r"\d{1,2}[.):]\s*\S")
+_WORD = re.compile(r"\w+")
+_NOTHING = re.compile(r"\W*(none|nothing|no information|not (?:stated|mentioned|given))\b", re.IGNORECASE)
+_SMALL_WORDS = {
+    "de": "der die das und ist ein eine zu in den mit von nicht sie es auf für im dem",
+    "es": "el la los las y es un una de que en con por no se para del al",
+    "en": "the a an and is are of to in that it with for on as be this",
+}
+FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
+    language: frozenset(known.split()) for language, known in _SMALL_WORDS.items()
+}
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case."""
+    return _WORD.findall(text.casefold())
+
+
+def is_plan(answer: str) -> bool:
+    """An opening, and the headings of two sections or a line for each."""
+    lines = [line.strip(" *_#->").casefold() for line in answer.splitlines()]
+    opening = next((line for line in lines if line.startswith("opening:")), "")
+    headings = next((line.count("|") + 1 for line in lines if line.startswith("sections:")), 0)
+    return len(words(opening)) > 4 and max(headings, sum(_NUMBERED.match(line) is not None for line in lines)) > 1
+
+
+def is_label(right: str) -> Judge:
+    """The right label and nothing else."""
+    return lambda answer: words(answer) == words(right)
+
+
+def is_entry(right: str, most: int = 4) -> Judge:
+    """A result of a few words with the right one among them."""
+    return lambda answer: right.casefold() in words(answer) and len(words(answer)) <= most
+
+
+def is_quotation(passage: str, fact: str) -> Judge:
+    """A text that stands in the passage letter by letter and holds the fact."""
+
+    def judge(answer: str) -> bool:
+        said = answer.strip().strip("\"'“”").strip()
+        return fact in said and said in passage and len(said) < len(passage) // 2
+
+    return judge
+
+
+def says_nothing(answer: str) -> bool:
+    """That the text does not tell it."""
+    return _NOTHING.match(answer) is not None
+
+
+def has_fields(fields: Mapping[str, type]) -> Judge:
+    """One JSON object with these fields and no others."""
+
+    def judge(answer: str) -> bool:
+        try:
+            found: Any = json.loads(answer)
+        except (ValueError, RecursionError):
+            return False
+        return (
+            isinstance(found, dict)
+            and found.keys() == fields.keys()
+            and all(isinstance(found[name], kind) for name, kind in fields.items())
+        )
+
+    return judge
+
+
+def has_length(least: int, most: int) -> Judge:
+    """So many words."""
+    return lambda answer: least <= len(words(answer)) <= most
+
+
+def in_language(language: str) -> Judge:
+    """More of the small words of this language than of any other."""
+
+    def judge(answer: str) -> bool:
+        said = words(answer)
+        counts = {name: _count(said, known) for name, known in FUNCTION_WORDS.items()}
+        return counts[language] > 0 and counts[language] == max(counts.values())
+
+    return judge
+
+
+def _count(said: Collection[str], known: Collection[str]) -> int:
+    return sum(word in known for word in said)

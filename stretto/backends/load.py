@@ -13,10 +13,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Generic, Protocol, Self, TypeVar
+from weakref import ref
 
 from stretto.backends.base import Backend, Chunk, measured_by, method_of
-from stretto.backends.by_backend import ByBackend
 from stretto.values.request import Request
 
 FEWEST_TOKENS = 16
@@ -307,6 +307,33 @@ class CallTimer:
 
 def _lately() -> deque[float]:
     return deque(maxlen=_LATELY)
+
+
+Seen = TypeVar("Seen")
+
+
+class ByBackend(Generic[Seen]):
+    """One value for each backend, the same for all clients that use it.
+
+    Args:
+        new: makes the value of a backend that was not seen before.
+    """
+
+    def __init__(self, new: Callable[[], Seen]) -> None:
+        self._new = new
+        self._found: dict[int, tuple[ref[Backend], Seen]] = {}
+
+    def of(self, backend: Backend) -> Seen:
+        """The value of a backend; a new one each time for a backend that takes no weak references."""
+        key = id(backend)  # a backend of a caller may be no key itself
+        found = self._found.get(key)
+        if found is None or found[0]() is not backend:
+            try:
+                found = (ref(backend, lambda _: self._found.pop(key, None)), self._new())
+            except TypeError:
+                return self._new()
+            self._found[key] = found
+        return found[1]
 
 
 _METERS = ByBackend(LoadMeter)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import typer
 
-from stretto.cli.output.plain import one_line
-from stretto.cli.output.terms import in_options
+from stretto.cli.output.plain import in_options, one_line
 from stretto.values import errors
 
 if TYPE_CHECKING:

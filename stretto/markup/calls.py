@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from stretto.markup.call_forms import FORMS, WRAPPERS, CallText
-from stretto.markup.python_calls import python_calls, python_value
+from stretto.markup.call_forms import FORMS, WRAPPERS, CallText, python_calls, python_value
 
 __all__ = ["BEGINS", "JsonSpan", "ParsedCall", "Parts", "Tools", "held_back", "undoubled"]
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stretto.markup.calls import Parts, Tools
-from stretto.markup.channels import Channels
 from stretto.markup.forms import ANSWER, ANSWERS, IN_WORDS, THOUGHTS, MarkupForm
-from stretto.markup.reading import MarkReader, Reader
+from stretto.markup.reading import Channels, MarkReader, Reader
 
 __all__ = ["BEGINS", "Leaked"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stretto.backends.base import Backend
-from stretto.backends.by_backend import ByBackend
+from stretto.backends.load import ByBackend
 from stretto.backends.tenants import asking
 from stretto.foundation.latest import Latest
 from stretto.language.telling import language_of

@@ -8,11 +8,20 @@ import pytest
 from plans import ASKED, plan
 
 from stretto import AsyncStretto, Document, Stretto
-from stretto.abilities import Abilities, Ability, abilities_of, judging, keep
+from stretto.abilities import Abilities, Ability, abilities_of, keep
 from stretto.abilities.checking import MOST_CALLS, check
-from stretto.abilities.judging import has_fields
 from stretto.abilities.kept import file_of, prompts_version
-from stretto.abilities.questions import _COUNTRIES, _REVIEWS, ADVICE, PASSAGE, questions
+from stretto.abilities.questions import (
+    _COUNTRIES,
+    _REVIEWS,
+    ADVICE,
+    PASSAGE,
+    has_fields,
+    is_label,
+    is_plan,
+    is_quotation,
+    questions,
+)
 from stretto.backends.base import Capabilities
 from stretto.prompts import Catalogue
 from stretto.testing import Reply, ScriptedBackend
@@ -147,19 +156,19 @@ async def test_a_backend_that_fails_later_holds_nothing_and_says_why():
     ],
 )
 def test_a_plan_has_an_opening_and_two_sections(said, held):
-    assert judging.is_plan(said) is held
+    assert is_plan(said) is held
 
 
 @pytest.mark.parametrize(
     "said", ["positive or negative", "The review is positive", "", "negative", "positive\npositive"]
 )
 def test_only_the_right_label_alone_is_right(said):
-    assert not judging.is_label("positive")(said)
-    assert judging.is_label("positive")(" Positive.\n")
+    assert not is_label("positive")(said)
+    assert is_label("positive")(" Positive.\n")
 
 
 def test_a_quotation_with_one_other_letter_is_none():
-    judge = judging.is_quotation(PASSAGE, "4471")
+    judge = is_quotation(PASSAGE, "4471")
     assert judge('"The door code is 4471."')
     assert not judge("The door code is: 4471.")
     assert not judge(PASSAGE)

@@ -1,7 +1,7 @@
 """Where paths that were written side by side are among the tokens of a prompt."""
 
 from stretto.backends.base import ModelRequest, WrittenPaths
-from stretto.backends.local.path_tokens import tokens_with_paths
+from stretto.backends.local.generations import tokens_with_paths
 from stretto.values.request import Message
 
 SHARED, PATHS, BEHIND = "Asked[fork]", ("[path]one", "[path]two two"), "[join]"

@@ -1,4 +1,4 @@
-from stretto.cli.output.columns import columns
+from stretto.cli.output.screen import columns
 
 
 def drawn(*rows, **options):

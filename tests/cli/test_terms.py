@@ -2,7 +2,7 @@ import pytest
 from typer.main import get_command
 
 from stretto.cli.app import app
-from stretto.cli.output.terms import OPTIONS, in_options
+from stretto.cli.output.plain import OPTIONS, in_options
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ from stretto.backends.load import Load
 from stretto.backends.local.before_loading import capabilities_of, compiled_by_default, of_blocks
 from stretto.backends.local.chunks import Chunks, decoding_of
 from stretto.backends.local.engine_loader import EngineShare
-from stretto.backends.local.generations import format_of, generation
+from stretto.backends.local.generations import format_of, generation, tokens_with_paths
 from stretto.backends.local.loading import DEFAULT_DECODING, REMEMBERED, LoadingOptions
-from stretto.backends.local.path_tokens import tokens_with_paths
 from stretto.backends.local.tools import (
     check_template,
     forced_schema,

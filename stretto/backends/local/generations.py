@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from stretto.backends.allowance import calling
@@ -16,7 +18,6 @@ from stretto.values.request import GenerationOptions
 if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["format_of", "generation"]
 
 _DEFAULT_NEW_TOKENS = 1024
 
@@ -85,3 +86,32 @@ def _penalties(model: LoadedModel, extra: Mapping[str, Any]) -> dict[str, Any]:
             ) from None
         found["logit_bias"] = {**model.penalties.get("logit_bias", {}), **given}
     return found
+
+
+_Ids = tuple[int, ...]
+
+
+def tokens_with_paths(
+    prompt: ModelRequest, encode: Callable[[ModelRequest], _Ids]
+) -> tuple[_Ids, tuple[JoinedPaths, ...]]:
+    """The tokens of a prompt, and where its paths are in them.
+
+    A token that reaches over the beginning of a path, as ``>`` with the new line behind it, belongs to what is before.
+    """
+    ids, joined = encode(prompt), list[JoinedPaths]()
+    for fork in prompt.paths:
+        ends = [_tokens_before(end, prompt, ids, encode) for end in (fork.begin, *fork.ends)]
+        lengths = tuple(end - begin for begin, end in pairwise(ends))
+        if not lengths or min(lengths) < 1 or ends[-1] >= len(ids):
+            return ids, ()
+        joined.append(JoinedPaths(ends[0], lengths, fork.beside))
+    return ids, tuple(joined)
+
+
+def _tokens_before(at: int, prompt: ModelRequest, ids: _Ids, encode: Callable[[ModelRequest], _Ids]) -> int:
+    """How many tokens begin before a character of the last turn."""
+    last = prompt.messages[-1]
+    cut = last.model_copy(update={"content": last.content[:at]})
+    before = encode(replace(prompt, messages=(*prompt.messages[:-1], cut)))
+    same = next((place for place, pair in enumerate(zip(before, ids, strict=False)) if pair[0] != pair[1]), len(before))
+    return same + (same < len(before))

@@ -161,7 +161,7 @@ async def _answers(
 
 
 def _print(answers: Sequence[Answer], screen: Screen, *, json: bool, logprobs: bool, trace: bool) -> None:
-    from stretto.cli.output.below_answer import logprobs_of  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.output.live import logprobs_of  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.cli.output.side_by_side import as_json, table  # noqa: PLC0415
     from stretto.cli.output.trace import render_timeline  # noqa: PLC0415
 

@@ -17,8 +17,7 @@ from stretto.values.errors import InvalidRequestError, MissingDependencyError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from stretto.cli.output.columns import Cell
-    from stretto.cli.output.screen import Screen
+    from stretto.cli.output.screen import Cell, Screen
     from stretto.config.settings import Settings
     from stretto.local_engine.measuring.advice import Advice
     from stretto.local_engine.measuring.bench import Report, Row, Spread
@@ -165,8 +164,8 @@ def rendered(report: Report, advised: tuple[Advice, ...], width: int | None = No
     """The report for a person: a table for each kind of prompt, slower methods too, then what to use."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.output.columns import columns  # noqa: PLC0415
     from stretto.cli.output.progress import counted  # noqa: PLC0415
+    from stretto.cli.output.screen import columns  # noqa: PLC0415
 
     threads = "" if report.threads is None else f", {counted(report.threads, 'thread')}"
     lines = [

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from stretto.calibrating import Calibration
     from stretto.calibrating.curve import Point
-    from stretto.cli.output.columns import Cell
-    from stretto.cli.output.screen import Screen
+    from stretto.cli.output.screen import Cell, Screen
 
 ROLES = ("smallest", "smaller", "small")
 
@@ -177,7 +176,7 @@ def rendered(found: Calibration) -> list[Text]:
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.calibrating.page import counts, is_priced, rows  # noqa: PLC0415 - likewise
-    from stretto.cli.output.columns import columns  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
 
     lines = [Text(one_line(counts(found)))]
     if found.curve:

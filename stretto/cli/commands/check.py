@@ -70,7 +70,7 @@ def rendered(found: Abilities, width: int | None = None) -> list[Text]:
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.abilities.kept import SAID  # noqa: PLC0415 - likewise
-    from stretto.cli.output.columns import columns  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
 
     form = "" if found.quantisation is None else f", {found.quantisation}"
     lines = [Text(f"{one_line(found.model)}{form}, checked on {found.checked}"), Text()]

@@ -21,8 +21,7 @@ from stretto.values.errors import InvalidRequestError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from stretto.cli.output.columns import Cell
-    from stretto.cli.output.screen import Screen
+    from stretto.cli.output.screen import Cell, Screen
     from stretto.comparing import Comparison, Side, Spending
 
 MOST_SHOWN, LONGEST_WHY = 30, 100  # questions with the judge's reason in the terminal, and its characters
@@ -229,7 +228,7 @@ def rendered(found: Comparison) -> list[Text]:
     """The comparison for a person."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.output.columns import columns  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
 
     one, other = found.sides
     failed = [f", {name} failed on {number}" for name, number in zip(found.sides, found.failed, strict=True) if number]
@@ -259,7 +258,7 @@ def _judged(found: Comparison) -> list[Text]:
     """What the judge prefers: by criterion with both lengths, and by question with its reason."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.output.columns import columns  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
 
     one, other = found.sides
     notes = [Text(one_line(each)) for each in found.notes]

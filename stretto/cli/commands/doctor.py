@@ -44,7 +44,7 @@ def report(findings: Findings, marks: tuple[str, str] = ("✓", "✗"), width: i
     """The findings for a person; ``marks`` stand for yes and no."""
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.output.columns import columns  # noqa: PLC0415
+    from stretto.cli.output.screen import columns  # noqa: PLC0415
 
     def mark(good: bool) -> tuple[str, str]:
         return (marks[0], "green") if good else (marks[1], "red")

@@ -85,9 +85,8 @@ def explanation(route: Route, overflow: str | None = None) -> list[Text]:
     """
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
-    from stretto.cli.output.columns import Cell, columns  # noqa: PLC0415
-    from stretto.cli.output.plain import one_line  # noqa: PLC0415
-    from stretto.cli.output.terms import in_options  # noqa: PLC0415
+    from stretto.cli.output.plain import in_options, one_line  # noqa: PLC0415
+    from stretto.cli.output.screen import Cell, columns  # noqa: PLC0415
 
     lines = [
         *([Text(one_line(overflow), "red")] if overflow else []),
@@ -144,8 +143,8 @@ def _outline(route: Route, question: str) -> list[Text]:
     from rich.text import Text  # noqa: PLC0415 - not needed for JSON
 
     from stretto.cli.commands.learned_of_models import said_of_correction  # noqa: PLC0415 - likewise
-    from stretto.cli.output.columns import columns  # noqa: PLC0415 - likewise
     from stretto.cli.output.plain import one_line  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import columns  # noqa: PLC0415 - likewise
     from stretto.router.correction import correction, moved  # noqa: PLC0415 - likewise
     from stretto.router.shape import ShapeModel  # noqa: PLC0415 - likewise
 

@@ -1,20 +1,22 @@
-"""One answer from its first event to its last, shown while it is written."""
+"""One answer from its first event to its last, shown while it is written; and what stands below it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+from rich.text import Text
 
 from stretto.backends.provider_table import default_keys, either
-from stretto.cli.output.below_answer import footnotes_of
 from stretto.cli.output.plain import one_line, plain_json
 from stretto.cli.output.progress import Progress, status_of
-from stretto.cli.output.screen import FRAME_S, Screen
+from stretto.cli.output.screen import FRAME_S, Cell, Screen, columns
+from stretto.values.answer import Answer
 from stretto.values.errors import StrettoError
 from stretto.values.events import AnswerFinished, BranchDelta, Event, RouteChosen, TextDelta
 
@@ -160,3 +162,49 @@ def notice_of(client: AsyncStretto, *, named: bool) -> tuple[str, bool]:
     if main == "local:pocket":
         return demonstration(), True
     return ("" if named else client.model_reason or f"{one_line(main)} answers: the settings say so."), False
+
+
+_MOST = 40
+_LONGEST = 160  # characters of a quotation
+
+
+def footnotes_of(answer: Answer) -> list[Text]:
+    """One line a citation: its number, its label in the answer, the heading above it, and what it says."""
+    lines = []
+    for citation in answer.citations[:_MOST]:
+        quote, heading = one_line(citation.quote), one_line(citation.heading)
+        said = quote if len(quote) <= _LONGEST else quote[: _LONGEST - 1].rstrip() + "…"
+        line = Text(f"{citation.number} {one_line(citation.label)}", "bold")
+        line.append(f" {heading}:" if heading and heading != said else "", "not bold dim")
+        lines.append(line.append(f" {said}", "not bold dim"))
+    if (more := len(answer.citations) - _MOST) > 0:
+        lines.append(Text(f"and {more:,} more, which --json prints", "dim"))
+    return lines
+
+
+def logprobs_of(answer: Answer, width: int | None) -> list[Text]:
+    """A row for each token: its probability, the logarithm of that, and the most probable tokens in its place.
+
+    Tokens are shown as JSON strings, so that spaces and line breaks are seen.
+    """
+    head: tuple[Cell, ...] = tuple((each, "bold") for each in ("token", "probability", "logprob", "most probable"))
+    rows = [head]
+    for score in answer.logprobs:
+        top = "  ".join(f"{_shown(token)} {_percent(logprob)}" for token, logprob in score.top)
+        rows.append((_shown(score.token), _percent(score.logprob), f"{_rounded(score.logprob):.3f}", top))
+    if not any(score.top for score in answer.logprobs):
+        rows = [row[:-1] for row in rows]
+    return columns(rows, width=width, right=(1, 2))
+
+
+def _shown(token: str) -> str:
+    return plain_json(json.dumps(token, ensure_ascii=False))
+
+
+def _percent(logprob: float) -> str:
+    probability = math.exp(logprob)
+    return "<0.1%" if probability < 0.0005 else f"{probability:.1%}"
+
+
+def _rounded(logprob: float) -> float:
+    return round(logprob, 3) + 0.0  # -0.0 becomes 0.0

@@ -1,4 +1,4 @@
-"""Text of others made fit for a terminal.
+"""Text made fit for a terminal: without what others may have put into it, and in the words of the command line.
 
 What a model, a document or a server wrote may hold control characters, and with them sequences
 that move the cursor, change the window's title or fill the clipboard. Newlines and tabs stay. So do the characters of
@@ -8,6 +8,9 @@ scripts from right to left, but not those that turn the direction of others.
 from __future__ import annotations
 
 import re
+
+from stretto.cli.local_models import OF_A_LOCAL_MODEL
+from stretto.cli.options import OF_A_REQUEST
 
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # overrides and isolates: they make text read otherwise
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
@@ -27,3 +30,29 @@ def one_line(text: str) -> str:
 def plain_json(text: str) -> str:
     """JSON with the controls escaped that the format would allow to stand as they are."""
     return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_OF_A_CLIENT = ("base_url", "fallback", "model", "prompt_family")
+_OF_A_MODEL = [name for name in OF_A_LOCAL_MODEL if name != "compiled"]  # for which there is only --no-compiled
+_OTHERWISE = {"api_key": "--key-variable", "deadline_s": "--deadline", "documents": "--document", "roles": "--role"}
+
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in (*_OF_A_CLIENT, *_OF_A_MODEL, *OF_A_REQUEST)} | _OTHERWISE
+"""Arguments of the library by name, and the options of the command line that stand for them."""
+
+_NAMES = "|".join(OPTIONS)
+_UNLIKE_WORDS = "|".join(name for name in OPTIONS if "_" in name)
+_ARGUMENT = re.compile(
+    rf"(?<![\w-])(?:(?P<given>{_NAMES})=(?:'(?P<single>[^'\n]*)'|\"(?P<double>[^\"\n]*)\"|(?P<value>[^\s,;:()'\"]*[^\s,;:()'\".]))?"
+    rf"|(?P<bare>{_UNLIKE_WORDS}))(?!\w)"
+)
+
+
+def in_options(text: str) -> str:
+    """A message of the library with its arguments as options: ``max_tokens=0`` becomes ``--max-tokens 0``."""
+    return _ARGUMENT.sub(_option, text)
+
+
+def _option(found: re.Match[str]) -> str:
+    option = OPTIONS[found["given"] or found["bare"]]
+    value = next((found[name] for name in ("single", "double") if found[name] is not None), found["value"])
+    return option if value is None else f"{option} {value}"

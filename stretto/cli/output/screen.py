@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from rich.cells import cell_len, set_cell_size
 
-from stretto.cli.output.plain import one_line, plain
-from stretto.cli.output.terms import in_options
+from stretto.cli.output.plain import in_options, one_line, plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
     from stretto.cli.output.markdown import Flow
 
@@ -250,3 +251,39 @@ class Screen:
         self._undrawn = False
         self.erase()
         self._open_line = self._open_line or self.live
+
+
+Cell = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+GAP = "  "
+NARROWEST_COLUMN = 20  # cells; a last column is not wrapped more narrowly than this
+
+
+def columns(rows: Iterable[Sequence[Cell]], *, width: int | None = None, right: Sequence[int] = ()) -> list[Text]:
+    """Draw rows as lines in aligned columns; those in ``right`` are set flush right; ``width=None`` wraps nothing.
+
+    There is no frame and no padding at the end of a line; the last column is wrapped below itself.
+    """
+    from rich.text import Text  # noqa: PLC0415 - most of what rich costs
+
+    table = [[(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows]
+    wide = [
+        max(cell_len(row[at][0]) for row in table if at < len(row)) for at in range(max(map(len, table), default=0))
+    ]
+    lines = []
+    for row in table:
+        line = Text()
+        for at, (text, style) in enumerate(row[:-1]):
+            fitted = " " * (wide[at] - cell_len(text)) + text if at in right else set_cell_size(text, wide[at])
+            line.append(fitted, style).append(GAP)
+        text, style = row[-1]
+        indent = len(line)
+        if len(row) - 1 in right:
+            text = " " * (wide[len(row) - 1] - cell_len(text)) + text
+        elif width is not None and text:
+            text = ("\n" + " " * indent).join(textwrap.wrap(text, max(NARROWEST_COLUMN, width - indent)))
+        line.append(text, style)
+        line.rstrip()
+        lines.append(line)
+    return lines

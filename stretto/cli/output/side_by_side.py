@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from stretto.backends.tenants import UNKNOWN, asked_for
-from stretto.cli.output.columns import columns
 from stretto.cli.output.live import answer_live, silently, wait_live
 from stretto.cli.output.plain import one_line, plain_json
-from stretto.cli.output.screen import Screen
+from stretto.cli.output.screen import Screen, columns
 from stretto.values.answer import Answer
 from stretto.values.request import Message
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from stretto.cli.output.columns import columns
 from stretto.cli.output.plain import one_line
+from stretto.cli.output.screen import columns
 from stretto.display.palette import TERMINAL
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
 from stretto.values.answer import Answer, Branch, Span

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.widget import Widget
 
-from stretto.cli.output.below_answer import footnotes_of
+from stretto.cli.output.live import footnotes_of
 from stretto.cli.output.plain import one_line
 from stretto.cli.output.progress import status_of
 from stretto.cli.output.trace import render_timeline

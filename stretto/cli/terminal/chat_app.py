@@ -20,8 +20,7 @@ from textual.worker import Worker
 from stretto.cli.chat.chat_commands import command_in, obey, question_in, traced
 from stretto.cli.chat.chat_state import ChatState
 from stretto.cli.exits import PATIENCE_S, Exit, leaving_within
-from stretto.cli.output.plain import one_line
-from stretto.cli.output.terms import in_options
+from stretto.cli.output.plain import in_options, one_line
 from stretto.cli.terminal.answer_view import timeline_of
 from stretto.cli.terminal.asking import Asking
 from stretto.cli.terminal.lines import Foot, words

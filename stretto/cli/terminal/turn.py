@@ -11,10 +11,9 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 
 from stretto.cli.output.live import log
-from stretto.cli.output.plain import one_line
+from stretto.cli.output.plain import in_options, one_line
 from stretto.cli.output.progress import Progress
 from stretto.cli.output.screen import FRAMES
-from stretto.cli.output.terms import in_options
 from stretto.cli.terminal.answer_view import AnswerView
 from stretto.cli.terminal.talk import Talk
 from stretto.display.palette import TERMINAL
