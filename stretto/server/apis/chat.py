@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import Outgoing, ParsedBody, sse
-from stretto.server.apis.bodies import read_turns
+from stretto.server.apis.bodies import MOST_STOPS, Count, Number, Seed, Small, check_number, check_tools, read_turns
 from stretto.server.apis.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
-from stretto.server.apis.fields import MOST_STOPS, Count, Number, Seed, Small, check_number, check_tools
 from stretto.server.apis.proxy import responding
 from stretto.server.exchange import Exchange
 from stretto.server.models import Served

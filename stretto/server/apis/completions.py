@@ -11,10 +11,10 @@ from pydantic import Field, StrictBool
 
 from stretto.server.apis.answer_events import Ask
 from stretto.server.apis.api_answer import ParsedBody, sse
+from stretto.server.apis.bodies import MOST_STOPS, Count, Small, check_number
 from stretto.server.apis.chat import DONE, Sampling
 from stretto.server.apis.choices import finish_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
-from stretto.server.apis.fields import MOST_STOPS, Count, Small, check_number
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem, read_as
 from stretto.server.service import Service
