@@ -74,7 +74,7 @@ def bench(
     Runs every method on a few prompts, again and again in turns. Close what else keeps the machine busy. The methods
     give the same answers; what differs is the time.
     """
-    from stretto.cli.output.screen import Screen  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.output.screen import Screen, print_lines  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.config.settings import Settings  # noqa: PLC0415 - likewise
 
     screen = Screen(quiet=quiet)
@@ -107,11 +107,7 @@ def bench(
         found = {**asdict(report), "advice": [asdict(each) for each in advised]}
         screen.write(plain_json(dumps(found, indent=2, ensure_ascii=False)) + "\n")
         return
-    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for line in rendered(report, advised, console.width if console.is_terminal else None):
-        console.print(line, soft_wrap=True)
+    print_lines(lambda width: rendered(report, advised, width))
 
 
 def _loaded(

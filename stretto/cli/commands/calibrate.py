@@ -10,7 +10,15 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.command_client import key_in, opener_of
-from stretto.cli.commands.compare import FirstSeed, MostSpent, Report, kept_beside, spending_of, telling_what_is_kept
+from stretto.cli.commands.compare import (
+    FirstSeed,
+    MostSpent,
+    Report,
+    given,
+    kept_beside,
+    spending_of,
+    telling_what_is_kept,
+)
 from stretto.cli.commands.learned_of_models import said_of_step
 from stretto.cli.exits import reporting
 from stretto.cli.output.plain import one_line, plain_json
@@ -93,7 +101,7 @@ def calibrate(
     import asyncio  # noqa: PLC0415 - keeps `stretto --help` light
 
     from stretto.calibrating import LabelledQuestion  # noqa: PLC0415 - likewise
-    from stretto.cli.output.screen import Screen  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import Screen, print_lines  # noqa: PLC0415 - likewise
     from stretto.comparing import questions_in  # noqa: PLC0415 - likewise
 
     if questions is None or not small:
@@ -110,7 +118,6 @@ def calibrate(
     spending = spending_of(budget)
     kept = kept_beside(out, questions)
     screen = Screen(quiet=quiet)
-    ask = {"max_tokens": max_tokens, "temperature": temperature}
     with telling_what_is_kept(screen, kept):
         found = asyncio.run(
             _calibrated(
@@ -120,7 +127,7 @@ def calibrate(
                 questions=questions_in(questions, LabelledQuestion),
                 goal=agreement,
                 by=by,
-                options={name: value for name, value in ask.items() if value is not None},
+                options=given(max_tokens=max_tokens, temperature=temperature),
                 seed=seed,
                 budget=spending,
                 keep=kept,
@@ -131,7 +138,7 @@ def calibrate(
     if json:
         screen.write(plain_json(found.as_json()) + "\n")
         return
-    _print(rendered(found))
+    print_lines(lambda _: rendered(found))
     if out is not None:
         screen.note(f"The curve and all answers are in {out}")
 
@@ -221,11 +228,3 @@ def _cells(name: str, point: Point) -> list[Cell]:
         f"{point.seconds.value:.2f}",
         f"{point.tokens.value:,.0f}",
     ]
-
-
-def _print(lines: list[Text]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for line in lines:
-        console.print(line, soft_wrap=True)

@@ -41,7 +41,7 @@ def check(
     import asyncio  # noqa: PLC0415 - keeps `stretto --help` light
 
     from stretto.abilities.kept import file_of  # noqa: PLC0415 - likewise
-    from stretto.cli.output.screen import Screen  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import Screen, print_lines  # noqa: PLC0415 - likewise
 
     screen = Screen(quiet=quiet)
     client = opener_of(context)(model, base_url=base_url)
@@ -57,11 +57,7 @@ def check(
     if json:
         screen.write(plain_json(found.model_dump_json(indent=2)) + "\n")
         return
-    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    for line in rendered(found, console.width if console.is_terminal else None):
-        console.print(line, soft_wrap=True)
+    print_lines(lambda width: rendered(found, width))
     screen.note(f"kept in {file_of(found.model)}")
 
 

@@ -94,20 +94,25 @@ def compare(
     """
     import asyncio  # noqa: PLC0415 - keeps `stretto --help` light
 
-    from stretto.cli.output.screen import Screen  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import Screen, print_lines  # noqa: PLC0415 - likewise
     from stretto.comparing import questions_in  # noqa: PLC0415 - likewise
 
     screen = Screen(quiet=quiet)
     spending = spending_of(budget)
     kept = kept_beside(out, questions)
     asked = questions_in(questions)
-    ask = {"max_tokens": max_tokens, "temperature": temperature}
-    given = {name: value for name, value in ask.items() if value is not None}
-    models = (model, against_model, judge)
     with telling_what_is_kept(screen, kept):
         found = asyncio.run(
             _compared(
-                context, screen, asked, models, (strategy, against), given, base_url, key_variable, seed, spending, kept
+                context,
+                screen,
+                (model, against_model, judge, base_url, key_variable),
+                (strategy, against),
+                given(max_tokens=max_tokens, temperature=temperature),
+                questions=asked,
+                seed=seed,
+                budget=spending,
+                keep=kept,
             )
         )
     if out is not None:
@@ -115,52 +120,35 @@ def compare(
     if json:
         screen.write(plain_json(found.as_json()) + "\n")
     else:
-        from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-
-        console = Console(highlight=False, markup=False, emoji=False)
-        for line in rendered(found):
-            console.print(line, soft_wrap=True)
+        print_lines(lambda _: rendered(found))
     if out is not None:
         screen.note(f"The answers side by side are in {out}")
 
 
-async def _compared(  # noqa: PLR0917 - the command's own options
+async def _compared(
     context: typer.Context,
     screen: Screen,
-    questions: Any,
-    models: tuple[str | None, str | None, str | None],
+    models: tuple[str | None, str | None, str | None, str | None, str | None],
     strategies: tuple[str, str],
-    given: dict[str, Any],
-    base_url: str | None,
-    key_variable: str | None,
-    seed: int,
-    spending: Spending,
-    kept: Path | None,
+    asked: dict[str, Any],
+    **run: Any,
 ) -> Comparison:
     from stretto.comparing import compare_async  # noqa: PLC0415 - keeps `stretto --help` light
 
+    model, against_model, judge, base_url, key_variable = models
     open_ = opener_of(context)
     async with AsyncExitStack() as clients:
-        client = await clients.enter_async_context(open_(models[0], base_url=base_url, api_key=key_in(key_variable)))
-        beside = client if models[1] is None else await clients.enter_async_context(open_(models[1]))
-        judge = None if models[2] is None else await clients.enter_async_context(open_(models[2]))
-        one, other = _sides(client, beside, strategies, given)
+        client = await clients.enter_async_context(open_(model, base_url=base_url, api_key=key_in(key_variable)))
+        beside = client if against_model is None else await clients.enter_async_context(open_(against_model))
+        judging = None if judge is None else await clients.enter_async_context(open_(judge))
+        one, other = _sides(client, beside, strategies, asked)
         try:
-            return await compare_async(
-                questions,
-                one,
-                other,
-                judge=judge,
-                seed=seed,
-                budget=spending,
-                keep=kept,
-                progress=screen.bar(),
-            )
+            return await compare_async(one=one, other=other, judge=judging, progress=screen.bar(), **run)
         finally:
             screen.end()
 
 
-def _sides(client: Any, beside: Any, strategies: tuple[str, str], given: dict[str, Any]) -> tuple[Side, Side]:
+def _sides(client: Any, beside: Any, strategies: tuple[str, str], asked: dict[str, Any]) -> tuple[Side, Side]:
     from stretto.comparing import Side  # noqa: PLC0415 - keeps `stretto --help` light
 
     names = list(strategies)
@@ -171,10 +159,15 @@ def _sides(client: Any, beside: Any, strategies: tuple[str, str], given: dict[st
             f"Both sides are {names[0]!r}. Name another strategy with --against, or another model with --against-model."
         )
     one, other = (
-        Side(name, each, {"strategy": strategy, **given})
+        Side(name, each, {"strategy": strategy, **asked})
         for name, each, strategy in zip(names, (client, beside), strategies, strict=True)
     )
     return one, other
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options of a request that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def kept_beside(out: Path | None, questions: Path) -> Path | None:

@@ -63,15 +63,11 @@ def list_(family: Family = None, version: Version = None, json: options.Json = F
             )
         )
         return
-    from rich.console import Console  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.output.plain import one_line  # noqa: PLC0415 - keeps `stretto --help` light
+    from stretto.cli.output.screen import columns, print_lines  # noqa: PLC0415 - likewise
 
-    from stretto.cli.output.plain import one_line  # noqa: PLC0415
-    from stretto.cli.output.screen import columns  # noqa: PLC0415
-
-    console = Console(highlight=False, markup=False, emoji=False)
     rows = [(f"{each.family}/{each.version}/{each.name}", (one_line(each.purpose), "dim")) for each in found]
-    for line in columns(rows, width=console.width if console.is_terminal else None):
-        console.print(line, soft_wrap=True)
+    print_lines(lambda width: columns(rows, width=width))
 
 
 @app.command()

@@ -287,3 +287,12 @@ def columns(rows: Iterable[Sequence[Cell]], *, width: int | None = None, right: 
         line.rstrip()
         lines.append(line)
     return lines
+
+
+def print_lines(drawn: Callable[[int | None], Iterable[Text]]) -> None:
+    """Print lines that are drawn for the width of the terminal; for ``None`` where the output is no terminal."""
+    from rich.console import Console  # noqa: PLC0415 - most of what rich costs
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in drawn(console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True)
