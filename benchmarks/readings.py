@@ -1,14 +1,20 @@
-"""Answers by a plan and straight ones, written by a model that stands in behind a file, for blind readers.
+"""Answers in parallel and straight ones, written by a model that stands in behind a file, for blind readers.
 
     python benchmarks/readings.py ask FOLDER        what is not answered yet is in FOLDER/pending.json
     python benchmarks/readings.py pairs FOLDER      pairs for two readers, the sides drawn by lot and swapped
     python benchmarks/readings.py table FOLDER      what the readers said
     python benchmarks/readings.py twice results/readings.jsonl      what code finds told twice in answers by a plan
+    python benchmarks/readings.py terms FOLDER      how many terms the pieces of rewritten texts render alike
+
+    python benchmarks/readings.py ask FOLDER --file requests.jsonl --strategy rewrite      texts or records
+
+Each line of a file of requests is an object with a ``question``, and perhaps a ``system`` message, a ``text`` that
+follows the question, a ``schema`` of the record that is asked for, a ``kind`` and a ``language``.
 
 The model is an OpenAI-compatible server whose answers stand in ``FOLDER/answers.json``, by the hash of their messages.
-A prompt that is not there is refused and noted. So whoever writes for a strong model (a person, or a chat assistant)
-answers each prompt by itself, ``ask`` is run again, and so on until nothing is pending. Then ``FOLDER/texts.jsonl`` has
-both answers to each question.
+A prompt that is not there is noted and never answered, so nothing is asked that follows from a failure. Whoever writes
+for a strong model (a person, or a chat assistant) answers each prompt by itself, ``ask`` is run again, and so on until
+nothing is pending. Then ``FOLDER/texts.jsonl`` has both answers to each question.
 """
 
 from __future__ import annotations
@@ -21,21 +27,27 @@ import random
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 from measuring import ROOT
 
 from stretto import AsyncStretto
 from stretto.backends.registry import open_backend
+from stretto.strategies.rewrite.terms import Shared
 from stretto.strategies.skeleton.twice import Told
+from stretto.values.errors import StrettoError
 
 QUESTIONS = ROOT / "benchmarks" / "data" / "readings_questions.jsonl"
 CRITERIA = ("relevance", "depth", "coherence", "non_repetition", "structure", "prioritisation", "usefulness")
-READ_FIRST = 2  # sections that the later ones read
+ABOUT = ("question", "kind", "language")
+QUIET_S = 5.0  # without a further prompt, after which all that can be asked is pending
+PIECE = re.compile(r"(?P<fence>=== [0-9a-f]+ ===) piece\n(?P<piece>.*?)\n(?P=fence) after", re.DOTALL)
+TERMS = "Agree on what must be the same in all pieces"
 Messages = Sequence[Mapping[str, Any]]
 
 
@@ -50,8 +62,12 @@ def text_of(messages: Messages) -> str:
 
 
 @contextmanager
-def file_server(answers: Mapping[str, str], pending: dict[str, Messages]) -> Iterator[str]:
-    """The address of a server that streams the answers, and notes and refuses any other prompt."""
+def file_server(answers: Mapping[str, str], asked: dict[str, dict[str, Messages]]) -> Iterator[str]:
+    """The address of a server that streams the answers, and holds any other prompt until it is closed.
+
+    ``asked``: takes the prompts by the key of who asks.
+    """
+    closed = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -62,10 +78,9 @@ def file_server(answers: Mapping[str, str], pending: dict[str, Messages]) -> Ite
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             key = key_of(body["messages"])
+            asked.setdefault(self.headers["authorization"].removeprefix("Bearer "), {})[key] = body["messages"]
             if (text := answers.get(key)) is None:
-                pending[key] = body["messages"]
-                error = {"message": "not answered yet", "type": "invalid_request_error"}
-                self._send(400, "application/json", json.dumps({"error": error}))
+                closed.wait()
                 return
             chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
             deltas: list[tuple[dict[str, str], str | None]] = [
@@ -76,11 +91,9 @@ def file_server(answers: Mapping[str, str], pending: dict[str, Messages]) -> Ite
                 {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in deltas
             ]
             events = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks)
-            self._send(200, "text/event-stream", f"{events}data: [DONE]\n\n")
-
-        def _send(self, status: int, kind: str, text: str) -> None:
-            self.send_response(status)
-            self.send_header("content-type", kind)
+            text = f"{events}data: [DONE]\n\n"
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
             self.send_header("content-length", str(len(text.encode())))
             self.end_headers()
             self.wfile.write(text.encode())
@@ -91,55 +104,68 @@ def file_server(answers: Mapping[str, str], pending: dict[str, Messages]) -> Ite
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:
+        closed.set()
         server.shutdown()
         thread.join()
         server.server_close()
 
 
-def is_due(prompt: str, question: str, beside: Collection[str]) -> bool:
-    """Whether a prompt belongs to a whole answer: none that follows a refusal, and none that misses a text.
-
-    ``beside``: the other prompts of this answer.
-    """
-    if prompt.strip() == question or "You plan the answer" in prompt:
-        return True
-    heading = re.search(r'Write the sections? "(.+?)"(?: \| ".+")? and nothing else', prompt)
-    headings = re.search(r"^Sections: (.+)$", prompt, re.MULTILINE)
-    if heading is None or headings is None:
-        return False
-    if any(re.search(rf'Write the sections .*"{re.escape(heading[1])}"', other) for other in beside if other != prompt):
-        return False  # asked for by itself only since the call for several was refused
-    return headings[1].split(" | ").index(heading[1]) < READ_FIRST or "These sections are being written" in prompt
-
-
-async def ask(folder: Path, strategy: str) -> None:
-    """Ask every question in both ways."""
+async def ask(folder: Path, strategy: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Ask all requests in both ways, all at once."""
     kept = folder / "answers.json"
     answers = json.loads(kept.read_text()) if kept.exists() else {}
-    pending: dict[str, Messages] = {}
-    due: dict[str, dict[str, Any]] = {}
-    rows = []
-    with file_server(answers, pending) as url:
-        backend = open_backend("openai:gpt-5.4", base_url=url, api_key="none")
+    asked: dict[str, dict[str, Messages]] = {}
+    waiting = 2 * len(rows)
+
+    async def one(url: str, number: int, way: str) -> None:
+        nonlocal waiting
+        row, by = rows[number], "direct" if way == "straight" else strategy
+        question = "\n\n".join(filter(None, (row["question"], row.get("text"))))
+        backend = open_backend("openai:gpt-5.4", base_url=url, api_key=f"{number}-{way}")
         async with aclosing(backend), AsyncStretto(backend) as client:
-            for each in map(json.loads, QUESTIONS.read_text().splitlines()):
-                row = dict(each)
-                for way, asked in (("straight", "direct"), ("planned", strategy)):
-                    pending.clear()
-                    try:
-                        answer = await client.ask(each["question"], strategy=asked)
-                        row[way] = answer.text
-                    except Exception as error:  # noqa: BLE001 - a refused prompt ends an answer in many ways
-                        row[way] = f"({error})"
-                    prompts = {key: text_of(messages) for key, messages in pending.items()}
-                    for key, prompt in prompts.items():
-                        if is_due(prompt, each["question"], prompts.values()):
-                            due[key] = {"question": each["question"], "way": way, "prompt": prompt}
-                    row[way] = None if pending else row[way]
-                rows.append(row)
+            try:
+                answer = await client.ask(
+                    question, strategy=by, system=row.get("system"), response_format=row.get("schema")
+                )
+                row[way] = answer.text
+            except StrettoError as error:
+                row[way] = f"({error})"
+        if way == "planned" and by == "rewrite":
+            row |= of_pieces(asked[f"{number}-{way}"], answers)
+        waiting -= 1
+
+    with file_server(answers, asked) as url:
+        async with anyio.create_task_group() as tasks:
+            for number, row in enumerate(rows):
+                row |= {"planned": None, "straight": None}
+                for way in ("straight", "planned"):
+                    tasks.start_soon(one, url, number, way)
+            seen = 0
+            while waiting and (not seen or seen < sum(map(len, asked.values()))):
+                seen = sum(map(len, asked.values()))
+                await anyio.sleep(QUIET_S)
+            tasks.cancel_scope.cancel()
+    due = {
+        key: {"question": rows[int(who.partition("-")[0])]["question"], "way": who.partition("-")[2], "prompt": said}
+        for who, prompts in asked.items()
+        for key, messages in prompts.items()
+        if key not in answers and (said := text_of(messages))
+    }
     (folder / "pending.json").write_text(json.dumps(due, indent=1, ensure_ascii=False))
     (folder / "texts.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     print(f"{len(due)} prompts wait for an answer; {sum(bool(row['planned']) for row in rows)} answers are whole.")
+
+
+def of_pieces(prompts: Mapping[str, Messages], answers: Mapping[str, str]) -> dict[str, Any]:
+    """The terms that were agreed on, and each piece with its result."""
+    found: dict[str, Any] = {"terms": "", "pieces": []}
+    for key, messages in prompts.items():
+        said = text_of(messages)
+        if TERMS in said:
+            found["terms"] = answers[key]
+        elif piece := PIECE.search(said):
+            found["pieces"].append((piece["piece"], answers[key]))
+    return found
 
 
 def pairs(folder: Path) -> None:
@@ -151,7 +177,8 @@ def pairs(folder: Path) -> None:
         listed = []
         for number, (row, planned_first) in enumerate(zip(rows, first, strict=True)):
             sides = ("planned", "straight") if planned_first != bool(reader) else ("straight", "planned")
-            listed.append({"pair": number, "question": row["question"], "A": row[sides[0]], "B": row[sides[1]]})
+            asked = {name: row[name] for name in ("question", "system", "text", "schema") if row.get(name)}
+            listed.append({"pair": number, **asked, "A": row[sides[0]], "B": row[sides[1]]})
         lot.shuffle(listed)
         (folder / f"pairs_{reader + 1}.json").write_text(json.dumps(listed, indent=1, ensure_ascii=False))
         sides_of = {
@@ -171,7 +198,7 @@ def verdicts(folder: Path) -> list[dict[str, Any]]:
             way = {"A": a, "B": "straight" if a == "planned" else "planned", "tie": "tie"}
             row = rows[said["pair"]]
             given = {name: way[said[name]] for name in ("overall", *CRITERIA)}
-            about = {name: row[name] for name in ("question", "kind", "language")}
+            about = {name: row.get(name, "") for name in ABOUT}
             found.append({**about, "reader": reader, "first": a, **given, "why": said["why"]})
     return found
 
@@ -181,7 +208,7 @@ def table(folder: Path) -> str:
     said = verdicts(folder)
     groups: dict[str, Counter[str]] = defaultdict(Counter)
     for each in said:
-        for name in ("all", each["kind"], each["language"]):
+        for name in filter(None, ("all", each["kind"], each["language"])):
             groups[name][each["overall"]] += 1
         for name in CRITERIA:
             groups[name][each[name]] += 1
@@ -209,15 +236,37 @@ def twice(file: Path) -> str:
     return "\n".join([*lines, "", f"{len(lines) - 2} sentences of {len(texts)} answers."])
 
 
+def terms(folder: Path) -> str:
+    """How many pieces render each term that their writers were told as it was agreed on, as Markdown."""
+    lines = ["| text | terms | places | as agreed | not |", "|---|---|---|---|---|"]
+    all_right = all_wrong = 0
+    for row in map(json.loads, (folder / "texts.jsonl").read_text().splitlines()):
+        if not row.get("terms"):
+            continue
+        shared = Shared({})
+        shared.take(row["terms"], "\n".join(source for source, _ in row["pieces"]))
+        right, wrong = shared.counted(row["pieces"])
+        all_right, all_wrong = all_right + right.total(), all_wrong + wrong.total()
+        named = ", ".join(f"{term} ({count})" for term, count in wrong.items())
+        places = right.total() + wrong.total()
+        lines.append(f"| {row['question'][:60]} | {len(shared.agreed)} | {places} | {right.total()} | {named} |")
+    share = all_right / max(1, all_right + all_wrong)
+    return "\n".join([*lines, "", f"{all_right} of {all_right + all_wrong} places as agreed: {share:.0%}."])
+
+
 def main() -> None:
     """Do one step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("do", choices=("ask", "pairs", "table", "twice"))
+    parser.add_argument("do", choices=("ask", "pairs", "table", "twice", "terms"))
     parser.add_argument("folder", type=Path, help="for twice: a file of texts")
-    parser.add_argument("--strategy", default="skeleton")
+    parser.add_argument("--strategy", default="skeleton", help="of the answers that are compared with straight ones")
+    parser.add_argument("--file", type=Path, default=QUESTIONS, help="of requests, one a line")
     arguments = parser.parse_args()
     if arguments.do == "ask":
-        asyncio.run(ask(arguments.folder, arguments.strategy))
+        rows = [json.loads(line) for line in arguments.file.read_text().splitlines()]
+        asyncio.run(ask(arguments.folder, arguments.strategy, rows))
+    elif arguments.do == "terms":
+        print(terms(arguments.folder))
     elif arguments.do == "twice":
         print(twice(arguments.folder))
     elif arguments.do == "pairs":

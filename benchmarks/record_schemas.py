@@ -1,18 +1,23 @@
 """Schemas of real programs, and a model that fits them value by value, and now and then does not.
 
 The schemas are those of the types of OpenAI's and Anthropic's SDKs, as they are installed: objects with three fields or
-more, one of all that have the same names.
+more, one of all that have the same names. Collections of others, such as JSONSchemaBench's, are read from files:
+
+    python benchmarks/record_schemas.py FOLDER ...      schemas in .json and, one a line, in .jsonl files
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import contextlib
 import importlib
 import json
 import pkgutil
 import random
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -45,6 +50,28 @@ def real_schemas() -> list[dict[str, Any]]:
     return sorted(found.values(), key=json.dumps)
 
 
+def schemas_in(folders: Iterable[Path]) -> Iterator[Any]:
+    """What stands in files, as a schema of its own or below the key ``json_schema``."""
+    for folder in folders:
+        for file in sorted(folder.rglob("*.json*")):
+            text = file.read_text(encoding="utf-8")
+            for each in text.splitlines() if file.suffix == ".jsonl" else (text,):
+                with contextlib.suppress(ValueError, RecursionError):
+                    found = json.loads(each)
+                    held = found.get("json_schema", found) if isinstance(found, dict) else found
+                    yield json.loads(held) if isinstance(held, str) else held
+
+
+def is_exemplified(schema: Any) -> bool:
+    """Whether the writer that never errs writes what fits a schema, so that a record can be expected to."""
+    if not isinstance(schema, dict):
+        return False
+    try:
+        return bool(validator_of(schema).is_valid(Writer(0.0, 0).record(schema)))
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return False
+
+
 def _modules() -> Iterator[ModuleType]:
     for package in map(importlib.import_module, PACKAGES):
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -62,7 +89,11 @@ class Writer:
     def __call__(self, prompt: ModelRequest) -> str:
         """The reply to a prompt that holds it to a schema."""
         schema = prompt.response_schema
-        return "{}" if schema is None else json.dumps(self._value(schema, schema, 0))
+        return "{}" if schema is None else json.dumps(self.record(schema))
+
+    def record(self, schema: Mapping[str, Any]) -> Any:
+        """A value for a whole schema."""
+        return self._value(schema, schema, 0)
 
     def _value(self, given: Any, root: Mapping[str, Any], depth: int) -> Any:
         schema = resolved(given, root)
@@ -109,3 +140,18 @@ async def valid_share(strategy: str, errs: float, schemas: list[dict[str, Any]])
         apart += answer.strategy == "fields"
         calls += answer.usage.calls
     return {"records": len(schemas), "valid": valid, "apart": apart, "calls": calls}
+
+
+def main() -> None:
+    """Count the records of schemas in files."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    schemas = list(schemas_in(parser.parse_args().folders))
+    chosen = [each for each in schemas if is_exemplified(each)]
+    print(f"{len(schemas)} schemas, {len(chosen)} with an example")
+    for strategy in ("direct", "fields"):
+        print(strategy, asyncio.run(valid_share(strategy, 0.0, chosen)))
+
+
+if __name__ == "__main__":
+    main()

@@ -65,13 +65,18 @@ class Shared:
             if _stands(source, term) and not _rendered(result, becomes)
         ]
 
-    def uneven(self, pieces: Iterable[tuple[str, str]]) -> list[str]:
-        """Terms that some pieces render as agreed and others do not; ``pieces``: source and result of each."""
+    def counted(self, pieces: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
+        """How many pieces render each term as agreed, and how many do not; ``pieces``: source and result of each."""
         right, wrong = Counter[str](), Counter[str]()
         for source, result in pieces:
             for term, becomes in (self.agreed | {**self.given}).items():
                 if _stands(source, term):
                     (right if _rendered(result, becomes) else wrong)[term] += 1
+        return right, wrong
+
+    def uneven(self, pieces: Iterable[tuple[str, str]]) -> list[str]:
+        """Terms that some pieces render as agreed and others do not."""
+        right, wrong = self.counted(pieces)
         return [term for term in wrong if right[term]]
 
 
