@@ -1,6 +1,9 @@
 """What is told while a model is being loaded."""
 
 import logging
+import os
+import pty
+import sys
 
 import pytest
 from gguf_files import write_gguf
@@ -8,10 +11,12 @@ from tiny_models import SIZES
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from stretto import Stretto
+from stretto.backends.local import loading_notice
+from stretto.backends.local.loading_notice import told_of_loading
 from stretto.cli.output.progress import Progress
 from stretto.local import LocalBackend
 from stretto.local_engine.kernels.compiling.store import Store
-from stretto.local_engine.model.loading import fitting, kept_data
+from stretto.local_engine.model.loading import fitting, kept_data, loading_progress
 from stretto.local_engine.model.loading.fitting import bytes_in_blocks
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.loading_progress import doing, step, timed_loading
@@ -44,6 +49,59 @@ def test_each_place_tells_what_is_done_and_how_long_it_took_last_time(kept):
             assert progress.phrase() == f"loading {NAME}: laying out the weights ({last}) · 0.0 s"
         assert progress.phrase() == f"waiting for {NAME} · 0.0 s"
     assert doing(NAME) == doing() == ""
+
+
+def test_what_a_model_takes_and_what_is_free_is_told_from_then_on(kept):
+    with timed_loading(NAME, "a file"):
+        step(NAME, "reading the weights", takes_gb=5.14, free_gb=20.4)
+        step(NAME, "laying out the weights")
+        assert doing(NAME) == "laying out the weights (takes 5.1 GB, 20 GB free; the first time)"
+
+
+def test_time_for_other_models_is_told_and_does_not_count(kept, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(loading_progress.time, "monotonic", lambda: now[0])
+    with timed_loading(NAME, "a file") as loading:
+        with loading.waiting():
+            assert doing(NAME) == "waiting for another model (the first time)"
+            now[0] += 100
+        now[0] += 7
+    with timed_loading(NAME, "a file"):
+        assert doing(NAME) == "importing libraries (7 s last time)"
+
+
+@pytest.mark.parametrize("where", ["terminal", "notebook"])
+def test_who_waits_is_told_of_each_change(where, kept, monkeypatch):
+    reader, writer = pty.openpty() if where == "terminal" else os.pipe()
+    if where == "notebook":
+        monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(loading_notice, "_AFTER_S", 0)
+    monkeypatch.setattr(loading_notice, "_LOOK_S", 0.001)
+    monkeypatch.setattr(sys, "stderr", open(writer, "w"))  # noqa: PTH123, SIM115
+    said = ""
+    with told_of_loading(NAME, wanted=True), timed_loading(NAME, "a file"):
+        for what in ("importing libraries", "laying out the weights", "short"):
+            step(NAME, what)
+            while f"is still being loaded: {what} (the first time)." not in said:
+                said += os.read(reader, 4096).decode()
+    sys.stderr.close()
+    if where == "notebook":
+        while rest := os.read(reader, 4096).decode():
+            said += rest
+        lines = said.splitlines()
+        assert [
+            line.partition(": ")[2].partition(" (")[0].rpartition(": ")[2] for line in lines if "time)" in line
+        ] == [
+            "importing libraries",
+            "laying out the weights",
+            "short",
+        ]
+    else:
+        assert "\n" not in said
+        longest, last = said.split("\r")[-2:]
+        assert len(last) >= len(longest) > len(last.rstrip())  # nothing of the line before is left
+    os.close(reader)
 
 
 def test_a_loading_that_fails_is_not_taken_for_the_time_that_it_takes(kept):

@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -87,7 +87,7 @@ class LoadingOptions:
         """Wait until no other model is being loaded, then load the model and start its engine, unless it is given up.
 
         What may take any time comes before or after that turn, and holds up no other model: a model of the hub is
-        downloaded, files are read ahead, a chat template is rendered.
+        downloaded, files are read ahead while libraries are imported, a chat template is rendered.
 
         Raises `MissingDependencyError`, `BackendError`, `SettingsError`.
         """
@@ -100,19 +100,21 @@ class LoadingOptions:
             compile_ahead([product(BLOCKS)])
         here = self._fetched()
         kept = self._kept()
-        read_ahead(self.source.name, [each for each in here._places() if each not in kept], given_up)
-        with self._turn(given_up):
-            began = time.perf_counter()
-            with timed_loading(self.source.name, self.identity()):
-                engine = here._load(texts)
+        places = [each for each in here._places() if each not in kept]
+        with timed_loading(self.source.name, self.identity()) as loading, ExitStack() as held:
+            with read_ahead(self.source.name, places, given_up):
+                _import_ahead()
+            with loading.waiting():
+                held.enter_context(self._turn(given_up))
+            engine = here._load(texts)
         _ = engine.model.ends
         log_event(
             _log,
             logging.INFO,
             "model loaded",
             model=self.source.name,
-            other_models_s=round(began - asked, 4),
-            load_s=round(time.perf_counter() - began, 4),
+            other_models_s=round(loading.waited_s, 4),
+            load_s=round(time.perf_counter() - asked - loading.waited_s, 4),
         )
         return engine
 
@@ -213,7 +215,8 @@ class LoadingOptions:
         from stretto.local_engine.model.adapters.lora import read_lora  # noqa: PLC0415 - it imports torch
 
         if not engine.has_beside(name):
-            read_ahead(self.source.name, [self.adapters[name]], lambda: False)
+            with read_ahead(self.source.name, [self.adapters[name]], lambda: False):
+                pass
             engine.attach_lora(name, read_lora(self.adapters[name]))
 
     def _files(self, model: LoadedModel, texts: Sequence[str]) -> FileTexts | None:
@@ -267,6 +270,14 @@ class LoadingOptions:
             engine.close()
             raise
         return engine
+
+
+def _import_ahead() -> None:
+    """Import what loading takes, while files are read. What cannot be imported is told by loading."""
+    if sys.flags.optimize <= 1:
+        with suppress(ImportError), _uncollected():
+            import stretto.local_engine.model.adapters.lora  # noqa: PLC0415
+            import stretto.local_engine.serving.engine  # noqa: F401, PLC0415
 
 
 def _written(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from stretto.local_engine.model.loading.loading_progress import doing
 
 __all__ = ["silence", "told_of_loading"]
 
-_AFTER_S = 2.0
+_AFTER_S, _LOOK_S = 2.0, 0.25
 _silent = threading.Event()
 
 
@@ -22,30 +23,46 @@ def silence() -> None:
 
 @contextmanager
 def told_of_loading(model: str, *, wanted: bool) -> Iterator[None]:
-    """Write one line to standard error if what is inside takes long; only on a terminal and in a notebook."""
-    if not wanted or _silent.is_set() or not _is_terminal():
+    """Write to standard error what is done if what is inside takes long; only on a terminal and in a notebook.
+
+    On a terminal, one line changes with it; in a notebook there is a line for each change.
+    """
+    in_notebook = "ipykernel" in sys.modules  # a cell shows it
+    if not wanted or _silent.is_set() or not (in_notebook or _is_terminal()):
         yield
         return
-    timer = threading.Timer(_AFTER_S, _say, (model,))
-    timer.daemon = True
-    timer.start()
+    ended = threading.Event()
+    teller = threading.Thread(target=_tell, args=(model, ended, in_notebook), name="stretto tells", daemon=True)
+    teller.start()
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()
+        ended.set()
+        teller.join()
 
 
 def _is_terminal() -> bool:
-    if "ipykernel" in sys.modules:  # a cell shows it
-        return True
     try:
         return sys.stderr.isatty()
     except (AttributeError, ValueError):  # none, or closed
         return False
 
 
-def _say(model: str) -> None:
+def _tell(model: str, ended: threading.Event, in_notebook: bool) -> None:
     name = "".join(letter if letter.isprintable() else "?" for letter in model)
+    last, patience_s = "", _AFTER_S
     with suppress(OSError, ValueError):
-        print(f"stretto: {name} is still being loaded: {doing(model) or 'waiting for its files'}.", file=sys.stderr)
+        while not ended.wait(patience_s):
+            line = f"stretto: {name} is still being loaded: {doing(model) or 'waiting for its files'}."
+            if line != last:
+                shown = line if in_notebook else _over(last, line)
+                print(shown, end="\n" if in_notebook else "", file=sys.stderr, flush=True)
+            last, patience_s = line, _LOOK_S
+        if last and not in_notebook:
+            print(file=sys.stderr)
+
+
+def _over(last: str, line: str) -> str:
+    """A line in place of the last one, in the width of the terminal: a longer one would stay where it is."""
+    width = shutil.get_terminal_size().columns - 1
+    return f"\r{line[:width]:{min(len(last), width)}}"

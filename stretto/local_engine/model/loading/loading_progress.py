@@ -9,47 +9,81 @@ from contextlib import contextmanager, suppress
 
 from stretto.local_engine.log import log_event
 
-__all__ = ["doing", "step", "timed_loading"]
+__all__ = ["Loading", "doing", "step", "timed_loading"]
 
 _KIND = "seconds"
+_TOLD_GB = 0.1  # that a model takes at least where its memory is told
 
 _log = logging.getLogger(__name__)
-_last_s: dict[str, float | None] = {}  # of models that are being loaded, by name
-_now: dict[str, str] = {}
+
+
+class Loading:
+    """A model that is being loaded.
+
+    Attributes:
+        what: is done now.
+        needs: what its weights take and what is free, in a few words, once that is known.
+        last_s: how long it took last time.
+        waited_s: for other models.
+    """
+
+    def __init__(self, last_s: float | None) -> None:
+        self.what, self.needs, self.last_s, self.waited_s = "importing libraries", "", last_s, 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Tell meanwhile that it waits for other models, which does not count."""
+        before, self.what, began = self.what, "waiting for another model", time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited_s += time.monotonic() - began
+            self.what = before
+
+
+_now: dict[str, Loading] = {}  # by name
 
 
 def doing(name: str = "") -> str:
-    """What is done for a model that is being loaded, or for any: ``reading the weights (5 s last time)``.
+    """What is done for a model that is being loaded, or for any.
 
-    Empty where nothing is being loaded.
+    Such as ``reading the weights (takes 1.3 GB, 20 GB free; 5 s last time)``. Empty where nothing is being loaded.
     """
     name = name or next(iter([*_now]), "")
-    if (what := _now.get(name)) is None:
+    if (now := _now.get(name)) is None:
         return ""
-    last_s = _last_s.get(name)
-    return f"{what} ({'the first time' if last_s is None else f'{last_s:.0f} s last time'})"
+    last = "the first time" if now.last_s is None else f"{now.last_s:.0f} s last time"
+    return f"{now.what} ({'; '.join(filter(None, (now.needs, last)))})"
 
 
-def step(name: str, what: str, **fields: float | None) -> None:
-    """Tell what is done for a model from now on; ``fields`` go into the log."""
-    log_event(_log, logging.INFO, what, model=name, raised=None, **fields)
-    if name in _now:
-        _now[name] = what
+def step(name: str, what: str, *, takes_gb: float | None = None, free_gb: float | None = None) -> None:
+    """Tell what is done for a model from now on, what its weights take and what is free, where that is known."""
+    now = _now.get(name)
+    last_s = None if now is None else now.last_s
+    log_event(_log, logging.INFO, what, model=name, raised=None, takes_gb=takes_gb, free_gb=free_gb, last_s=last_s)
+    if now is not None:
+        now.what = what
+        if takes_gb is not None and takes_gb >= _TOLD_GB and free_gb is not None:
+            now.needs = f"takes {_short(takes_gb)}, {_short(free_gb)} free"
 
 
 @contextmanager
-def timed_loading(name: str, key: str) -> Iterator[None]:
+def timed_loading(name: str, key: str) -> Iterator[Loading]:
     """Tell meanwhile that a model is being loaded, and keep how long that took; ``key``: of its files."""
     from stretto.local_engine.model.loading.kept_data import remember  # noqa: PLC0415 - NumPy, which a program may never need
 
     began = time.monotonic()
-    _last_s[name] = _seconds(key)
-    _now[name] = "importing libraries"
+    now = _now[name] = Loading(_seconds(key))
     try:
-        yield
-        remember(_KIND, key, f"{time.monotonic() - began:.1f}".encode())
+        yield now
+        remember(_KIND, key, f"{time.monotonic() - began - now.waited_s:.1f}".encode())
     finally:
-        _now.pop(name, None)
+        if _now.get(name) is now:
+            del _now[name]
+
+
+def _short(gigabytes: float) -> str:
+    return f"{gigabytes:.{0 if gigabytes >= 10 else 1}f} GB"
 
 
 def _seconds(key: str) -> float | None:

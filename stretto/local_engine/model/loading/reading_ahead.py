@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stretto.values.errors import ModelNotFoundError
@@ -15,15 +17,19 @@ _READ = frozenset({".json", ".jinja", ".txt", ".model", ".py", ".gguf", ".safete
 _PIECE = 2**24  # bytes
 
 
-def read_ahead(name: str, places: list[Path | None], given_up: Callable[[], bool]) -> None:
-    """Read the files that a loading reads, until all are read or it is given up. The system holds them in memory then.
+@contextmanager
+def read_ahead(name: str, places: list[Path | None], given_up: Callable[[], bool]) -> Iterator[None]:
+    """Read the files that a loading reads, beside what is inside, until all are read or it is given up.
+
+    The system holds them in memory then.
 
     Args:
         name: of the model.
         places: files, and folders with files; what is not there is left out.
         given_up: whether nobody wants the model any longer.
 
-    Raises `ModelNotFoundError` for a pipe, a device or a socket among them: reading it may never end.
+    Raises `ModelNotFoundError` for a pipe, a device or a socket among them, before anything is read: reading it may
+    never end. Raises OSError.
     """
     found = {path: path.stat() for path in _files(places)}
     for path, state in found.items():
@@ -33,10 +39,27 @@ def read_ahead(name: str, places: list[Path | None], given_up: Callable[[], bool
                 "Replace it with a file.",
                 backend=name,
             )
-    if sum(state.st_size for state in found.values()) > _memory():  # they would drive each other out
-        return
+    failed: list[OSError] = []
+
+    def read() -> None:
+        try:
+            _read(found, given_up)
+        except OSError as error:
+            failed.append(error)
+
+    reading = threading.Thread(target=read, name="stretto reads ahead", daemon=True)
+    if sum(state.st_size for state in found.values()) <= _memory():  # else they would drive each other out
+        reading.start()
+    yield
+    if reading.ident is not None:
+        reading.join()
+    if failed:
+        raise failed[0]
+
+
+def _read(paths: Collection[Path], given_up: Callable[[], bool]) -> None:
     piece = memoryview(bytearray(_PIECE))
-    for path in found:
+    for path in paths:
         with path.open("rb", buffering=0) as file:
             while file.readinto(piece) and not given_up():
                 pass

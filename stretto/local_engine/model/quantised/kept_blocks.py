@@ -47,14 +47,12 @@ _log = logging.getLogger(__name__)
 
 
 def begin_reading(file: Path) -> bool:
-    """Whether blocks of a GGUF file are kept. The system begins to read them from a slow disk then."""
+    """Whether blocks of a GGUF file are kept. They are mapped and checked from now on, while torch is imported."""
     path = _place(key_of(file))
-    try:
-        with path.open("rb") as kept:
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(kept.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-    except OSError:
+    found = _map(path)
+    if found is None:
         return False
+    _begun[path] = _Begun(found)
     return True
 
 
@@ -64,20 +62,49 @@ def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
     What is written to that memory stays in this process.
     """
     path = _place(key)
-    try:
-        with path.open("rb") as file:
-            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # read only, it could not be a tensor
-    except (OSError, ValueError):  # nothing is kept, or an empty file
-        return None
-    if len(found) == START + size and found[:START] == _head(key, np.frombuffer(found, np.uint8, offset=START)):
+    begun = _begun.pop(path, None)
+    if begun is None:
+        if (found := _map(path)) is None:
+            return None
+        begun = _Begun(found)
+    if len(begun.found) == START + size and begun.found[:START] == _head(key, size, begun.sums()):
         with suppress(OSError):
             os.utime(path)  # the latest that is used is removed last
             _remove_unfinished(path.parent)
-        return found
+        return begun.found
     _log.info("%s is damaged: the weights are laid out again", path)
     with suppress(OSError):
         path.unlink()
     return None
+
+
+class _Begun:
+    """A file that is mapped, and whose sums are taken in threads, which read it from the disk."""
+
+    def __init__(self, found: mmap.mmap) -> None:
+        self.found, self._sums = found, ""
+        self._thread = threading.Thread(target=self._add, name="stretto checks weights", daemon=True)
+        self._thread.start()
+
+    def sums(self) -> str:
+        """What `_digest` says of the blocks."""
+        self._thread.join()
+        return self._sums
+
+    def _add(self) -> None:
+        if len(self.found) > START and len(self.found) % 8 == 0:  # else it is damaged
+            self._sums = _digest(np.frombuffer(self.found, np.uint8, offset=START))
+
+
+_begun: dict[Path, _Begun] = {}
+
+
+def _map(path: Path) -> mmap.mmap | None:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # read only, it could not be a tensor
+    except (OSError, ValueError):  # nothing is kept, or an empty file
+        return None
 
 
 def keep(key: str, blocks: NDArray[np.uint8]) -> None:
@@ -114,7 +141,7 @@ def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Eve
         with os.fdopen(handle, "wb") as file:
             with suppress(OSError):
                 Path(new).chmod(0o644)  # other users of the folder may map it, too
-            file.write(_head(key, blocks))
+            file.write(_head(key, len(blocks), _digest(blocks)))
             for begin in range(0, len(blocks), _PIECE):
                 if ended.is_set() and 2 * begin < len(blocks):
                     return
@@ -148,10 +175,10 @@ def _make_room(folder: Path, left: int) -> None:
                 path.unlink()
 
 
-def _head(key: str, blocks: NDArray[np.uint8]) -> bytes:
+def _head(key: str, size: int, sums: str) -> bytes:
     """What stands before some blocks: it is the same again only for the same key and blocks."""
-    about = {"key": hashlib.sha256(key.encode()).hexdigest(), "sums": _digest(blocks)}
-    tensor = {"dtype": "U8", "shape": [len(blocks)], "data_offsets": [0, len(blocks)]}
+    about = {"key": hashlib.sha256(key.encode()).hexdigest(), "sums": sums}
+    tensor = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
     text = json.dumps({"__metadata__": about, "blocks": tensor}).encode()
     return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
 
