@@ -2,6 +2,7 @@ import math
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving import step_timing as measure
+from stretto.local_engine.serving.engine import Engine
 from stretto.values.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
 
 ARCHITECTURES = ["llama", "qwen3", "mistral", "gemma2", "gpt2"]
@@ -310,7 +312,7 @@ def all_rows_are_timed(monkeypatch):
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, start):
     model, timed = loaded("llama"), threading.Event()
-    left = [1 + 7 * 6 + 14 * 4]  # the text, then the first numbers of rows six times, and all others four times
+    left = [1 + 10 * 6 + 11 * 4]  # the text, then the first numbers of rows six times, and all others four times
 
     def forward(rows, cache, keep):
         left[0] -= 1
@@ -329,7 +331,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
-@pytest.mark.parametrize(("first_s", "rounds"), [(math.inf, [1, 2, 4, 6, 8, 12, 16] * 2), (-1.0, [1, 2])])
+@pytest.mark.parametrize(("first_s", "rounds"), [(math.inf, [*range(1, 9), 12, 16] * 2), (-1.0, [1, 2])])
 @pytest.mark.parametrize("decoding", ["autoregressive", "auto"])
 def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noqa: PLR0917 - fixtures
     decoding, first_s, rounds, loaded, start, monkeypatch
@@ -354,6 +356,56 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
     engine.wait_measured()
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
     assert seen.count(64) >= 5
+
+
+@pytest.fixture
+def of_a_file(loaded, tmp_path, monkeypatch):
+    """A model as if it had been read from a file, for which nothing is kept yet."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"weights")
+    return replace(loaded("llama"), file=file)
+
+
+@pytest.mark.usefixtures("all_rows_are_timed")
+@pytest.mark.parametrize("changed", ["nothing", "threads", "file", "damage"])
+def test_the_table_of_steps_is_kept_for_a_file_and_so_many_threads(of_a_file, tmp_path, changed, monkeypatch):
+    with closing(Engine(of_a_file, threads=1, measure=True)) as first:
+        first.wait_measured()
+        known = first.step_ms
+    (kept,) = (tmp_path / "kept").rglob("steps-*")
+    monkeypatch.setattr(step_timer, "measuring", lambda _: iter([{}] * 3))  # nothing is timed any more
+    if changed == "file":
+        of_a_file.file.write_bytes(b"others")
+    if changed == "damage":
+        kept.write_bytes(b"damaged")
+    with closing(Engine(of_a_file, threads=2 if changed == "threads" else 1, measure=True)) as again:
+        again.wait_measured()
+        assert again.step_ms == (known if changed == "nothing" else {})
+
+
+@pytest.mark.usefixtures("all_rows_are_timed")
+def test_who_begins_with_a_kept_table_times_no_step_before_the_first_request(of_a_file, monkeypatch):
+    monkeypatch.setattr(step_timer, "_AT_FIRST_S", math.inf)
+    seen, asked = [], threading.Event()
+
+    def forward(rows, cache, keep):
+        seen.append(rows.tokens.shape[1])
+        assert asked.wait(patience(60))
+        return of_a_file.forward(rows, cache, keep)
+
+    watched = replace(of_a_file, forward=Watched(of_a_file.forward, forward))
+    asked.set()
+    with closing(Engine(watched, threads=1, measure=True)) as first:
+        first.wait_measured()
+    asked.clear()
+    seen.clear()
+    with closing(Engine(watched, threads=1, measure=True)) as again:
+        handle = again.submit(Generation(PROMPTS[0], 2))
+        asked.set()
+        tokens(handle)
+    # What is timed while nobody asks is one step, of which it may have begun the first
+    assert [rows for rows in seen if rows != 64][:2] == [len(PROMPTS[0]), 1]
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")

@@ -20,7 +20,7 @@ __all__ = ["measure_step_cost", "measuring"]
 _ROWS = (*range(1, 17), 20, 24, 32, 48, 64)  # each number of rows that a draft or a small batch has
 _TEXT = 64
 _ROUNDS = 6  # the fastest counts: the first step of a shape may be slower, and so is any beside other programs
-_FIRST, _FIRST_ROUNDS = (1, 2, 4, 6, 8, 12, 16), 2  # rows of a first table, which is there soon
+_FIRST, _FIRST_ROUNDS = (*range(1, 9), 12, 16), 2  # rows of a first table, which is there soon
 _DEAR = 6.0  # steps of one row; more rows are not measured, because they would not be drafted
 _LIMIT_S = 4.0
 

@@ -88,7 +88,7 @@ class EngineThread:
         models = [model] if equipment.draft is None else [model, equipment.draft]
         self._code: CompiledCode | None = CompiledCode(models, self._wake)
         self._scheduler: Scheduler | None = scheduler(self._drafter)
-        self._timer = StepTimer(model, cost, self._wake)
+        self._timer = StepTimer(model, self._most_threads, cost, self._wake)
         if measure:
             self._timer.begin()
         self._thread = EndingThread(self._serve, self.end, f"stretto engine {model.name}")
