@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stretto.local_engine.model.loading.loading_progress import doing
+from stretto.local_engine.serving.request_progress import waiting_for
 from stretto.server.apis.api_answer import ApiAdapter, read_by
 from stretto.server.apis.bodies import read_object
 from stretto.server.exchange import Exchange
@@ -26,10 +27,14 @@ async def model(service: Service, exchange: Exchange) -> None:
 
 
 async def health(service: Service, exchange: Exchange) -> None:
-    """The process lives; and whether its models are loaded, so that the web chat need not provoke a 503 to learn it."""
+    """The process lives; and whether its models are loaded, so that the web chat need not provoke a 503 to learn it.
+
+    Without keys, also what requests wait for: anybody may ask, and the length of a prompt is told.
+    """
     status = "draining" if service.admission.draining else "ok"
     loading = {"loading": what} if not service.prepared and (what := doing()) else {}
-    await exchange.send_json({"status": status, "prepared": service.prepared, **loading})
+    waiting = {"waiting": what} if not service.keyring.holders and (what := waiting_for()) else {}
+    await exchange.send_json({"status": status, "prepared": service.prepared, **loading, **waiting})
 
 
 async def ready(service: Service, exchange: Exchange) -> None:

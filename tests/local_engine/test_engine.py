@@ -404,8 +404,7 @@ def test_who_begins_with_a_kept_table_times_no_step_before_the_first_request(of_
         handle = again.submit(Generation(PROMPTS[0], 2))
         asked.set()
         tokens(handle)
-    # What is timed while nobody asks is one step, of which it may have begun the first
-    assert [rows for rows in seen if rows != 64][:2] == [len(PROMPTS[0]), 1]
+    assert [len(PROMPTS[0]), 1] in (seen[:2], seen[2:4])  # while nobody asked, the first step may have been begun
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")

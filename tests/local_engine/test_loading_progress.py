@@ -3,10 +3,17 @@
 import logging
 import os
 import pty
+import queue
 import sys
+import threading
+import time
+from dataclasses import replace
 
 import pytest
+from asking import tokens
+from forwards import Watched
 from gguf_files import write_gguf
+from patience import patience
 from tiny_models import SIZES
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -15,12 +22,15 @@ from stretto.backends.local import loading_notice
 from stretto.backends.local.loading_notice import told_of_loading
 from stretto.cli.output.progress import Progress
 from stretto.local import LocalBackend
+from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.compiling.store import Store
 from stretto.local_engine.model.loading import fitting, kept_data, loading_progress
 from stretto.local_engine.model.loading.fitting import bytes_in_blocks
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.loading_progress import doing, step, timed_loading
 from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.serving import request_progress
+from stretto.local_engine.serving.request_progress import Wait, tell_waits_of, waiting_for
 from stretto.values.errors import BackendError
 from stretto.values.events import RouteChosen
 from stretto.values.route import Route
@@ -102,6 +112,48 @@ def test_who_waits_is_told_of_each_change(where, kept, monkeypatch):
         longest, last = said.split("\r")[-2:]
         assert len(last) >= len(longest) > len(last.rstrip())  # nothing of the line before is left
     os.close(reader)
+
+
+class Reads:
+    """An engine whose request is being read, for some seconds so far."""
+
+    def __init__(self, so_far_s):
+        self.since_s = time.perf_counter() - so_far_s
+
+    def waits(self):
+        return Wait(self.since_s, "reading the prompt, 400 of 1,000 tokens")
+
+
+def test_a_prompt_that_is_read_for_long_is_told_beside_the_name_of_the_model():
+    progress = Progress(NAME, lambda: 0.0)
+    progress.see(RouteChosen(route=Route(strategy="direct")))
+    tell_waits_of(NAME, short := Reads(0.0))
+    assert (progress.phrase(), waiting_for(NAME)) == (f"waiting for {NAME} · 0.0 s", "")
+    tell_waits_of(NAME, long := Reads(3600.0))
+    assert progress.phrase() == f"waiting for {NAME}: reading the prompt, 400 of 1,000 tokens · 0.0 s"
+    assert waiting_for() == waiting_for(NAME) == "reading the prompt, 400 of 1,000 tokens"
+    assert waiting_for("local:other") == ""
+    del short, long
+    assert waiting_for() == ""
+
+
+def test_an_engine_tells_how_far_prompts_are_and_who_is_in_the_queue(loaded, start, monkeypatch):
+    monkeypatch.setattr(request_progress, "_TOLD_S", 0.0)
+    model, told, go = replace(loaded("llama"), name=NAME), queue.SimpleQueue(), threading.Semaphore(0)
+
+    def forward(rows, cache, keep):
+        told.put(waiting_for(NAME))
+        assert go.acquire(timeout=patience(60))
+        return model.forward(rows, cache, keep)
+
+    engine = start(replace(model, forward=Watched(model.forward, forward)), prefill_tokens=16, batch_size=1)
+    first = engine.submit(Generation(tuple(range(5, 25)), 2))
+    assert told.get(timeout=patience(60)) == "reading the prompt, 0 of 20 tokens"
+    second = engine.submit(Generation((5, 6, 7), 1))
+    go.release(9)
+    assert told.get(timeout=patience(60)) == "reading the prompt, 16 of 20 tokens"
+    assert told.get(timeout=patience(60)) == "in the queue, while 1 request is running"
+    assert [tokens(each) and waiting_for(NAME) for each in (first, second)][1] == ""
 
 
 def test_a_loading_that_fails_is_not_taken_for_the_time_that_it_takes(kept):

@@ -6,6 +6,8 @@ from live_server import serving
 from stretto import AsyncStretto, BackendError
 from stretto.local import LocalBackend
 from stretto.local_engine.model.loading.loading_progress import timed_loading
+from stretto.local_engine.serving.request_progress import Wait, tell_waits_of
+from stretto.server.limits.keys import Holder, Keyring
 from stretto.testing import Reply, ScriptedBackend
 
 pytestmark = pytest.mark.anyio
@@ -119,3 +121,24 @@ async def test_health_tells_whether_models_are_still_being_loaded(places):
             told = (await http.get("/health")).json()
             assert told["loading"].startswith("importing libraries (")
         assert (await http.get("/ready")).status_code == 503
+
+
+class Reads:
+    """An engine whose request is being read."""
+
+    def waits(self):
+        return Wait(-60.0, "reading the prompt, 512 of 1,000 tokens")
+
+
+@pytest.mark.parametrize("keys", [(), ("mine",)])
+async def test_health_tells_what_requests_wait_for_where_there_are_no_keys(places, keys):
+    engine = Reads()
+    tell_waits_of("local:model.gguf", engine)
+    keyring = Keyring({key.encode(): Holder(key) for key in keys})
+    async with (
+        AsyncStretto(backend(places[0])) as client,
+        serving(client, keyring=keyring) as live,
+        live.http() as http,
+    ):
+        told = (await http.get("/health")).json()
+    assert told.get("waiting") == (None if keys else "reading the prompt, 512 of 1,000 tokens")

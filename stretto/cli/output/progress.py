@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stretto.cli.output.plain import one_line
 from stretto.local_engine.model.loading.loading_progress import doing
+from stretto.local_engine.serving.request_progress import waiting_for
 from stretto.values.answer import Agreement, Answer
 from stretto.values.events import (
     BranchDelta,
@@ -108,7 +109,8 @@ class Progress:
         now = doing(self._name)
         self._loads, self._loading = self._loads and bool(now or not self._loading), bool(now)
         if not self._loads:
-            return f"waiting for {self._model}"
+            what = waiting_for(self._name)
+            return f"waiting for {self._model}" + (f": {what}" if what else "")
         return f"loading {self._model}" + (f": {now}" if now else "")
 
     def _doing(self) -> str:

@@ -70,6 +70,11 @@ class Prefill:
         return self._read == self._ends
 
     @property
+    def progress(self) -> tuple[int, int]:
+        """Tokens of all prompts that are read or were known, and those there are. From any thread."""
+        return sum(self._read), sum(self._ends)
+
+    @property
     def logits(self) -> Tensor:
         """Logits of each prompt's last token, once all are read # [batch, vocabulary]."""
         return torch.stack([logits for logits in self._last if logits is not None])

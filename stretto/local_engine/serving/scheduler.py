@@ -33,6 +33,7 @@ from stretto.local_engine.serving.batch import Batch, layers_read_by
 from stretto.local_engine.serving.batch_members import AnyBatch
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.prefill import Prefill
+from stretto.local_engine.serving.request_progress import Wait
 from stretto.local_engine.serving.step import Step
 from stretto.local_engine.serving.step_batches import StepBatches
 
@@ -110,6 +111,15 @@ class Scheduler:
     def admits(self) -> bool:
         """Whether requests can be admitted now: no prompt is being read."""
         return not self._reading
+
+    def reads(self) -> Wait | None:
+        """How far the prompts are that are being read, if any are. From any thread."""
+        prefill, reading = self._prefill, self._reading
+        if prefill is None or not reading:
+            return None
+        (read, tokens), many = prefill.progress, len(reading)
+        prompts = "the prompt" if many == 1 else f"{many} prompts"
+        return Wait(reading[0].stages["admitted"], f"reading {prompts}, {read:,} of {tokens:,} tokens")
 
     def occupancy(self, waiting: int) -> Occupancy:
         """What the engine holds now, with ``waiting`` requests in the queue."""

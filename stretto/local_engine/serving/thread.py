@@ -26,6 +26,7 @@ from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.serving.admission import Gathering, fitting_together
 from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
+from stretto.local_engine.serving.request_progress import Wait, tell_waits_of
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
 from stretto.local_engine.serving.step_timer import StepTimer
 from stretto.values.errors import BackendError, StrettoError
@@ -93,6 +94,7 @@ class EngineThread:
             self._timer.begin()
         self._thread = EndingThread(self._serve, self.end, f"stretto engine {model.name}")
         self._thread.start()
+        tell_waits_of(model.name, self)
 
     def wait_measured(self) -> None:
         """See `Engine.wait_measured`."""
@@ -149,6 +151,19 @@ class EngineThread:
         """See `Engine.occupancy`."""
         scheduler, waiting = self._scheduler, len(self._waiting)
         return Occupancy(waiting, 0, 0, 0, 0) if scheduler is None else scheduler.occupancy(waiting)
+
+    def waits(self) -> Wait | None:
+        """What its requests wait for: how far prompts are read, or for a place. From any thread."""
+        scheduler = self._scheduler
+        if scheduler is None:
+            return None
+        if (reads := scheduler.reads()) is not None:
+            return reads
+        with suppress(IndexError):  # it was admitted meanwhile
+            first, running = self._waiting[0], len(scheduler.handles)
+            others = "1 request is" if running == 1 else f"{running} requests are"
+            return Wait(first.stages["submitted"], f"in the queue, while {others} running")
+        return None
 
     def end(self) -> None:
         """Let every request end with the reason ``cancelled``, and the thread with them."""

@@ -10,7 +10,7 @@ import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
-import { ask, whatLoads } from "./server.js";
+import { ask, whatWaits } from "./server.js";
 import { TurnView } from "./turn_view.js";
 import { messagesBefore, newVersion, textsOf, turnTo } from "./turns.js";
 import { welcome } from "./welcome.js";
@@ -149,11 +149,11 @@ async function answered(shown, messages, way, lane) {
   };
   const { signal } = running;
   let keptAt = performance.now();
-  const watchLoading = async () => {
-    view.loading = await whatLoads();
-    if (view.loading && running?.signal === signal) setTimeout(watchLoading, 1000);
+  const watchWaiting = async () => {
+    Object.assign(view, await whatWaits());
+    if ((view.loading || view.isSilent) && running?.signal === signal) setTimeout(watchWaiting, 1000);
   };
-  watchLoading();
+  watchWaiting();
   race?.begin(lane);
   try {
     for await (const event of ask(request, signal)) {

@@ -33,14 +33,14 @@ async function call(path, how = {}) {
 export const models = async () =>
   new Map((await (await call("v1/models")).json()).data.map((each) => [each.id, each.architecture.input_modalities.includes("image")]));
 
-// What is done while models are being loaded, for which the first answer waits; empty once they are loaded. A browser
-// reports a 503 of /ready as an error.
-export const whatLoads = async () => {
+// What is done while models are being loaded, for which the first answer waits; empty once they are loaded. And what
+// requests of local models wait for. A browser reports a 503 of /ready as an error.
+export const whatWaits = async () => {
   try {
-    const { prepared, loading } = await (await fetch("health")).json();
-    return prepared === false ? loading || "a moment" : "";
+    const { prepared, loading, waiting } = await (await fetch("health")).json();
+    return { loading: prepared === false ? loading || "a moment" : "", waiting: waiting ?? "" };
   } catch {
-    return "";
+    return { loading: "", waiting: "" };
   }
 };
 

@@ -27,6 +27,7 @@ export class AnswerView {
     this.text = this.thoughts = this.before = ""; // `before`: what was written before the first part
     this.answer = this.route = this.routeTold = this.outcome = null;
     this.loading = "";
+    this.waiting = "";
     this.branches = new Map();
     this.changes = []; // of a text that was rewritten by edits
     this.began = performance.now();
@@ -213,6 +214,11 @@ export class AnswerView {
     this.restMs = 0;
   }
 
+  // Whether nothing has been written.
+  get isSilent() {
+    return ![...this.branches.values()].some((branch) => branch.first != null);
+  }
+
   // What happens now, as the two lines of the headline.
   doing(parts, candidates) {
     const now = `${this.seconds.toFixed(1)} s`;
@@ -220,12 +226,11 @@ export class AnswerView {
     const goesOn = [...this.branches.values()].some((branch) => branch.kind === "direct" && branch.state === "writing");
     if (parts.length) return this.several(parts, "section", goesOn ? "What follows is being written" : "Putting the sections together", now);
     if (candidates.length && !this.text) return this.several(candidates, "answer", "Choosing among the answers", now);
-    const silent = ![...this.branches.values()].some((branch) => branch.first != null);
-    if (this.loading && silent) return ["Loading the model", `${this.loading} · ${now}, not counted as writing`];
+    if (this.loading && this.isSilent) return ["Loading the model", `${this.loading} · ${now}, not counted as writing`];
     if (!this.branches.size && !this.route) return ["Connecting", now];
     if (this.isRunning("plan") || this.isRunning("outline")) return ["Planning the sections", now];
     if (this.text) return ["Being written", now];
-    return ["Waiting for the first word", now];
+    return ["Waiting for the first word", this.waiting && this.isSilent ? `${this.waiting} · ${now}` : now];
   }
 
   // How many of them are being written and done.
