@@ -3,14 +3,17 @@
     python benchmarks/cold_start.py              medians of three runs
     python benchmarks/cold_start.py --runs 1
     python benchmarks/cold_start.py --model local:smollm2 --model local:./model.gguf     other models, beside llama.cpp
+    python benchmarks/cold_start.py --model local:smollm2 --busy 2      beside two programs that compute all the time
+    python benchmarks/cold_start.py --model local:smollm2 --keep NAME   keeps the figures in benchmarks/results/
 
 The wheel is built and installed into a new virtual environment, which takes its other packages from this one. Each run
 is a separate process: `stretto ask`, from its start to its end. Cold, no code is compiled for the processor; before
 the next run the compiler, which outlives the first answer, is waited for. All answers have to be alike.
 
-With ``--model``, one program asks once through the Python API and tells when the first text came and when it had closed
-the client, and another one asks llama.cpp (xllamacpp) for as many tokens, directly afterwards. Processor time counts
-all threads and the compiler as far as it was waited for; beside other work on the machine it says more than seconds do.
+With ``--model``, nothing that is kept of a model is there in the first run either. One program asks once through the
+Python API and tells when the first text came and when it had closed the client, and another one asks llama.cpp
+(xllamacpp) for as many tokens, directly afterwards. Processor time counts all threads and the compiler as far as it was
+waited for; beside other work on the machine it says more than seconds do.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from measuring import RESULTS, machine, save
 
 SOURCE = Path(__file__).resolve().parents[1]
 QUESTION = "How do I look after a bicycle?"
@@ -67,6 +72,14 @@ print(json.dumps([first, closed, processor, 1024 * used[0].ru_maxrss / 1e9]))
 """
 
 
+COLUMNS = {
+    "first_s": "first text, s",
+    "closed_s": "closed, s",
+    "processor_s": "processor, s",
+    "peak_gb": "peak, GB",
+}
+
+
 @dataclass(frozen=True)
 class Installation:
     """The wheel in a virtual environment, used by somebody whose home is empty.
@@ -86,6 +99,11 @@ class Installation:
         fingerprint = self.run("python", "-P", "-c", FINGERPRINT).stdout.strip()
         beside = package / "local_engine" / "kernels" / "__pycache__" / fingerprint
         return [beside, self.home / ".cache" / "stretto" / "compiled" / fingerprint]
+
+    @property
+    def kept_weights(self) -> Path:
+        """Where weights are kept as they are laid out."""
+        return self.home / ".cache" / "stretto" / "weights"
 
     def environment(self) -> dict[str, str]:
         """Nothing of whoever runs the benchmark."""
@@ -112,11 +130,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--model", action="append", default=[], help="instead of local:pocket; may be repeated")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="programs that compute meanwhile")
+    parser.add_argument("--keep", metavar="NAME", help="with --model")
     given = parser.parse_args()
-    if given.model:
-        of_models(given.model, given.runs)
-        return
-    runs = given.runs
+    with busy(given.busy):
+        if given.model:
+            of_models(given.model, given)
+        else:
+            of_pocket(given.runs)
+
+
+@contextmanager
+def busy(programs: int) -> Iterator[None]:
+    """Let so many programs compute meanwhile."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+def of_pocket(runs: int) -> None:
+    """Print a table of the cases of the demonstration model."""
     with tempfile.TemporaryDirectory(prefix="stretto-cold-") as folder:
         installed = install(Path(folder))
         rows: dict[str, list[float]] = {}
@@ -132,32 +169,39 @@ def main() -> None:
     assert len(answers) == 1, answers
 
 
-def of_models(models: list[str], runs: int) -> None:
+def of_models(models: list[str], given: argparse.Namespace) -> None:
     """Print a line for each run of each model."""
     from stretto.local_engine.model.loading.source import find_source  # noqa: PLC0415 - only here
 
-    print("| model | | first text, s | closed, s | processor, s | peak, GB | load |\n|---|---|---|---|---|---|---|")
+    rows: list[dict[str, str | float]] = []
+
+    def ask(model: str, what: str, program: str, where: str) -> None:
+        done = installed.run("python", "-P", "-c", program + FIGURES, where, QUESTION)
+        figures = dict(zip(COLUMNS, json.loads(done.stdout.splitlines()[-1]), strict=True))
+        rows.append({"model": model, "what": what, **figures, "load": os.getloadavg()[0]})
+        cells = (f"{cell:.2f}" if isinstance(cell, float) else cell for cell in rows[-1].values())
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+    print(f"| model | | {' | '.join(COLUMNS.values())} | load |\n|{'---|' * (len(COLUMNS) + 3)}")
     with tempfile.TemporaryDirectory(prefix="stretto-cold-") as folder:
         installed = install(Path(folder))
-        for _ in range(runs):
+        for _ in range(given.runs):
             for name in models:
                 source = find_source(name)
                 where = name if source.file is None or name.endswith("smollm2") else f"local:{source.file.resolve()}"
                 nothing_compiled(installed.stores)
-                told(name, "nothing compiled", installed.run("python", "-P", "-c", ASK + FIGURES, where, QUESTION))
+                shutil.rmtree(installed.kept_weights, ignore_errors=True)
+                ask(name, "nothing compiled", ASK, where)
                 wait_for_the_compiler(installed.stores)
                 for _ in range(2):
-                    told(name, "later", installed.run("python", "-P", "-c", ASK + FIGURES, where, QUESTION))
+                    ask(name, "later", ASK, where)
                 if source.file is not None:
-                    file = str(source.file.resolve())
-                    told(name, "llama.cpp", installed.run("python", "-P", "-c", ASK_LLAMACPP + FIGURES, file, QUESTION))
-
-
-def told(model: str, what: str, done: subprocess.CompletedProcess[str]) -> None:
-    """Print one line of the table."""
-    first, closed, processor, peak = json.loads(done.stdout.splitlines()[-1])
-    load = os.getloadavg()[0]
-    print(f"| {model} | {what} | {first:.1f} | {closed:.1f} | {processor:.1f} | {peak:.2f} | {load:.0f} |", flush=True)
+                    ask(name, "llama.cpp", ASK_LLAMACPP, str(source.file.resolve()))
+    if given.keep:
+        file = RESULTS / f"{given.keep}.json"
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        how = f"{machine()}; {given.busy} other programs compute"
+        save(given.keep, kept | {how: rows})
 
 
 def install(folder: Path) -> Installation:

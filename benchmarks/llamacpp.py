@@ -3,6 +3,7 @@
     python benchmarks/llamacpp.py                       SmolLM2 in three types, each engine three times
     python benchmarks/llamacpp.py --file model.gguf     another file, as it is
     python benchmarks/llamacpp.py --random --types Q4_0  a Llama of 1.1 billion random weights, written for the run
+    python benchmarks/llamacpp.py --random --types Q4_0 --shape 7b --write 7b.gguf    only writes such a file
     python benchmarks/llamacpp.py --types Q8_0 --tasks code quoted     a part of it
     python benchmarks/llamacpp.py --keep NAME           keeps the figures in benchmarks/results/, beside those of other
                                                         types and tasks that were measured alike; redraw.py plots them
@@ -36,7 +37,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from measuring import IMAGES, RESULTS, Spread, machine, save
 from plots import plot
@@ -336,12 +337,30 @@ def _resident() -> int:
     return 1024 * int(found.group(1)) if found else 0
 
 
-def random_file(header: Path, form: str, target: Path) -> Path:
-    """Write a GGUF file with random weights and the shape of a Llama of 1.1 billion, with another file's tokenizer."""
+class Shape(NamedTuple):
+    """Sizes of a model of the Llama family. Wide ones have an output table of their own."""
+
+    width: int
+    layers: int
+    inner: int
+    heads: int
+    key_heads: int
+
+
+SHAPES = {
+    "1.1b": Shape(2048, 22, 5632, 32, 4),
+    "7b": Shape(3584, 28, 18944, 28, 4),
+    "14b": Shape(5120, 48, 13824, 40, 8),
+}
+"""TinyLlama's, and those of Qwen2.5 with 7 and 14 billion weights."""
+
+
+def random_file(header: Path, form: str, target: Path, shape: str) -> Path:
+    """Write a GGUF file with random weights, the same ones in each layer, and another file's tokenizer."""
     import gguf  # noqa: PLC0415 - for this only
     import numpy as np  # noqa: PLC0415
 
-    width, layers, inner, heads, key_heads = 2048, 22, 5632, 32, 4
+    width, layers, inner, heads, key_heads = SHAPES[shape]
     kind, reader, chance = gguf.GGMLQuantizationType[form], gguf.GGUFReader(header), np.random.default_rng(1)
     writer = gguf.GGUFWriter(target, "llama")
     writer.add_block_count(layers)
@@ -366,10 +385,19 @@ def random_file(header: Path, form: str, target: Path) -> Path:
         "attn_output": (width, width),
     }
     layer = attention | {"ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner)}
-    shapes = {f"blk.{at}.{name}.weight": shape for at in range(layers) for name, shape in layer.items()}
-    for name, shape in {"token_embd.weight": (tokens, width), **shapes}.items():
-        numbers = chance.standard_normal(shape, np.float32) * 0.02
-        writer.add_tensor(name, gguf.quantize(numbers, kind), raw_dtype=kind)
+    tables = ("token_embd",) if width == SHAPES["1.1b"].width else ("token_embd", "output")
+
+    def stored(lines: int, numbers: int) -> Any:
+        some = chance.standard_normal((min(lines, 2**24 // numbers), numbers), np.float32) * 0.02
+        held = gguf.quantize(some, kind)
+        return np.resize(held, (lines, *held.shape[1:]))
+
+    table = stored(tokens, width)
+    for name in tables:
+        writer.add_tensor(f"{name}.weight", table, raw_dtype=kind)
+    for name, numbers in {name: stored(*size) for name, size in layer.items()}.items():
+        for at in range(layers):
+            writer.add_tensor(f"blk.{at}.{name}.weight", numbers, raw_dtype=kind)
     norms = [f"blk.{at}.{name}_norm.weight" for at in range(layers) for name in ("attn", "ffn")]
     for name in (*norms, "output_norm.weight"):
         writer.add_tensor(name, np.ones(width, np.float32))
@@ -480,7 +508,9 @@ def main() -> None:
     parser.add_argument("--file", type=Path, metavar="FILE")
     parser.add_argument("--types", nargs="+", default=["Q4_1", "Q8_0", "BF16"], metavar="TYPE")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--random", action="store_true", help="1.1 billion random weights; no drafts of llama.cpp")
+    parser.add_argument("--random", action="store_true", help="random weights; no drafts of llama.cpp")
+    parser.add_argument("--shape", choices=SHAPES, default="1.1b", help="with --random")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="with --random: write the file, and measure nothing")
     parser.add_argument("--mistralrs", action="store_true", help="a second peer, which needs mistralrs")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -496,11 +526,14 @@ def main() -> None:
 
     given: Path | None = options.file or find_source("local:smollm2").file
     assert given is not None
+    if options.write:
+        random_file(given, options.types[0], options.write, options.shape)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        for form in [given.stem] if options.file else options.types:
+        for form in [given.stem] if options.file and not options.random else options.types:
             target = Path(folder) / f"{form}.gguf"
             if options.random:
-                file = random_file(given, form, target)
+                file = random_file(given, form, target, options.shape)
             else:
                 file = given if options.file or form == "Q4_1" else rewritten(given, form, target)
             drafts = not options.random and any(
@@ -516,7 +549,7 @@ def main() -> None:
                     for engine, tasks in found.items():
                         rounds[engine].append(tasks)
             rows = compared(rounds)
-            title = f"{'1.1 billion random weights, ' * options.random}{form}; {options.threads} threads"
+            title = f"{f'random weights, {options.shape}, ' * options.random}{form}; {options.threads} threads"
             console.print(_table(f"{title}, {options.clock} time", rows))
             console.print(builds(second=options.mistralrs))
             if options.keep:
@@ -552,9 +585,7 @@ def _table(form: str, rows: dict[str, dict[str, Any]]) -> Table:
         )
         missed = "" if row["over"] <= BARS[task] else "missed"
         cells = [own, first, f"{row['over']:.2f}", f"{BARS[task]:.2f}", missed]
-        table.add_row(
-            TASKS[task], *cells, *(f"{each}" for each in others), *([f"{row['over the second']:.2f}"] * len(others))
-        )
+        table.add_row(TASKS[task], *cells, *others, *(f"{row['over the second']:.2f}" for _ in others))
     return table
 
 

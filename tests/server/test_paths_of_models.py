@@ -134,11 +134,7 @@ class Reads:
 async def test_health_tells_what_requests_wait_for_where_there_are_no_keys(places, keys):
     engine = Reads()
     tell_waits_of("local:model.gguf", engine)
-    keyring = Keyring({key.encode(): Holder(key) for key in keys})
-    async with (
-        AsyncStretto(backend(places[0])) as client,
-        serving(client, keyring=keyring) as live,
-        live.http() as http,
-    ):
+    async with AsyncStretto(backend(places[0])) as client, serving(client) as live, live.http() as http:
+        live.service.keyring = Keyring({key.encode(): Holder(key) for key in keys})
         told = (await http.get("/health")).json()
     assert told.get("waiting") == (None if keys else "reading the prompt, 512 of 1,000 tokens")
