@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from stretto.backends.local import loading
 from stretto.local import LocalBackend
 from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.adapters.lora import LoraAdapter, LoraDelta
 from stretto.local_engine.model.loading.kept_data import key_of
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.source import find_source
@@ -67,6 +68,29 @@ def test_a_later_loading_lays_nothing_out_and_its_model_says_the_same(tokenizer,
     (kept,) = folder.iterdir()
     monkeypatch.setattr(blocks, "laid_out", None)
     assert answer(file) == (kept.stat().st_size - START, first)
+
+
+@pytest.mark.thorough
+def test_an_adapter_beside_mapped_weights_says_what_it_says_beside_others(folder, file, start):
+    torch.manual_seed(7)
+    shapes = LlamaForCausalLM(LlamaConfig(**SIZES | {"intermediate_size": 96})).named_parameters()
+    changes = {
+        name.removesuffix(".weight"): LoraDelta(torch.randn(3, each.shape[1]) / 2, torch.randn(each.shape[0], 3), None)
+        for name, each in shapes
+        if "_proj" in name
+    }
+    said = []
+    for _ in range(2):
+        model = load_model(find_source(f"local:{file}"), compiled=True)
+        finish()
+        engine = start(model)
+        engine.attach_lora("own", LoraAdapter(file.parent, changes))
+        told = [tokens(engine.submit(Generation(PROMPT, 12, adapter=name))) for name in (None, "own")]
+        said.append((model.forward.weights.mapped > 0, told))
+    assert [mapped for mapped, _ in said] == [False, True]
+    (_, first), (_, later) = said
+    assert first == later
+    assert first[0] != first[1]
 
 
 def test_the_file_is_one_of_safetensors(folder, answer, file):

@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 from asking import PROMPTS, tokens
+from gguf_files import write_gguf
 from patience import patience
 from tiny_models import SIZES, build
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -129,6 +130,57 @@ def test_a_loaded_model_takes_little_more_memory_than_its_weights(dtype, tied, t
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience(300), check=False)
     assert weights > 70e6
     assert int(done.stdout) < 1.3 * weights, done.stderr
+
+
+IN_BLOCKS = """
+import os, sys
+from pathlib import Path
+from stretto.local_engine.generation import Generation
+from stretto.local_engine.model.loading.fitting import bytes_in_blocks
+from stretto.local_engine.model.loading.load import load_model
+from stretto.local_engine.model.loading.source import find_source
+from stretto.local_engine.model.quantised import kept_blocks
+from stretto.local_engine.serving.engine import Engine
+
+def memory(name):
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)]
+    return 1024 * int(line.split()[1])
+
+def answered(name):
+    engine = Engine(load_model(find_source(f"local:{name}"), compiled=True), prefix_cache_bytes=0)
+    assert list(engine.submit(Generation((5, 6, 7), 3)))[-1].error is None
+    kept_blocks.finish()
+    return engine
+
+kept_blocks._folder = lambda: Path(sys.argv[3])
+answered(sys.argv[1]).free()  # libraries and compiled code are in memory now
+before = memory("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")  # the peak is counted anew
+engine = answered(sys.argv[2])
+print(bool(engine.model.forward.weights.mapped), memory("VmHWM") - before, bytes_in_blocks(find_source(sys.argv[2])))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_a_file_in_few_bits_takes_little_more_than_its_blocks_while_it_is_loaded(tmp_path, tokenizer):
+    """At its peak, whether the blocks are laid out or mapped."""
+    wider = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 5}
+    for name, sizes in (("small.gguf", {"intermediate_size": 96}), ("large.gguf", wider)):
+        torch.manual_seed(1)
+        write_gguf(tmp_path / name, LlamaForCausalLM(LlamaConfig(**SIZES | sizes)), tokenizer, kind="Q8_0")
+    for mapped in ("False", "True"):
+        command = [
+            sys.executable,
+            "-c",
+            IN_BLOCKS,
+            *(str(tmp_path / name) for name in ("small.gguf", "large.gguf", "kept")),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(300), check=False)
+        assert done.returncode == 0, done.stderr
+        was_mapped, peak, blocks = done.stdout.split()
+        assert was_mapped == mapped
+        assert int(blocks) > 80e6
+        assert int(peak) < 1.2 * int(blocks)
 
 
 @pytest.fixture
