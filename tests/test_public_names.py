@@ -161,6 +161,20 @@ def test_signatures_name_public_types_only(name):
     assert {each.__name__ for each in own if each not in public.values()} == set()
 
 
+@pytest.mark.parametrize("module", PUBLIC[:4])
+def test_every_member_of_a_public_class_is_explained(module):
+    unexplained = []
+    for owner in filter(inspect.isclass, vars_of(module).values()):
+        fields = inspect.get_annotations(owner)  # the docstring of their class explains these
+        for name, member in vars(owner).items():
+            is_ours = getattr(member, "__module__", owner.__module__).startswith("stretto")
+            is_code = callable(member) or isinstance(member, (property, classmethod, staticmethod))
+            own = is_code and is_ours and not name.startswith("_") and name not in fields
+            if own and not inspect.getdoc(getattr(owner, name)):
+                unexplained.append(f"{owner.__name__}.{name}")
+    assert unexplained == []
+
+
 STANDARD = {
     *("Any", "None", "True", "False", "Self", "Literal", "Annotated", "Unpack", "Exception", "OSError", "Event"),
     *("Callable", "Mapping", "Sequence", "Iterable", "Iterator", "AsyncIterator", "Awaitable", "Generator"),

@@ -34,7 +34,6 @@ class Ends:
         self.whole = False
 
     def note(self, chunk: Chunk) -> None:
-        """Take in a chunk."""
         if chunk.finish_reason:
             self._open.discard(chunk.choice)
             self.whole = not self._open

@@ -285,7 +285,6 @@ class CallTimer:
         self._tokens: int | None = None
 
     def __enter__(self) -> Self:
-        """The call is sent."""
         self._calls, self._sent_s = self._meter.sent(), self._meter.clock()
         return self
 

@@ -33,7 +33,6 @@ class Steps:
         self._done, self._whole, self._progress = 0, whole, progress or (lambda *_: None)
 
     def next(self, doing: str) -> None:
-        """A step begins."""
         self._progress(self._done, self._whole, doing)
         self._done += 1
 

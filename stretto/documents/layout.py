@@ -67,7 +67,6 @@ class TextLayout:
         self.gap()
 
     def text(self) -> str:
-        """All blocks."""
         return "".join(self._parts)
 
     def _put(self, text: str) -> None:

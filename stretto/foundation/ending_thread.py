@@ -40,7 +40,6 @@ class EndingThread(threading.Thread):
         self._interrupted = False
 
     def end(self) -> None:
-        """Tell it to end."""
         self._until = min(self._until, time.monotonic() + _PATIENCE_S)
         self._tell()
 
@@ -59,7 +58,6 @@ class EndingThread(threading.Thread):
         return True
 
     def run(self) -> None:
-        """Run the target."""
         try:
             super().run()
         finally:

@@ -36,6 +36,5 @@ class Latest(Generic[Value]):
             return value
 
     def clear(self) -> None:
-        """Forget all of them."""
         with self._lock:
             self._kept.clear()

@@ -42,11 +42,9 @@ class Leaked:
 
     @property
     def is_thinking(self) -> bool:
-        """See `Reader`."""
         return self._is_bare or (self._inner is not None and self._inner.is_thinking)
 
     def feed(self, text: str) -> Parts:
-        """See `Reader`."""
         if self._inner is not None:
             return self._inner.feed(text)
         if self._is_plain:
@@ -66,7 +64,6 @@ class Leaked:
         return Parts(held) if self._inner is None else self._inner.feed(held)
 
     def finish(self) -> Parts:
-        """See `Reader`."""
         self._is_plain, self._is_bare = True, False
         return Parts(self._released()) if self._inner is None else self._inner.finish()
 

@@ -92,15 +92,12 @@ class MarkReader:
 
     @property
     def is_thinking(self) -> bool:
-        """See `Reader`."""
         return self._state == self._think
 
     def feed(self, text: str) -> Parts:
-        """See `Reader`."""
         return self._read(text, final=False)
 
     def finish(self) -> Parts:
-        """See `Reader`."""
         return self._read("", final=True)
 
     def _read(self, text: str, *, final: bool) -> Parts:
@@ -345,15 +342,12 @@ class Channels:
 
     @property
     def is_thinking(self) -> bool:
-        """See `Reader`."""
         return self._head is None and self._channel == "analysis" and not self._tool
 
     def feed(self, text: str) -> Parts:
-        """See `Reader`."""
         return self._read(text, final=False)
 
     def finish(self) -> Parts:
-        """See `Reader`."""
         return self._read("", final=True)
 
     def _read(self, text: str, *, final: bool) -> Parts:

@@ -104,11 +104,9 @@ class Watchers:
         self._failed: set[str] = set()
 
     def route_chosen(self, route: Route) -> None:
-        """Pass a route on."""
         self._call("on_route", self._hooks.on_route, route)
 
     def call_ended(self, call: CallEnded) -> None:
-        """Pass a call on."""
         self._call("on_call", self._hooks.on_call, call)
 
     def retry_planned(self, retry: RetryPlanned) -> None:

@@ -433,7 +433,6 @@ class _Words:
         return asks and len(said) <= _NEAR * 10 and self.text.search(said) is not None
 
     def sentences(self, task: str) -> Iterator[_Sentence]:
-        """The sentences of a task."""
         begins = [0, *(each.end() for each in _SENTENCE.finditer(task))]
         for start, end in zip(begins, [*begins[1:], len(task)], strict=True):
             sentence = task[start:end].lstrip("¿¡ ")

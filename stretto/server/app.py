@@ -172,7 +172,6 @@ class Slashes:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         if scope["type"] == "http" and scope["path"].endswith("/"):
             path = scope["path"].rstrip("/")
             if path != scope.get("root_path", ""):  # the page at / stays where it is, also where this app is mounted

@@ -155,7 +155,6 @@ class Exchange:
             await anyio.sleep(min(max(due - now, 0.01), options.send_s, options.heartbeat_s))
 
     async def send_json(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """Send the whole response."""
         await self.send_bytes(encoded(value), "application/json", status, headers)
 
     async def send_bytes(

@@ -58,7 +58,6 @@ class Metrics:
         self._left = counter("stretto_clients_left", "Clients that left before the end of their answer.", model)
 
     def answered(self, model: str, answer: Answer, *, waited_s: float) -> None:
-        """Count an answer."""
         usage, timeline = answer.usage, answer.timeline
         self._prompt.labels(model).inc(usage.prompt_tokens)
         self._written.labels(model).inc(usage.completion_tokens)

@@ -24,21 +24,21 @@ class OpenAIDialect:
 
     _finish: ClassVar[Mapping[str, str]] = {"filtered": "content_filter", "length": "length"}
 
-    def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
+    def whole(self, turn: Turn) -> dict[str, Any]:
         return self._frame(turn, "chat.completion") | {
             "choices": [self._choice(each) for each in turn.all],
             "usage": self._usage(turn),
         }
 
-    def opening(self, turn: Turn) -> bytes:  # noqa: D102
+    def opening(self, turn: Turn) -> bytes:
         begun = self._delta(turn, {"role": "assistant", "content": ""})
         thought = turn.reply.thought
         return begun + (self._delta(turn, {"reasoning_content": thought}) if thought else b"")
 
-    def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102
+    def token(self, turn: Turn, text: str) -> bytes:
         return self._delta(turn, {self._field(turn): text}, logprobs=self._logprobs(turn, text))
 
-    def calling(self, turn: Turn) -> bytes:  # noqa: D102
+    def calling(self, turn: Turn) -> bytes:
         events = b""
         for place, call in enumerate(turn.calls):
             whole = call.as_openai() | {"index": place}
@@ -49,23 +49,23 @@ class OpenAIDialect:
                 events += self._delta(turn, {"tool_calls": [piece]})
         return events
 
-    def closing(self, turn: Turn) -> bytes:  # noqa: D102
+    def closing(self, turn: Turn) -> bytes:
         end = b"".join(self._delta(each, {}, self._reason(each)) for each in turn.all)
         if turn.usage_wanted:
             end += _event(self._frame(turn, "chat.completion.chunk") | {"choices": [], "usage": self._usage(turn)})
         return end + _event("[DONE]")
 
-    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:  # noqa: D102
+    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:
         kind = {401: "authentication_error", 429: "rate_limit_error"}.get(
             status, "invalid_request_error" if status < 500 else "server_error"
         )
         code = "unsupported_parameter" if parameter else None
         return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
 
-    def error_event(self, status: int, message: str) -> bytes:  # noqa: D102
+    def error_event(self, status: int, message: str) -> bytes:
         return _event(self.error(status, message))
 
-    def rejection(self, parameter: str) -> str:  # noqa: D102
+    def rejection(self, parameter: str) -> str:
         return f"Unsupported parameter: '{parameter}' is not supported with this model."
 
     def _field(self, turn: Turn) -> str:
@@ -123,7 +123,7 @@ class AnthropicDialect:
         "filtered": "refusal",
     }
 
-    def whole(self, turn: Turn) -> dict[str, Any]:  # noqa: D102
+    def whole(self, turn: Turn) -> dict[str, Any]:
         content = [self._thinking(turn)] if turn.reply.thought else []
         content += [{"type": "text", "text": turn.text}] if turn.text else []
         content += [self._use(call) | {"input": json.loads(call.arguments or "{}")} for call in turn.calls]
@@ -133,7 +133,7 @@ class AnthropicDialect:
             "usage": self._usage(turn),
         }
 
-    def opening(self, turn: Turn) -> bytes:  # noqa: D102
+    def opening(self, turn: Turn) -> bytes:
         start = self._message(turn, []) | {"usage": self._usage(turn) | {"output_tokens": 1}}
         first = self._first(turn)
         block = {"type": "content_block_start", "index": first, "content_block": {"type": "text", "text": ""}}
@@ -151,11 +151,11 @@ class AnthropicDialect:
         events.append({"type": "ping"})
         return b"".join(self._named(event) for event in events)
 
-    def token(self, turn: Turn, text: str) -> bytes:  # noqa: D102
+    def token(self, turn: Turn, text: str) -> bytes:
         delta = {"type": "text_delta", "text": text}
         return self._named({"type": "content_block_delta", "index": self._first(turn), "delta": delta})
 
-    def calling(self, turn: Turn) -> bytes:  # noqa: D102
+    def calling(self, turn: Turn) -> bytes:
         events: list[dict[str, Any]] = []
         first = self._first(turn)
         if turn.calls and turn.tokens:
@@ -169,7 +169,7 @@ class AnthropicDialect:
             events.append({"type": "content_block_stop", "index": index})
         return b"".join(self._named(event) for event in events)
 
-    def closing(self, turn: Turn) -> bytes:  # noqa: D102
+    def closing(self, turn: Turn) -> bytes:
         delta = {"stop_reason": self._reason(turn), "stop_sequence": turn.stopped_by}
         usage = {
             "output_tokens": turn.completion_tokens,
@@ -179,15 +179,15 @@ class AnthropicDialect:
         end += self._named({"type": "message_delta", "delta": delta, "usage": usage})
         return end + self._named({"type": "message_stop"})
 
-    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:  # noqa: D102, ARG002
+    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:  # noqa: ARG002
         names = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 529: "overloaded_error"}
         kind = names.get(status, "invalid_request_error" if status < 500 else "api_error")
         return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_scripted"}
 
-    def error_event(self, status: int, message: str) -> bytes:  # noqa: D102
+    def error_event(self, status: int, message: str) -> bytes:
         return self._named(self.error(status, message))
 
-    def rejection(self, parameter: str) -> str:  # noqa: D102
+    def rejection(self, parameter: str) -> str:
         return f"`{parameter}` is not supported for this model."
 
     def _first(self, turn: Turn) -> int:

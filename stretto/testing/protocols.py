@@ -143,9 +143,7 @@ class Dialect(Protocol):
         """Send what comes before the first token."""
         ...
 
-    def token(self, turn: Turn, text: str) -> bytes:
-        """Say one token."""
-        ...
+    def token(self, turn: Turn, text: str) -> bytes: ...
 
     def calling(self, turn: Turn) -> bytes:
         """Send the tool calls, in pieces."""

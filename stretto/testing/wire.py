@@ -79,7 +79,6 @@ class Connection:
         return ReceivedRequest(method, path.split("?")[0], shown, json.loads(raw) if raw else {}, now), key
 
     async def send_json(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        """Send a whole response."""
         data = json.dumps(body).encode()
         extra = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
         await self._send(self._head(status, extra) + data)

@@ -87,8 +87,7 @@ class AnswerWarning(str):
 class Warn(Protocol):
     """Adds a warning to an answer; see `stretto.strategies.runtime.runner.Runner.warn`."""
 
-    def __call__(self, text: str, code: WarningCode | None = None, *, part: str | None = None) -> None:
-        """Add this sentence."""
+    def __call__(self, text: str, code: WarningCode | None = None, *, part: str | None = None) -> None: ...
 
 
 def _read(fields: dict[str, Any]) -> AnswerWarning:

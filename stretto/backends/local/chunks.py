@@ -89,7 +89,6 @@ class Chunks:
 
     @property
     def stages(self) -> Stages:
-        """The stages so far."""
         return self._stages
 
     async def ended(self) -> None:

@@ -47,7 +47,6 @@ class AnthropicBackend(RemoteBackend):
     takes = frozenset({"tools", "media", "json_schema"})
 
     def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
-        """A client of the SDK."""
         import anthropic  # noqa: PLC0415 - imported on first use: it takes over a second
 
         client = async_client(anthropic, proxy)

@@ -81,7 +81,6 @@ class BareThoughts:
         return bool(self._pieces)
 
     def feed(self, text: str) -> Told:
-        """Take more of the text."""
         if self._behind:
             text = text.lstrip()
             self._behind = not text

@@ -162,7 +162,6 @@ class OpenAIBackend(RemoteBackend):
             raise failure
 
     def connect(self, key: str, url: str, query: Mapping[str, str], proxy: str | None) -> Any:
-        """A client of the SDK."""
         import openai  # noqa: PLC0415 - imported on first use: it takes 0.4 s
 
         headers = {"api-key": key} if "api-version" in query else {}  # as Azure wants it at such addresses

@@ -70,7 +70,6 @@ class _Bucket:
 
     @classmethod
     def reported(cls, report: Report, now_s: float) -> _Bucket:
-        """Make one of a report."""
         remaining, size, window_s = report.remaining, report.size, report.window_s
         rate = None
         if size is not None and size > remaining and window_s > 0:

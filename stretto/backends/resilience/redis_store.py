@@ -89,11 +89,9 @@ class RedisStore:
 
     @property
     def where(self) -> str:
-        """Its address, without a password."""
         return self._where
 
     async def reach(self) -> bool:
-        """Whether Redis answers now."""
         return await self._asked(lambda client: client.ping()) is not None
 
     def limits(self, model: tuple[str, ...]) -> SharedLimits:
@@ -214,7 +212,6 @@ class _Health:
         self._rest_s = rest_s
 
     async def admit(self, token: str, answer: int | None, *, fresh: bool = False) -> Standing:
-        """Ask for a call."""
         asked = (self._rest_s, token, self._named(answer), "1" if fresh else "", MOST_TRIALS)
         reply = await self._store.run("health_admit", self._key, *asked)
         if reply is None:

@@ -38,7 +38,6 @@ class Wrapper:
 
     @property
     def name(self) -> str:
-        """The model name, ``provider:model``."""
         return self.inner.name
 
     @property
@@ -49,7 +48,6 @@ class Wrapper:
     def stream(
         self, prompt: ModelRequest, options: GenerationOptions
     ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
-        """Start one generation."""
         return self.inner.stream(prompt, options)
 
     async def count_tokens(self, prompt: ModelRequest) -> int:

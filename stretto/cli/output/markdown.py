@@ -173,7 +173,6 @@ class Flow:
         self.column = 0
 
     def feed(self, text: str) -> None:
-        """Take new text."""
         self._open += text
 
     def draw(self) -> str:

@@ -249,7 +249,6 @@ class ChatApp(App[None]):
 
     @on(Asking.Leave)
     async def action_quit(self) -> None:
-        """End the chat."""
         self.leave()
 
     def leave(self, code: int = 0) -> None:

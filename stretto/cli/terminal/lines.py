@@ -71,7 +71,6 @@ class Lines(Widget):
         return self._kept[1]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        """How many rows there are."""
         return len(self._strips(width)) if width > 0 else 0
 
     def render_line(self, y: int) -> Strip:
@@ -89,7 +88,6 @@ class Lines(Widget):
         return strip.apply_style(self.rich_style).apply_offsets(0, y)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that is selected."""
         return selection.extract("\n".join(strip.text for strip in self._strips(self.size.width))), "\n"
 
 

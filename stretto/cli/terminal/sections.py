@@ -35,7 +35,6 @@ class Section(Widget):
         self._written = Written()
 
     def compose(self) -> ComposeResult:
-        """The heading above the text."""
         yield self._heading
         yield self._written
 

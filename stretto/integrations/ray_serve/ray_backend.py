@@ -70,7 +70,6 @@ class RayBackend:
 
     @property
     def name(self) -> str:
-        """The model name, ``ray:model``."""
         return self._name
 
     @property

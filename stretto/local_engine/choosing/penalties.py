@@ -92,7 +92,6 @@ class Penalties:
                 logits[row, self._at_the_beginning] = -torch.inf
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Add tokens that are committed."""
         self._committed += len(tokens)
         if self._factor != 1.0:
             # Duplicates stay: looking for them would make the host wait for a GPU.
@@ -114,7 +113,6 @@ class _Ngrams:
         self.add(text)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Continue the text."""
         for gram in self._ngrams_of(tokens):
             self._last.setdefault(gram[:-1], set()).add(gram[-1])
         text = (*self._tail, *tokens)

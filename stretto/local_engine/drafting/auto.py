@@ -97,7 +97,6 @@ class Auto:
         self._took_s = 0.0
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         self._draft = None
         if self._rests(context):
             return _NO_DRAFT
@@ -109,7 +108,6 @@ class Auto:
         return self._draft
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`."""
         draft, experience = self._draft, self._experiences[context.greedy]
         if draft is None:
             return  # the source reads on when it is asked again

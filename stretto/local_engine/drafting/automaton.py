@@ -65,7 +65,6 @@ class SuffixAutomaton:
         return int(states[max(states[self.held.own[LAST], LINK], 0), LENGTH])
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Append tokens to the text."""
         extend(self.roomy(len(tokens)), np.array(tokens, np.int64), self.counted)
 
     def extend_from(self, tail: Tail, tokens: Sequence[int]) -> None:

@@ -75,7 +75,6 @@ class DraftModel:
         self._agreed, self._judged = 3.0, 4.0  # sampled tokens of the chain that were right, and all that were judged
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         tree = DraftTree()
         tokens, parent, survival = list(context.tokens), ROOT, 1.0
         committed = len(tokens)
@@ -93,7 +92,7 @@ class DraftModel:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`. The next draft starts where the two models parted."""
+        """The next draft starts where the two models parted."""
         if not context.greedy and outcome.rows:
             accepted = len(outcome.accepted)
             judged = min(accepted + 1, sum(row >= 0 for row in outcome.rows))

@@ -29,7 +29,6 @@ class PromptLookup:
         self.evidence = 0
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         self.read_on(context)
         tree, self.evidence = DraftTree(), 0
         for size in range(min(self._longest, len(context.tokens)), 0, -1):
@@ -42,7 +41,7 @@ class PromptLookup:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`. The text is read when a draft is asked for."""
+        """The text is read when a draft is asked for."""
 
     def read_on(self, context: DraftContext) -> None:
         """Enter the n-grams of the text that have a token behind them now."""

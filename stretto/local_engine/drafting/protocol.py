@@ -122,9 +122,7 @@ class DraftSource(Protocol):
         """Read on, in microseconds, and tell how much there is to draft: 0 nothing, 1 something, 2 much."""
         ...
 
-    def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter.propose`."""
-        ...
+    def propose(self, context: DraftContext, rows: int) -> DraftTree: ...
 
 
 class Autoregressive:
@@ -134,8 +132,6 @@ class Autoregressive:
     wants_top = 0
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:  # noqa: ARG002 - the protocol's arguments
-        """See `Drafter`."""
         return DraftTree()
 
-    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`."""
+    def learn(self, context: DraftContext, outcome: DraftOutcome) -> None: ...

@@ -58,7 +58,6 @@ class Suffix:
         return max(self._text.match, int(self._cursors[:, 1].max()))
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         new, recent = np.array(context.tokens[self._read :], np.int64), np.array(context.tokens[-LONGEST:], np.int64)
         self._read = len(context.tokens)
         for number, texts in enumerate(self._others):
@@ -71,7 +70,7 @@ class Suffix:
         return DraftTree.of(tokens[:count].tolist(), parents[:count].tolist(), survival[:count].tolist())
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`. The text is read when a draft is asked for."""
+        """The text is read when a draft is asked for."""
 
 
 def warm_up() -> None:

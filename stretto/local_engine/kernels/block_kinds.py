@@ -45,7 +45,6 @@ class BlockKind:
 
     @property
     def quads(self) -> int:
-        """Quads of a block."""
         return self.group // QUAD
 
     @property
@@ -65,7 +64,6 @@ class BlockKind:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a block."""
         return self.scales_at + 2 * PANEL * (2 if self.has_minima else 1)
 
     def size(self, outer: int, inner: int) -> int:

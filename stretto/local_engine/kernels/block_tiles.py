@@ -136,7 +136,6 @@ class _InFours:
         self._builder, self._kind, self._totals = builder, kind, list(starts)
 
     def add(self, _quad: int, codes: Sequence[Any], numbers: Sequence[Any]) -> None:
-        """See `_InPairs.add`."""
         builder = self._builder
         low, high = codes
         whole = shuffle(builder, low, high, range(_WHOLE.count))
@@ -146,7 +145,6 @@ class _InFours:
             self._totals[row] = _dot(builder, self._totals[row], whole, number)
 
     def sums(self) -> list[Any]:
-        """See `_InPairs.sums`."""
         return self._totals
 
 

@@ -164,12 +164,10 @@ class Panels:
 
     @property
     def layout(self) -> int:
-        """See `stretto.local_engine.kernels.forward.Embedding`."""
         return PANELS if self.held.dim() == 3 else PAIRS
 
     @property
     def like(self) -> NDArray[np.generic]:
-        """See `stretto.local_engine.kernels.tiles.multiply_part`."""
         return _LIKE[self.held.dtype] if self.layout == PANELS else _PAIRED
 
     @property

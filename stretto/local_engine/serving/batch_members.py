@@ -24,9 +24,7 @@ Member = TypeVar("Member")
 class AnyBatch(Protocol):
     """A batch, whatever its loop does; see `stretto.local_engine.serving.batch.Batch`."""
 
-    def __len__(self) -> int:
-        """Requests in it."""
-        ...
+    def __len__(self) -> int: ...
 
     @property
     def slots(self) -> int:

@@ -96,7 +96,6 @@ class StepTimer:
             self._one()
 
     def _one(self) -> None:
-        """Time one forward."""
         assert self._steps is not None  # noqa: S101 - for the type checker: something is under way
         began = time.monotonic()
         try:

@@ -97,13 +97,11 @@ class EngineThread:
         tell_waits_of(model.name, self)
 
     def wait_measured(self) -> None:
-        """See `Engine.wait_measured`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._timer.under_way)
 
     @contextmanager
     def announced(self) -> Iterator[None]:
-        """See `Engine.announced`."""
         with self._changed:
             self._gathering.coming += 1
         try:
@@ -123,7 +121,6 @@ class EngineThread:
             self._changed.notify_all()
 
     def add_alongside(self, work: Generator[None, None, None]) -> None:
-        """See `Engine.run_alongside`."""
         with self._changed:
             self._refuse_when_closed()
             if self._code is not None:
@@ -138,7 +135,6 @@ class EngineThread:
             code.add(parts, use)
 
     def cancel(self, handle: Handle) -> None:
-        """See `Handle.cancel`."""
         with self._changed:
             handle.cancelled = True
             if handle not in self._waiting:
@@ -148,7 +144,6 @@ class EngineThread:
 
     @property
     def occupancy(self) -> Occupancy:
-        """See `Engine.occupancy`."""
         scheduler, waiting = self._scheduler, len(self._waiting)
         return Occupancy(waiting, 0, 0, 0, 0) if scheduler is None else scheduler.occupancy(waiting)
 
@@ -182,7 +177,6 @@ class EngineThread:
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended."""
         return not self._thread.is_alive()
 
     def _refuse_when_closed(self) -> None:

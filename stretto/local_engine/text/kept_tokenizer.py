@@ -47,13 +47,11 @@ class KeptTokenizer:
 
     @cached_property
     def added_tokens_decoder(self) -> dict[int, Any]:
-        """Added tokens by their ids."""
         return dict(self.backend_tokenizer.get_added_tokens_decoder())
 
     def decode(
         self, ids: Sequence[int], *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
     ) -> str:
-        """The text of token ids."""
         if clean_up_tokenization_spaces:
             return str(self._in_transformers.decode(ids, skip_special_tokens, clean_up_tokenization_spaces=True))
         return str(self.backend_tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
@@ -64,7 +62,6 @@ class KeptTokenizer:
         return self.unk_token_id if found is None else found
 
     def get_vocab(self) -> dict[str, int]:
-        """The ids of all tokens."""
         return dict(self.backend_tokenizer.get_vocab())
 
     def get_chat_template(self, _chat_template: None, _tools: object) -> str | None:
@@ -89,7 +86,6 @@ class _Encoded(dict[str, Any]):
 
     @property
     def input_ids(self) -> list[int]:
-        """The ids."""
         return list(self["input_ids"])
 
 

@@ -26,13 +26,9 @@ Indexed = tuple[int, Event]
 class AnswerEvents(Protocol):
     """Events as they come, each with the index of the answer that it belongs to."""
 
-    def __aiter__(self) -> AsyncIterator[Indexed]:
-        """Itself."""
-        ...
+    def __aiter__(self) -> AsyncIterator[Indexed]: ...
 
-    async def __anext__(self) -> Indexed:
-        """The next one."""
-        ...
+    async def __anext__(self) -> Indexed: ...
 
     def ready(self) -> list[Indexed]:
         """Those that are there already."""

@@ -111,7 +111,6 @@ class Messages:
     """The adapter of Anthropic's Messages."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
-        """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         asked = read_as(MessagesBody, body)
         if asked.max_tokens is None:
@@ -129,7 +128,6 @@ class Messages:
         return ParsedBody([ask], bool(asked.stream), writer)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:
-        """An error as JSON."""
         return problem.as_anthropic(exchange.id)
 
 
@@ -224,7 +222,6 @@ class MessagesWriter:
         self._thoughts: list[dict[str, Any]] = []  # that came then
 
     def whole(self, answers: Sequence[Answer]) -> Any:
-        """The response as JSON."""
         answer = answers[0]
         content = [block for thought in answer.thoughts if (block := self._block(thought))]
         content += [{"type": "text", "text": answer.text}] if answer.text else []
@@ -247,7 +244,6 @@ class MessagesWriter:
         return self._outgoing.due(event, self._written(event))
 
     def closing(self) -> bytes:
-        """What ends the stream."""
         return _event("message_stop")
 
     def broken(self, problem: Problem) -> bytes:

@@ -108,7 +108,6 @@ class Endpoint:
         self._guarded = guarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         exchange = Exchange(scope, receive, send, self._service.options, self._service.models.without_paths)
         try:
             try:

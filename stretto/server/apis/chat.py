@@ -140,7 +140,6 @@ class Chat:
         self._only_routed = only_routed
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
-        """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         asked = read_as(ChatBody, body)
         served = service.models.find(asked.model)
@@ -159,7 +158,6 @@ class Chat:
         return ParsedBody([ask], bool(asked.stream), writer)
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
-        """An error as JSON."""
         return problem.as_openai()
 
 
@@ -235,7 +233,6 @@ class ChatWriter:
         self._logprobs_sent: dict[int, int] = {}  # by choice, log-probabilities that were sent
 
     def whole(self, answers: Sequence[Answer]) -> Any:
-        """The response as JSON."""
         answer = answers[0]
         choices: list[dict[str, Any]] = [
             {
@@ -262,7 +259,6 @@ class ChatWriter:
         return self._outgoing.due(event, self._chunks(event))
 
     def closing(self) -> bytes:
-        """What ends the stream."""
         if not self._include_usage:
             return DONE
         return sse(self._chunk_frame | {"choices": [], "usage": self._usage}) + DONE

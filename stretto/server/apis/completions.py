@@ -42,7 +42,6 @@ class Completions:
     """The adapter of the older Completions."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
-        """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         asked = read_as(CompletionsBody, body)
         served = service.models.find(asked.model)
@@ -66,7 +65,6 @@ class Completions:
         )
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
-        """An error as JSON."""
         return problem.as_openai()
 
 
@@ -100,7 +98,6 @@ class CompletionsWriter:
         self._sent: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
 
     def whole(self, answers: Sequence[Answer]) -> Any:
-        """The response as JSON."""
         choices = [
             _choice(index, self._echoes[index] + answer.text, finish_of(answer.finish_reason), answer.logprobs)
             for index, answer in enumerate(answers)
@@ -130,7 +127,6 @@ class CompletionsWriter:
         return b""
 
     def closing(self) -> bytes:
-        """What ends the stream."""
         if not self._include_usage:
             return DONE
         return sse(self._frame | {"choices": [], "usage": usage_of(self._usage)}) + DONE

@@ -75,7 +75,6 @@ class Responses:
     """The adapter of Responses."""
 
     def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
-        """Read a body. Raises `Problem`."""
         extension = Extension.of(body)
         asked = read_as(ResponsesBody, body)
         served = service.models.find(asked.model)
@@ -95,7 +94,6 @@ class Responses:
         return ParsedBody([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
 
     def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
-        """An error as JSON."""
         return problem.as_openai()
 
 
@@ -278,7 +276,6 @@ class ResponsesWriter:
         self._places = self._place = 0
 
     def whole(self, answers: Sequence[Answer]) -> Any:
-        """The response as JSON."""
         answer = answers[0]
         output = [self._message(answer)] if answer.text or not answer.tool_calls else []
         output += [_call_item(call) for call in answer.tool_calls]

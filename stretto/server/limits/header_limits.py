@@ -30,7 +30,6 @@ class BoundedHead(HttpToolsProtocol):
     _begun = False  # it began in what is being taken in
 
     def on_message_begin(self) -> None:
-        """A request begins."""
         if self._problem is None:
             self._begin(trails=False)
             super().on_message_begin()
@@ -41,12 +40,10 @@ class BoundedHead(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """It has this line."""
         if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # which say nothing of the request here
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Its head is whole."""
         self._size = None
         hosts = sum(name == b"host" for name, _ in self.headers)
         if self._problem is None and (hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1")):
@@ -59,19 +56,16 @@ class BoundedHead(HttpToolsProtocol):
         self._begin(trails=True)
 
     def on_body(self, body: bytes) -> None:
-        """It is a chunk."""
         self._size = None
         if self._problem is None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
         self._size = None
         if self._problem is None:
             super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what was sent."""
         self._begun = False
         super().data_received(data)
         if self._size is not None and not self._begun:  # what came before it in the same segment is not its own

@@ -195,7 +195,6 @@ class Trace:
         return self._lowest if self._lowest < math.inf else self.mean
 
     def hear(self, logprobs: Sequence[TokenLogprob]) -> None:
-        """Take the next tokens in."""
         for each in logprobs:
             logprob = max(each.logprob, -100.0)  # servers write -9999 for what was impossible
             if len(self._last) == self._last.maxlen:

@@ -115,7 +115,6 @@ class CitationFilter:
         return "".join(self._take(character) for character in text)
 
     def finish(self) -> str:
-        """Return what was held back."""
         return self._settled("") if self._closed else self._released()
 
     def _take(self, character: str) -> str:

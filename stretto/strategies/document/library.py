@@ -64,7 +64,6 @@ class Library:
         return replace(self, places=tuple(places))
 
     def text(self, place: Place) -> str:
-        """The passage."""
         return place.chunk.text(self.documents[place.document])
 
     def passage(self, place: Place) -> Passage:

@@ -342,7 +342,6 @@ class _Cited:
         return self._filter().feed(text if self._inner is None else self._inner.feed(text))
 
     def finish(self) -> str:
-        """Return what was held back."""
         rest = "" if self._inner is None else self._inner.finish()
         return self._filter().feed(rest) + self._filter().finish()
 

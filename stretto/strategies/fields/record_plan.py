@@ -77,7 +77,6 @@ class FieldPart:
 
     @property
     def name(self) -> str:
-        """Of the field itself."""
         return self.path[-1]
 
 

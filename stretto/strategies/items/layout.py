@@ -266,7 +266,6 @@ class EntryText:
         return self._flow.feed(self._without_name(head[: self._room]) + head[self._room :])
 
     def finish(self) -> str:
-        """Return what was held back."""
         if self._head is None:
             return ""
         head, self._head = self._head, None

@@ -40,7 +40,6 @@ class Result:
         return self._pass_on()
 
     def finish(self) -> str:
-        """Return what was held back."""
         while not self._begun:
             self._held = self._held.lstrip()
             self._begin()

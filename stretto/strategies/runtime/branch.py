@@ -38,7 +38,6 @@ class FurtherChoice:
 
     @property
     def choice(self) -> Choice:
-        """The choice for the answer."""
         return Choice(
             text="".join(self.pieces),
             tool_calls=self.calls.calls,

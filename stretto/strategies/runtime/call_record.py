@@ -27,7 +27,6 @@ class CallRecord:
     _began: float = field(default_factory=time.perf_counter)
 
     def heard(self, chunk: Chunk) -> None:
-        """Record a chunk."""
         if chunk.usage:
             self.usage += chunk.usage
         if chunk.is_answer and self.first_text_s is None:

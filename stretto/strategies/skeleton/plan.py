@@ -97,7 +97,6 @@ class PlanParser:
         self._shown = 0  # characters of the line that are in the opening
 
     def feed(self, text: str) -> None:
-        """Take new text."""
         for piece in _LINES.findall(text):
             self._line += piece.rstrip("\r\n")
             if piece.endswith(("\n", "\r")):
@@ -119,7 +118,6 @@ class PlanParser:
 
     @property
     def opening(self) -> str:
-        """The opening so far."""
         return "".join(self._opening).strip()
 
     @property

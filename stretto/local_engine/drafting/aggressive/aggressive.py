@@ -54,7 +54,6 @@ class Aggressive:
         self.kinds: list[int] = []
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         growth = _Growth(self._followed(context), min(rows, _MOST))
         for guess in growth.alignment.guesses(context.tokens):
             growth.follow(guess)
@@ -62,10 +61,9 @@ class Aggressive:
         return growth.tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`. The text is read when a draft is asked for."""
+        """The text is read when a draft is asked for."""
 
     def standing(self, context: DraftContext) -> int:
-        """See `DraftSource`."""
         alignment = self._followed(context)
         if not alignment.is_copy:
             return int(alignment.left == 0 and alignment.changes == 0)

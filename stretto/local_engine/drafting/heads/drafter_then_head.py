@@ -32,7 +32,6 @@ class DrafterThenHead:
         self._chosen: Drafter | None = None
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         draft = self._other.propose(context, rows)
         self._chosen, self._found_nothing = self._other, not len(draft)
         if sum(draft.survival) < self._head.expects(context):

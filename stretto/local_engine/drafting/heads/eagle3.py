@@ -87,11 +87,9 @@ class Eagle3:
         )
 
     def reader(self) -> RecurrentReader:
-        """See `Head`."""
         return RecurrentReader(self, self._target.device)
 
     def enter(self, states: Tensor) -> Tensor:
-        """See `Recurrent`."""
         states = states.to(self._dtype)
         if self._one_norm is not None:
             states = self._one_norm(states)
@@ -101,7 +99,6 @@ class Eagle3:
         return product(states, self._fuse, self._fuse_bias)
 
     def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
-        """See `Recurrent`."""
         if self._compiled is not None and all(rows.ancestry is None for rows, _ in parts):
             state, final = self._compiled(tokens, before, parts)
             return (final if self._gives_normed else state), final
@@ -113,7 +110,6 @@ class Eagle3:
         return (final if self._gives_normed else state), final
 
     def logits(self, final: Tensor) -> Tensor:
-        """See `Recurrent`."""
         if self._read_out is None:
             return self._target.read_out(final)
         return product(final, self._read_out)

@@ -53,7 +53,6 @@ class DrafterGroup:
         self._members: WeakSet[_Member] = WeakSet()
 
     def join(self, member: _Member) -> None:
-        """Take in a drafter."""
         self._members.add(member)
 
     def draft(self, asked: _Member) -> None:

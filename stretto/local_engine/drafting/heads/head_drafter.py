@@ -72,7 +72,6 @@ class HeadDrafter:
         self._asked = self._was_asked = False  # in this step, and in the last one
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         self._asked = True
         if rows < 1:
             return _NO_DRAFT
@@ -99,7 +98,6 @@ class HeadDrafter:
         return self._accounts[context.greedy].brought
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`."""
         draft = self._draft
         self.read_on(context, outcome)
         if draft:

@@ -97,15 +97,12 @@ class Mtp:
         self._target, self._dtype = target, weights.dtype
 
     def reader(self) -> RecurrentReader:
-        """See `Head`."""
         return RecurrentReader(self, self._target.device)
 
     def enter(self, states: Tensor) -> Tensor:
-        """See `Recurrent`."""
         return states.to(self._dtype)
 
     def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
-        """See `Recurrent`."""
         both = [self._token_norm(self._target.embed(tokens).to(self._dtype)), self._state_norm(before)]
         if self._state_first:
             both.reverse()
@@ -113,5 +110,4 @@ class Mtp:
         return final, final
 
     def logits(self, final: Tensor) -> Tensor:
-        """See `Recurrent`."""
         return self._target.read_out(final)

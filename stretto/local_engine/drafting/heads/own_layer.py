@@ -63,11 +63,9 @@ class OwnLayer:
         self._layer, self._target = read.eval().requires_grad_(False), target
 
     def reader(self) -> RecurrentReader:
-        """See `Head`."""
         return RecurrentReader(self, self._target.device)
 
     def enter(self, states: Tensor) -> Tensor:
-        """See `Recurrent`."""
         return states
 
     def run(self, tokens: Tensor, before: Tensor, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
@@ -96,6 +94,5 @@ class OwnLayer:
         return final
 
     def logits(self, final: Tensor) -> Tensor:
-        """See `Recurrent`."""
         logits: Tensor = self._layer._project_to_logits(final)
         return logits

@@ -77,11 +77,9 @@ class RecurrentReader:
             self._catch_up()
 
     def first(self) -> Tensor:
-        """See `Reader`."""
         return answered([self], [None])[0]
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """See `Reader`."""
         return answered([self], [(tokens, parents)])[0]
 
     def prepare(self, nodes: Nodes | None) -> tuple[Tensor, Rows] | None:

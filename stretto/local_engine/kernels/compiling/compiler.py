@@ -107,7 +107,6 @@ class Compilation:
         return self._done.is_set()
 
     def wait(self) -> None:
-        """Wait for its end."""
         self._done.wait()
 
     def _run(self, niceness: int) -> None:

@@ -135,7 +135,6 @@ class PrefixCache:
         return out
 
     def clear(self) -> None:
-        """Drop everything."""
         self._kept, self.bytes, self.tokens = [], 0, 0
 
     def _alike(self, kept: _Kept, length: int) -> bool:

@@ -152,12 +152,10 @@ class PlainModel(Module):
 
     @property
     def device(self) -> torch.device:
-        """Of its weights."""
         return torch.device(self.model.norm.weight.device)
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its weights."""
         own: torch.dtype = self.model.norm.weight.dtype
         return own
 

@@ -234,7 +234,6 @@ class LlamaForward:
         return self._heads, self._stored
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """See `stretto.local_engine.model.forward.forward.Forward`."""
         if self._compiled is not None and self._compiled.takes(rows, keep):
             takes, adapter = self._for_compiled_code(rows)
             if takes:

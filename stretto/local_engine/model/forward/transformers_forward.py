@@ -69,17 +69,14 @@ class TransformersForward:
 
     @property
     def model(self) -> Any:
-        """The model of transformers."""
         return self._model
 
     @property
     def switch(self) -> int | None:
-        """See `Forward`."""
         return self._rotary.switch
 
     @property
     def longest(self) -> int | None:
-        """See `Forward`."""
         return self._rotary.longest
 
     def attach_lora(self, name: str, changes: Mapping[str, UnmergedLora]) -> None:

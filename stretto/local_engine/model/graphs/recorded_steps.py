@@ -133,7 +133,6 @@ class GraphedForward:
 
     @property
     def plain(self) -> Forward:
-        """The forward that is recorded."""
         return self._forward
 
     @property
@@ -152,7 +151,6 @@ class GraphedForward:
         return sum(len(storage.steps) for storage in self._storages.values())
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        """See `stretto.local_engine.model.forward.forward.Forward`."""
         count = rows.tokens.shape[1]
         shape = self._padded(cache.batch, count) if cache.allocated and len(keep) == count else None
         # A recorded step does not read the other fields of rows.
@@ -309,7 +307,6 @@ class GraphedForward:
         return storage
 
     def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step:
-        """Record a step."""
         device, cache = rows.tokens.device, storage.cache
         fixed = blank_rows(cache.batch, size, cache.capacity, device)
         if rows.states is not None:

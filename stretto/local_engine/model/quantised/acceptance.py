@@ -27,7 +27,6 @@ class Partial:
         self._forward = forward
 
     def pack(self) -> None:
-        """See `Unpacked.pack`: no weight changes its place here."""
         if are_ready(self.parts):
             self._forward.run_whole()
 

@@ -87,41 +87,33 @@ class Blocks(Panels):
 
     @property
     def size(self) -> int:
-        """See `Panels`."""
         return self.filled * self.inner
 
     @property
     def filled(self) -> int:
-        """See `Panels`."""
         return int(self.held[0, 1]) * PANEL
 
     @property
     def inner(self) -> int:
-        """See `Panels`."""
         return int(self.held[0, 2])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the blocks."""
         return sum(part.nbytes for part in self.parts)
 
     @property
     def layout(self) -> int:
-        """See `Panels`."""
         return BLOCKS
 
     @property
     def like(self) -> NDArray[np.generic]:
-        """See `Panels`."""
         return _LIKE
 
     @property
     def like_alone(self) -> NDArray[np.generic]:
-        """See `Panels`."""
         return _ALONE
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """See `Panels`."""
         flat = numbers.flatten()
         panels, which = (flat // PANEL).unique(return_inverse=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         found = torch.empty(len(panels), PANEL, self.inner)
@@ -134,7 +126,6 @@ class Blocks(Panels):
         return found[which, flat % PANEL].view(*numbers.shape, self.inner)
 
     def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """See `Panels`."""
         panels = int(self.held[0, 1])
         whole = torch.empty(panels, PANEL, self.inner, dtype=dtype)
         step = max(1, _PIECE // (PANEL * self.inner))
@@ -163,7 +154,6 @@ class _Widened(Blocks):
     __slots__ = ()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """See `Panels`."""
         return widened_product(self, rows, range(self.outer))
 
 

@@ -77,11 +77,9 @@ class Rounding:
         self._how = how
 
     def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - all are held in the same way
-        """See `Quantisation`."""
         return block_kind(WIDTHS["int8" if vectors else self._how])
 
     def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
-        """See `Quantisation`."""
         how, weight = "int8" if vectors else self._how, module.weight.data.detach()
         return UnreadWeight(
             block_kind(WIDTHS[how]), weight.shape, lambda lines: rounded_to(how, weight[lines].float().numpy())
@@ -129,11 +127,9 @@ class StoredBlocks(Generic[T]):
         }
 
     def kind(self, module: Any, *, vectors: bool) -> BlockKind:  # noqa: ARG002 - the file says how each is held
-        """See `Quantisation`."""
         return self._kind(self._modules[module])
 
     def reading(self, module: Any, *, vectors: bool) -> UnreadWeight:
-        """See `Quantisation`."""
         return UnreadWeight(self.kind(module, vectors=vectors), module.weight.shape, self._read(self._modules[module]))
 
 

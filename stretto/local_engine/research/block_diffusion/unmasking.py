@@ -111,7 +111,6 @@ class Threshold(_InSteps):
         _between("threshold", self.threshold, 0, 1)
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `UnmaskingPolicy`."""
         sure = [number for number, value in enumerate(proposal.confidence) if value > self.threshold]
         least = _quota(proposal, self.steps)
         return sure if len(sure) >= least else _best(proposal.confidence, least)
@@ -129,7 +128,6 @@ class Factor(UnmaskingPolicy):
         _between("factor", self.factor, 0, 100)
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `UnmaskingPolicy`."""
         order, count = _best(proposal.confidence, len(proposal.confidence)), 1
         while count < len(order) and (count + 2) * (1 - proposal.confidence[order[count]]) < self.factor:
             count += 1
@@ -152,7 +150,6 @@ class EntropyBound(UnmaskingPolicy):
         _between("bound", self.bound, 0, 1000)
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `UnmaskingPolicy`."""
         order = _best([-value for value in proposal.entropy], len(proposal.entropy))
         kept, total = [], 0.0
         for number in order:
@@ -173,7 +170,6 @@ class LowConfidence(_InSteps):
     name: ClassVar[str] = "low_confidence"
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `UnmaskingPolicy`."""
         return _best(proposal.confidence, _quota(proposal, self.steps))
 
 
@@ -184,7 +180,6 @@ class Sequential(_InSteps):
     name: ClassVar[str] = "sequential"
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `UnmaskingPolicy`."""
         return list(range(_quota(proposal, self.steps)))
 
 
@@ -208,7 +203,6 @@ class MaskPredict(UnmaskingPolicy):
             raise SettingsError(f"passes={self.passes} cannot be used: {_MOST_PASSES} are the most.")
 
     def keep(self, proposal: Proposal) -> list[int]:
-        """See `UnmaskingPolicy`."""
         masked = proposal.masked * (self.passes - 1 - proposal.passes) // self.passes
         return _best(proposal.confidence, len(proposal.confidence) - max(0, masked))
 

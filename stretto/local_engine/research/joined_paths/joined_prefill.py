@@ -53,7 +53,6 @@ class JoinedPrefill(Prefill):
         super().__init__(forward, [state], device, tokens=tokens, layers=[layers])
 
     def advance(self) -> None:
-        """Run one forward."""
         if self._paths is None:
             super().advance()
             return

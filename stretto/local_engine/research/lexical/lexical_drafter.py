@@ -98,7 +98,6 @@ class Lexical:
         self._pads: dict[int, list[int]] = {}  # of each node that has some
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         self._steps += 1
         if self._units is None:
             breadth = min(_BREADTH, context.vocabulary)
@@ -134,7 +133,6 @@ class Lexical:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:  # noqa: ARG002 - the protocol's arguments
-        """See `Drafter`."""
         if not self._parents or self._units is None:
             return
         self._gained = len(outcome.path) - 1 if max(outcome.rows) >= 0 else -1

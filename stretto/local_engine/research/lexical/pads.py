@@ -153,7 +153,6 @@ class PadAdapter:
         )
 
     def dense(self) -> list[Tensor]:
-        """Its matrices."""
         return [part for name, part in self.tensors().items() if name != "places"]
 
     def tensors(self) -> dict[str, Tensor]:

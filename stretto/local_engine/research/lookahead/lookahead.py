@@ -50,7 +50,7 @@ class Lookahead:
         self._random = random.Random(0)  # noqa: S311 - where a trajectory starts is no secret
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`. The window takes at most two thirds of the rows."""
+        """The window takes at most two thirds of the rows."""
         self._pool.read_on(context.tokens)
         self._fill(context)
         tree = DraftTree()
@@ -64,7 +64,6 @@ class Lookahead:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:
-        """See `Drafter`."""
         self._collect(context.tokens[-len(outcome.path) - 1], outcome)
         self._pool.read_on(context.tokens)
         self._nodes = []
@@ -164,7 +163,6 @@ class Jacobi:
         self._guess: list[int] = []
 
     def propose(self, context: DraftContext, rows: int) -> DraftTree:
-        """See `Drafter`."""
         # The rest is filled with the last correction: any first guess is as good as another.
         filler = (self._guess or context.tokens)[-1]
         guess = self._guess[: self._window] + [filler] * (self._window - len(self._guess))
@@ -173,7 +171,6 @@ class Jacobi:
         return tree
 
     def learn(self, context: DraftContext, outcome: DraftOutcome) -> None:  # noqa: ARG002 - the protocol's arguments
-        """See `Drafter`."""
         # Node i is at the position of path[i] and predicts the one after it, so nodes before the last committed token
         # predict nothing new.
         rows = [row for row in outcome.rows[len(outcome.path) - 1 :] if row >= 0]

@@ -87,7 +87,6 @@ class DFlash:
         self.target, self.dtype = target, weights.dtype
 
     def reader(self) -> _DFlashReader:
-        """See `Head`."""
         return _DFlashReader(self)
 
     def take_in(self, states: Tensor, rows: Rows, cache: KeyValueCache) -> None:
@@ -127,7 +126,6 @@ class _DFlashReader:
             self._catch_up()
 
     def first(self) -> Tensor:
-        """See `Reader`."""
         head = self._head
         if self._unread:
             self._catch_up()
@@ -143,7 +141,6 @@ class _DFlashReader:
         return self._logits([self._token], 0, memories)
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
-        """See `Reader`."""
         depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         if depths[0] >= self._head.foresees:

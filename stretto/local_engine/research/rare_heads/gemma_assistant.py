@@ -92,7 +92,6 @@ class GemmaAssistant:
         self._assistant, self.target = read.to(model.device).eval().requires_grad_(False), target
 
     def reader(self) -> _GemmaReader:
-        """See `Head`."""
         return _GemmaReader(self)
 
     def run(
@@ -137,20 +136,17 @@ class _GemmaReader:
         self._given: list[Tensor] = []  # behind the text and the nodes that were followed # [hidden]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:
-        """See `Reader`."""
         hidden = self._head.target.hidden
         self._token, self._state = tokens[-1], states[-1, :hidden]
         self._new.append(states[:, hidden:])
         self._read += len(states)
 
     def first(self) -> Tensor:
-        """See `Reader`."""
         self._look()
         self._given = []
         return self._follow([self._token], [self._state])
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor:
-        """See `Reader`."""
         return self._follow(tokens, [self._given[parent + 1] for parent in parents])
 
     def _follow(self, tokens: Sequence[int], states: Sequence[Tensor]) -> Tensor:

@@ -54,7 +54,6 @@ class Medusa:
         self._last = [weights.matrix(f"{head}.{blocks}.weight", words, hidden) for head in range(count)]
 
     def reader(self) -> _MedusaReader:
-        """See `Head`."""
         return _MedusaReader(self)
 
     def logits(self, head: int, state: Tensor) -> Tensor:
@@ -77,16 +76,13 @@ class _MedusaReader:
         self._foreseen: dict[int, Tensor] = {}  # by depth # [1, words]
 
     def read(self, tokens: Sequence[int], states: Tensor) -> None:  # noqa: ARG002 - the protocol's arguments
-        """See `Reader`."""
         self._state = states[-1:].to(self._head.dtype)
 
     def first(self) -> Tensor:
-        """See `Reader`."""
         self._depths, self._foreseen = [], {}
         return self._logits(0)
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
-        """See `Reader`."""
         depths = [1 + self._depths[parent] if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         return self._logits(depths[0]).expand(len(tokens), -1) if depths[0] < self._head.foresees else None

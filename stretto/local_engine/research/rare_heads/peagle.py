@@ -45,7 +45,6 @@ class PEagle:
         self.blank = weights.get("mask_hidden", 1, 1, len(self.layers) * target.hidden)[0]
 
     def reader(self) -> _PEagleReader:
-        """See `Head`."""
         return _PEagleReader(self)
 
 
@@ -81,7 +80,6 @@ class _PEagleReader:
             self._run(READ_AT_ONCE, masks=0)
 
     def first(self) -> Tensor:
-        """See `Reader`."""
         if self._tokens:
             masks = self._head.foresees - 1
             final = self._run(len(self._tokens), masks)
@@ -90,7 +88,6 @@ class _PEagleReader:
         return self._foreseen[:1]
 
     def behind(self, tokens: Sequence[int], parents: Sequence[int]) -> Tensor | None:
-        """See `Reader`."""
         depths = [self._depths[parent] + 1 if parent >= 0 else 1 for parent in parents]
         self._depths += depths
         place = depths[0]

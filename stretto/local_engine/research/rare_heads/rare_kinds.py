@@ -33,7 +33,6 @@ class RareHeads:
     }
 
     def whole(self, folder: HeadFolder, model: LoadedModel, target: Target) -> Head | None:
-        """See `HeadReaders`."""
         if folder.config.get("model_type") not in KINDS:
             return None
         forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
@@ -46,7 +45,6 @@ class RareHeads:
     def kind(
         self, config: Mapping[str, Any], names: Collection[str]
     ) -> tuple[str, Callable[[Weights, Mapping[str, Any], Target], Head]] | None:
-        """See `HeadReaders`."""
         if "medusa_num_heads" in config:
             return "medusa", Medusa
         if "block_size" in config and "hidden_norm.weight" in names:
