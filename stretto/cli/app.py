@@ -23,8 +23,7 @@ from stretto.cli.commands.route import route
 from stretto.cli.commands.serve import serve
 from stretto.cli.completing import prepare
 from stretto.cli.exits import MEANINGS, Exit, complain
-from stretto.cli.optional_values import spelled_out
-from stretto.cli.usage import Program
+from stretto.cli.usage import Program, spelled_out
 from stretto.values.errors import SettingsError
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {code.value:<4} {meaning}" for code, meaning in MEANINGS.items())

@@ -7,7 +7,7 @@ from scripted import opening
 from typer.testing import CliRunner
 
 from stretto.cli.app import app
-from stretto.cli.optional_values import spelled_out
+from stretto.cli.usage import spelled_out
 
 ENVIRONMENT = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HF_TOKEN", "NO_COLOR")
 

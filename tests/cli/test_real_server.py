@@ -11,7 +11,7 @@ from plans import plan
 from typer.testing import CliRunner
 
 from stretto.cli.app import app
-from stretto.cli.optional_values import spelled_out
+from stretto.cli.usage import spelled_out
 from stretto.testing.server import Fault, HttpReply, ReplyRule, ScriptedServer
 
 KEY = "sk-test-0123456789abcdef"

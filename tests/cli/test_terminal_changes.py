@@ -5,7 +5,7 @@ from piloting import chatting
 from rewriting import RENAME, TEXT
 from scripted import opening
 
-from stretto.cli.terminal.changes import changes_of
+from stretto.cli.terminal.answer_view import changes_of
 from stretto.values.events import TextEdited
 
 pytestmark = pytest.mark.anyio

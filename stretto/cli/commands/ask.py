@@ -14,7 +14,7 @@ from stretto.cli import options
 from stretto.cli.command_client import models_of, open_client, question_of
 from stretto.cli.exits import LATE_S, PATIENCE_S, Exit, exit_of_answer, exit_of_error, leaving_within, reporting
 from stretto.cli.local_models import with_local_model
-from stretto.cli.optional_values import DRAWN, TRACE_TO
+from stretto.cli.usage import DRAWN, TRACE_TO
 from stretto.values.errors import DeadlineExceededError, InvalidRequestError
 
 if TYPE_CHECKING:

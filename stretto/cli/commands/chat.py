@@ -15,7 +15,7 @@ from stretto.cli import options
 from stretto.cli.command_client import key_in, local_opener, models_of, opener_of
 from stretto.cli.exits import PATIENCE_S, Exit, complain, leaving_within, reporting
 from stretto.cli.local_models import OF_A_LOCAL_MODEL, with_local_model
-from stretto.cli.optional_values import RESUMED
+from stretto.cli.usage import RESUMED
 from stretto.values.errors import InvalidRequestError, MissingDependencyError, StrettoError, missing
 
 if TYPE_CHECKING:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.message import Message
+from textual.strip import Strip
 from textual.widget import Widget
 
 from stretto.cli.output.live import footnotes_of
+from stretto.cli.output.markdown import Part
 from stretto.cli.output.plain import one_line
-from stretto.cli.output.progress import status_of
+from stretto.cli.output.progress import counted, status_of
 from stretto.cli.output.trace import render_timeline
 from stretto.cli.terminal.cards import Card, Cards
-from stretto.cli.terminal.changes import changes_of
-from stretto.cli.terminal.lines import Words, Written, words
-from stretto.cli.terminal.passages import Passages
+from stretto.cli.terminal.lines import CONSOLE, Lines, Words, Written, strips_of, words
 from stretto.cli.terminal.sections import Section, Sections
 from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.ways import is_other, name_of, others_of, reason_of
 from stretto.display.palette import TERMINAL
 from stretto.strategies.document.citing import without_marks
 from stretto.values.answer import Answer, Branch
+from stretto.values.citation import PassageRecord
 from stretto.values.events import (
     BranchDelta,
     BranchFailed,
@@ -40,6 +42,7 @@ from stretto.values.events import (
 
 if TYPE_CHECKING:
     from stretto.values.route import Route
+
 
 PARTS = ("section", "item", "piece", "field", "element")
 WORTH_SAYING = 1.05  # times as fast
@@ -287,3 +290,75 @@ def estimate_of(answer: Answer) -> str:
     times = (sum(took) + (answer.timeline.first_text_s or 0.0)) / answer.timeline.total_s
     said = f" · estimated {times:.1f} times as fast as its parts one after another; /compare measures it"
     return said if times > WORTH_SAYING else ""
+
+
+MOST = 6  # changes that are listed, alike ones together
+LONGEST = 60  # characters of one
+
+
+def changes_of(edits: Sequence[TextEdited], text: str, *, trace: bool) -> list[Text]:
+    """A count and the changes, alike ones once; with ``trace``, each with its line in the text."""
+    if not edits:
+        return []
+    alike = Counter((edit.old, edit.new) for edit in edits)
+    if trace:
+        lines = [_line(edit.old, edit.new, f"line {text.count(chr(10), 0, edit.start) + 1}: ") for edit in edits]
+    else:
+        lines = [_line(*each, behind=f" ({times} times)" if times > 1 else "") for each, times in alike.items()]
+        if len(lines) > MOST:
+            lines[MOST - 1 :] = [words(f"  and {len(lines) - MOST + 1} more; with /trace on, all are listed", "dim")]
+    return [words(f"Changed in {counted(len(edits), 'place')}:", "dim"), *lines]
+
+
+def _line(old: str, new: str, before: str = "", behind: str = "") -> Text:
+    said = Text(f"  {before}", "dim", end="")
+    said.append_text(words(_short(old) or "nothing", TERMINAL.bad)).append(" → ", "dim")
+    return said.append_text(words(_short(new) or "nothing", TERMINAL.good)).append(behind, "dim")
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+UNREAD, READ, FOUND, LEFT_OUT = "░", "▒", "█", "×"
+
+
+class Passages(Lines):
+    """One mark a passage in the order of the text; one for several where the terminal is narrower."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records: list[PassageRecord] = []
+        self._total = 0
+
+    def read(self, record: PassageRecord, total: int) -> None:
+        """Take one passage into account; `changed` shows it."""
+        self._records.append(record)
+        self._total = total
+
+    def draw_rows(self, width: int) -> list[Strip]:
+        """The marks, and how many passages hold something for the question."""
+        if not self._total:
+            return []
+        ordered = sorted(self._records, key=lambda each: (each.document, each.start))
+        marks = [*map(_mark, ordered), *([UNREAD] * (self._total - len(ordered)))]
+        cells = min(width, len(marks))
+        strip = "".join(
+            _strongest(marks[at * len(marks) // cells : (at + 1) * len(marks) // cells]) for at in range(cells)
+        )
+        found = sum(record.informative for record in ordered)
+        said = f"{len(ordered):,} of {counted(self._total, 'passage')} read, {found:,} with something for the question"
+        rows: list[list[Part]] = [
+            [(strip, CONSOLE.get_style(TERMINAL.accent))],
+            [(said[:width], CONSOLE.get_style("dim"))],
+        ]
+        return strips_of(rows)
+
+
+def _mark(record: PassageRecord) -> str:
+    return LEFT_OUT if record.status != "read" else FOUND if record.informative else READ
+
+
+def _strongest(marks: list[str]) -> str:
+    return next(mark for mark in (FOUND, LEFT_OUT, READ, UNREAD) if mark in marks)

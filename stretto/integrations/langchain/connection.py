@@ -1,10 +1,16 @@
-"""What the chat model and the runnables share: the fields that name a model, and the clients made of them."""
+"""What the chat model and the runnables share: the fields that name a model, the clients made of them, and their loop.
+
+The connections of such a model belong to the loop that has used them first, and it keeps them for its whole life. So
+the loop must not end with the object that has asked.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,14 +21,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr, Se
 
 from stretto.backends.base import Backend
 from stretto.backends.registry import default_model
-from stretto.client.async_client import AsyncStretto
+from stretto.client.async_client import FORKED, AsyncStretto
 from stretto.client.client_options import ClientOptions
 from stretto.client.sync_client import Stretto
 from stretto.config.settings import Settings
 from stretto.foundation.background import BackgroundLoop
-from stretto.integrations.langchain.common_loop import InCommonLoop
-
-__all__ = ["Connection"]
+from stretto.values.errors import StrettoError
 
 _shared: WeakValueDictionary[tuple[Any, ...], Stretto] = WeakValueDictionary()
 _lock = threading.Lock()
@@ -86,7 +90,7 @@ class Connection(BaseModel):
             key = self.api_key.get_secret_value() if self.api_key else None
             options |= {"base_url": self.base_url, "api_key": key}
         if not all(isinstance(each, str) for each in (chosen, *further)):
-            return InCommonLoop(chosen, **options)
+            return _InCommonLoop(chosen, **options)
         if remote:
             return _closed_at_its_end(Stretto(chosen, **options))
         # A key or an address is for others.
@@ -113,3 +117,35 @@ def _release(loop: BackgroundLoop, client: AsyncStretto) -> None:
         closing = threading.Thread(target=anyio.run, args=(client.aclose,), name="stretto closing")
         closing.start()
         closing.join()
+
+
+_loops: dict[int, BackgroundLoop] = {}  # by process: a fork has no thread
+
+
+class _InCommonLoop(Stretto):
+    """A client whose loop is shared with others, and outlives it."""
+
+    def __init__(self, model: Any, **options: Any) -> None:
+        self._stretto = AsyncStretto(model, **options)
+        self._loop = _common_loop()
+        self._finalizer = weakref.finalize(self, partial(_close, self._loop, self._stretto))
+
+    def close(self) -> None:
+        """End the answers under way and close the backends that were opened here; the loop stays. Idempotent."""
+        self._finalizer()
+
+
+def _common_loop() -> BackgroundLoop:
+    if os.getpid() not in _loops:
+        _loops[os.getpid()] = loop = BackgroundLoop(FORKED)
+        atexit.register(loop.close)
+    return _loops[os.getpid()]
+
+
+def _close(loop: BackgroundLoop, client: AsyncStretto) -> None:
+    """Close a client in its loop. The garbage collector may ask for it in any thread, that of the loop as well."""
+    if loop.is_here:
+        threading.Thread(target=partial(_close, loop, client), name="stretto closing").start()
+        return
+    with suppress(StrettoError):  # the loop has ended, or this is a fork
+        loop.call(client.aclose)

@@ -26,10 +26,6 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.layer_states import LayerStates
 from stretto.local_engine.model.forward.rows import Rows
-from stretto.local_engine.model.graphs.still_rows import blank_rows, fill_rows, sample_rows
-
-__all__ = ["GraphedForward", "Recorder", "cuda_recorder"]
-
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _BATCHES = (1, 2, 4, 8, 16)
@@ -199,10 +195,10 @@ class GraphedForward:
 
     def _warm_up(self, batch: int, size: int, slots: int, device: torch.device) -> None:
         cache, known = KeyValueCache(batch), min(_TEXT, slots - size)
-        self._forward(sample_rows(batch, known, 0, device), cache, torch.arange(known, device=device)[-1:])
+        self._forward(_sample_rows(batch, known, 0, device), cache, torch.arange(known, device=device)[-1:])
         for check in range(_CHECKS):
             count = max(size - check, 1)
-            rows = sample_rows(batch, count, known - check, device)
+            rows = _sample_rows(batch, count, known - check, device)
             if self._attempt(rows, cache, torch.arange(count, device=device), (batch, size), slots) is None:
                 break
 
@@ -242,7 +238,7 @@ class GraphedForward:
         if step is None:
             step = self._recorded(storage, rows, size)
         else:
-            fill_rows(step.rows, rows)
+            _fill_rows(step.rows, rows)
         logits = step.replay()[:batch, :count].clone()  # the next step writes over the original
         if rows.states is not None and step.rows.states is not None:
             found = step.rows.states.found
@@ -308,10 +304,10 @@ class GraphedForward:
 
     def _recorded(self, storage: _Storage, rows: Rows, size: int) -> _Step:
         device, cache = rows.tokens.device, storage.cache
-        fixed = blank_rows(cache.batch, size, cache.capacity, device)
+        fixed = _blank_rows(cache.batch, size, cache.capacity, device)
         if rows.states is not None:
             fixed = replace(fixed, states=LayerStates(rows.states.layers))
-        fill_rows(fixed, rows)
+        _fill_rows(fixed, rows)
         keep = torch.arange(size, device=device)
 
         def run() -> Tensor:
@@ -364,3 +360,62 @@ def cuda_recorder(device: torch.device) -> Recorder:
         return replay
 
     return record
+
+
+def _blank_rows(batch: int, count: int, slots: int, device: torch.device) -> Rows:
+    """Make empty rows for a recorded step; several rows of a sequence are a tree."""
+    tokens = torch.zeros(batch, count, dtype=torch.long, device=device)
+    if count == 1:
+        return Rows(tokens, torch.zeros_like(tokens), slots)
+    seen = torch.zeros(batch, count, count, dtype=torch.bool, device=device)
+    return Rows(tokens, torch.zeros_like(tokens), slots, slots=torch.zeros_like(tokens), ancestry=seen)
+
+
+def _fill_rows(fixed: Rows, rows: Rows) -> None:
+    """Copy rows to where a recorded step reads them, and pad them with rows that see only themselves.
+
+    Padding is written to the slots behind the other rows of a sequence, which are overwritten before a row sees them,
+    and to sequences behind those that exist.
+    """
+    (batch, count), (_, size) = rows.tokens.shape, fixed.tokens.shape
+    filled_up = rows.tokens.shape != fixed.tokens.shape
+    if filled_up:
+        fixed.tokens.zero_()
+    fixed.tokens[:batch, :count].copy_(rows.tokens)
+    if fixed.slots is None or fixed.ancestry is None:
+        fixed.positions[batch:].zero_()
+        fixed.positions[:batch].copy_(rows.positions)
+        return
+    # Rows that follow each other, without a tree, descend from all before them.
+    first = rows.positions[:, :1] if rows.slots is None else rows.slots[:, :1]
+    beside = torch.arange(size, device=first.device)
+    fixed.slots[batch:].copy_(beside)
+    fixed.slots[:batch].copy_(first + beside)
+    if filled_up:
+        fixed.positions.copy_(fixed.slots)
+    fixed.positions[:batch, :count].copy_(rows.positions)
+    fixed.ancestry.copy_(torch.eye(size, dtype=torch.bool, device=first.device))
+    fixed.ancestry[:batch, :count, :count].copy_(
+        _chain(count, first.device) if rows.ancestry is None else rows.ancestry
+    )
+
+
+def _sample_rows(batch: int, count: int, start: int, device: torch.device) -> Rows:
+    """Make a step to try: one row of each sequence, or a draft whose last node is a second child of the root.
+
+    ``start``: slot and position of the first row.
+    """
+    beside = torch.arange(count, device=device)
+    tokens = (beside + start).expand(batch, count) + torch.arange(batch, device=device)[:, None]
+    positions = (beside + start).expand(batch, count).clone()
+    if count == 1:
+        return Rows(tokens, positions, start + count)
+    slots, seen = positions.clone(), _chain(count, device).expand(batch, count, count).clone()
+    if count > 2:
+        seen[:, -1, 1:-1] = False
+        positions[:, -1] = start + 1
+    return Rows(tokens, positions, start + count, slots=slots, ancestry=seen)
+
+
+def _chain(count: int, device: torch.device) -> Tensor:
+    return torch.ones(count, count, dtype=torch.bool, device=device).tril_()

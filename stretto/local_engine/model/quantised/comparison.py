@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.functional import linear
 
 from stretto.foundation.ending_thread import EndingThread, lower_priority
+from stretto.local_engine.kernels.panels import Panels
 from stretto.local_engine.model.forward.llama import LlamaForward
+from stretto.local_engine.model.forward.llama_layer import multiplied
+from stretto.local_engine.model.forward.products import Weight
 from stretto.local_engine.model.loading.kept_data import recall, remember
 from stretto.local_engine.model.loading.numerics_check import Expected, disagreement
-from stretto.local_engine.model.quantised.reference import runnable
-
-__all__ = ["OF_BLOCKS", "Comparison"]
+from stretto.local_engine.model.quantised.blocks import widened_product
 
 OF_BLOCKS = 0.5
 """Standard deviations by which logits may differ where rows are rounded to 8 bits."""
@@ -148,7 +152,7 @@ class Comparison:
             with torch.inference_mode(mode=False):
                 model = self._in_transformers()
             self._look()
-            with torch.inference_mode(), runnable(model, self._forward, self._look):
+            with torch.inference_mode(), _runnable(model, self._forward, self._look):
                 self._expected = Expected.of(model)
         except _EndedError:
             return
@@ -172,3 +176,35 @@ def _cause(expected: Expected, forward: LlamaForward) -> str:
     except Exception as error:  # noqa: BLE001 - whatever compiled code raises
         return f"{type(error).__name__}: {error}"
     return "" if gap < OF_BLOCKS else f"logits are off by {gap:.2g} standard deviations"
+
+
+@contextmanager
+def _runnable(model: Any, forward: LlamaForward, look: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let a model that was let go of its weights run in transformers' code meanwhile. Memory holds a piece of a weight.
+
+    ``look``: called before each piece; it may raise, to end the run.
+    """
+    with ExitStack() as stack:
+
+        def instead(module: Any, run: Callable[[Tensor], Tensor]) -> None:
+            module.forward = run
+            stack.callback(delattr, module, "forward")
+
+        for layer, own in zip(model.model.layers, forward.layers, strict=True):
+            for name, modules in multiplied(layer).items():
+                first = 0
+                for module in modules:
+                    instead(module, _product(own.products[name], first, module.out_features, module.bias, look))
+                    first += module.out_features
+        instead(model.model.embed_tokens, forward.read_in)
+        instead(model.lm_head, _product(forward.vocabulary, 0, forward.sizes[0], None, look))
+        yield
+
+
+def _product(
+    weight: Weight, first: int, many: int, bias: Tensor | None, look: Callable[[], None]
+) -> Callable[[Tensor], Tensor]:
+    """The product with some lines of a weight."""
+    if not isinstance(weight, Panels):
+        return lambda states: linear(states, weight[first : first + many], bias)
+    return lambda states: widened_product(weight, states, range(first, first + many), look, bias)
