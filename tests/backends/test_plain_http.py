@@ -286,3 +286,8 @@ async def test_a_schema_that_a_provider_does_not_send_is_told_in_words():
             answer = await stretto.ask("Name a city.", response_format=schema, strategy="direct")
         assert answer.parsed == {"name": "Bern"}
         assert '"name"' in str(server.requests[0].body["turns"])
+
+
+def test_a_form_of_streams_that_is_not_known_is_refused_where_the_class_is_made():
+    with pytest.raises(TypeError, match=r"framing='line' cannot be used\. Use \"events\" or \"lines\"\."):
+        type("Acme", (RemoteBackend,), {"framing": "line"})

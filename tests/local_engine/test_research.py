@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,6 @@ FOLDERS = [
     for folder in sorted((PACKAGE / roof).iterdir())
     if (folder / "__init__.py").is_file()
 ]
-GONE = {
-    "local_engine/research/lookahead": {"jacobi", "lookahead"},
-    "local_engine/research/lexical": {"lexical"},
-    "local_engine/drafting/aggressive": {"aggressive"},
-}
-"""Methods of the pocket model that go with a folder."""
-
 ANSWER = """
 import importlib, json, pkgutil, sys
 import stretto
@@ -107,7 +101,9 @@ def without(folder, package, whole):
     """Delete a folder of a copy, and compare what the rest says with what the whole package says."""
     shutil.rmtree(package / folder)
     said, strategies = answered(package)
-    assert said == {name: text for name, text in whole[0].items() if name not in GONE.get(folder, ())}
+    removed = import_module(f"stretto.{folder.replace('/', '.')}")
+    gone = getattr(removed, "METHODS", None) or removed.OFFERS.methods if "local_engine" in folder else ()
+    assert said == {name: text for name, text in whole[0].items() if name not in gone}
     assert strategies == [name for name in whole[1] if name != "forking" or "forking" not in folder]
 
 

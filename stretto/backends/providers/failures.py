@@ -197,7 +197,8 @@ def _unreadable(error: Exception, backend: str, secrets: tuple[str, ...]) -> Bac
         said = redacted_line(error.doc[:_LOOKED_AT], *secrets)
         what = f": {said[:200]}" if said else ""
     else:
-        said, what = "", f" ({redacted_line(str(error), *secrets)[:200]})" if isinstance(error, OddEventError) else ""
+        told = str(error) if isinstance(error, OddEventError) else f"{type(error).__name__}: {error}"
+        said, what = "", f" ({redacted_line(told, *secrets)[:200]})"
     broken = StreamBrokenError(
         f"{backend} sent an event that cannot be read{what}. Try again; if it stays, the server or a proxy "
         "between is at fault.",

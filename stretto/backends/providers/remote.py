@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -39,6 +39,8 @@ from stretto.foundation.threads import in_own_thread
 from stretto.values.answer import Usage
 from stretto.values.errors import AuthenticationError, BackendError, missing
 from stretto.values.request import GenerationOptions
+
+Framing = Literal["events", "lines"]
 
 _CLOSING_S = 5.0
 _END = object()
@@ -90,7 +92,7 @@ class RemoteBackend(ABC):
     provider: ClassVar[str]
     default_url: ClassVar[str]
     path: ClassVar[str] = ""
-    framing: ClassVar[Literal["events", "lines"]] = "events"
+    framing: ClassVar[Framing] = "events"
     key_variable: ClassVar[str]
     url_variable: ClassVar[str]
     sdk: ClassVar[str] = ""
@@ -100,6 +102,8 @@ class RemoteBackend(ABC):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         own = vars(cls)
+        if cls.framing not in get_args(Framing):
+            raise TypeError(f'framing={cls.framing!r} cannot be used. Use "events" or "lines".')
         if "provider" in own:
             cls.key_variable = own.get("key_variable", key_variable_of(cls.provider))
             cls.url_variable = own.get("url_variable", url_variable_of(cls.provider))

@@ -177,7 +177,7 @@ class PointsAnswer:
         return await Direct().run(self._request, self._route, self._runner)
 
     def _outline_spec(self) -> BranchSpec:
-        number = "3 to 10 points, fewer if fewer say it all"
+        number = f"3 to {MOST_POINTS} points, fewer if fewer say it all"
         if self._wanted:
             number = f"exactly {self._wanted} points, as the question asks for"
 
