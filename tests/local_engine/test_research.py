@@ -22,6 +22,8 @@ FOLDERS = [
     for folder in sorted((PACKAGE / roof).iterdir())
     if (folder / "__init__.py").is_file()
 ]
+IN_AUTO = ("aggressive", "heads")
+"""Folders of methods that `auto` chooses. They go with their names in the catalogue."""
 ANSWER = """
 import importlib, json, pkgutil, sys
 import stretto
@@ -58,11 +60,6 @@ def answered(package):
     return said, strategies
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return answered(PACKAGE)
-
-
 def folder_of(module):
     return next((folder for folder in FOLDERS if module.is_relative_to(folder)), None)
 
@@ -97,36 +94,27 @@ def test_what_is_gone_is_refused_with_what_there_is(options, told):
         LocalBackend("local:pocket", **options)
 
 
-def without(folder, package, whole):
-    """Delete a folder of a copy, and compare what the rest says with what the whole package says."""
-    shutil.rmtree(package / folder)
-    said, strategies = answered(package)
-    removed = import_module(f"stretto.{folder.replace('/', '.')}")
-    gone = getattr(removed, "METHODS", None) or removed.OFFERS.methods if "local_engine" in folder else ()
-    assert said == {name: text for name, text in whole[0].items() if name not in gone}
-    assert strategies == [name for name in whole[1] if name != "forking" or "forking" not in folder]
-
-
-@pytest.fixture
-def copy(tmp_path):
-    return shutil.copytree(PACKAGE, tmp_path / "stretto", ignore=shutil.ignore_patterns("__pycache__"))
-
-
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_without_a_folder_all_else_is_imported_and_the_pocket_model_answers(folder, copy, whole):
-    without(folder, copy, whole)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("name", "other"), [("aggressive", "heads"), ("heads", "aggressive")])
-def test_a_method_that_auto_chooses_goes_with_its_name_in_the_catalogue(name, other, copy, whole):
-    catalogue = copy / "local_engine" / "drafting" / "catalogue.py"
-    text = catalogue.read_text(encoding="utf-8")
-    assert '("aggressive", "heads")' in text
-    catalogue.write_text(text.replace('("aggressive", "heads")', f'("{other}",)'), encoding="utf-8")
-    if name == "heads":
-        shutil.rmtree(copy / "local_engine" / "research" / "rare_heads")  # other kinds of them
-    without(f"local_engine/drafting/{name}", copy, whole)
+@pytest.mark.parametrize(
+    "folders",
+    [FOLDERS, [*(f"local_engine/drafting/{name}" for name in IN_AUTO), "local_engine/research/rare_heads"]],
+    ids=["research", "what auto chooses"],
+)
+def test_without_folders_all_else_is_imported_and_the_pocket_model_answers(folders, tmp_path):
+    """All at once: none of them names another, as the first test shows."""
+    package = shutil.copytree(PACKAGE, tmp_path / "stretto", ignore=shutil.ignore_patterns("__pycache__"))
+    gone = {"forking"} if "strategies/research/forking" in folders else set()
+    for folder in folders:
+        shutil.rmtree(package / folder)
+        if "local_engine" in folder:
+            removed = import_module(f"stretto.{folder.replace('/', '.')}")
+            gone |= {*(getattr(removed, "METHODS", None) or removed.OFFERS.methods)}
+    if folders is not FOLDERS:
+        catalogue = package / "local_engine" / "drafting" / "catalogue.py"
+        text = catalogue.read_text(encoding="utf-8")
+        assert '("aggressive", "heads")' in text
+        catalogue.write_text(text.replace('("aggressive", "heads")', "()"), encoding="utf-8")
+    (said, strategies), (whole, all_strategies) = answered(package), answered(PACKAGE)
+    assert said == {name: text for name, text in whole.items() if name not in gone}
+    assert strategies == [name for name in all_strategies if name not in gone]
