@@ -86,7 +86,7 @@ INNER = {
         *("circuits", "limits", "store", "circuit", "rate_limits", "shared_health", "shared_limits"),
     ),
     "Learned": ("bound",),
-    "Route": ("parse", "with_parse"),
+    "Route": ("parse", "with_parse", "settled"),
     "Router": ("model",),
     "RouterCalibration": ("correction",),
     "Template": ("parts",),

@@ -1,18 +1,25 @@
+import gc
 import json
 import math
 import os
+import pickle
 import time
 from dataclasses import replace
 from datetime import date
+from weakref import ref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stretto import Stretto
 from stretto.backends.base import Capabilities, Measured
+from stretto.backends.load import meter_of
 from stretto.router import Judgement, Router
 from stretto.router.correction import Correction, corrected, keep_correction
+from stretto.router.offer import Offer
 from stretto.router.shape import SHAPES
+from stretto.strategies import STRATEGIES
 from stretto.testing import ScriptedBackend
 from stretto.values.budget import Budget
 from stretto.values.errors import InvalidRequestError
@@ -368,6 +375,44 @@ def test_a_route_names_its_backend_and_forecasts_the_candidates():
 def test_a_route_survives_the_way_through_json():
     route = decide(ADVICE)
     assert Route.model_validate_json(route.model_dump_json()) == route
+
+
+def test_what_is_not_looked_at_is_not_made_and_what_is_is_that_of_the_decision():
+    main = backend()
+    route = decide(ADVICE, main=main)
+    copied, pickled = route.model_copy(update={"elapsed_ms": 0.0}), pickle.loads(pickle.dumps(decide(ADVICE)))  # noqa: S301 - our own bytes
+    assert not {"reason", "forecast"} & vars(route).keys()
+    meter_of(main).tokens_per_s.update({1: 5.0})  # what calls took later
+    assert decide(ADVICE, main=main).forecast != route.forecast == copied.forecast == pickled.forecast
+    assert route.reason == copied.reason == pickled.reason
+    names = list(Route.model_fields)
+    assert list(json.loads(decide(ADVICE).model_dump_json())) == list(dict(decide(ADVICE))) == names
+    assert " reason='Outline first" in str(decide(ADVICE))
+
+
+def test_an_answer_that_is_kept_keeps_no_backend():
+    main = ScriptedBackend({"": "Ulaanbaatar."})
+    with Stretto(main) as stretto:
+        answer = stretto.ask("What is the capital of Mongolia?")
+    assert answer.route.reason
+    kept, main = ref(main), None
+    del stretto
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_forecast_of_a_callers_own_that_fails_when_somebody_looks_is_left_out(caplog):
+    class Failing:
+        name = "failing"
+
+        def offer(self, case):
+            return Offer(confidence=1.0, reason=lambda: f"About {len(case.text)} characters.", forecast=lambda: 1 / 0)
+
+    strategies = {**STRATEGIES, "failing": Failing()}
+    route = Router().decide(Request.of(ADVICE), {"main": backend()}, strategies)
+    assert (route.strategy, route.reason) == ("failing", f"About {len(ADVICE)} characters.")
+    assert "failing" not in route.forecast
+    assert "could not be made" in caplog.text
 
 
 def test_the_same_request_is_always_decided_alike():

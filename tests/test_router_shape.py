@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recipes.router.rows import Row, load
 from stretto.router import ShapeModel
 from stretto.router.excerpt import HEAD_CHARACTERS, TAIL_CHARACTERS, excerpt, question_in_context
-from stretto.router.features import cues, lexicon
+from stretto.router.features import Vocabulary, cues, lexicon
 from stretto.router.shape import CLASSES, SHAPES
 from stretto.values.request import Request
 
@@ -158,6 +158,16 @@ def test_no_cue_is_taken_for_another_of_the_same_hash():
 def test_any_text_has_cues_each_once(text):
     found = cues(text)
     assert len(found) == len(set(found))
+
+
+@pytest.fixture(scope="module")
+def known():
+    return Vocabulary.of({cue for row in load()[::97] for cue in cues(row.prompt)})
+
+
+@given(st.lists(st.sampled_from([row.prompt for row in load()]) | st.text(), max_size=3).map("\n".join))
+def test_cues_that_are_looked_up_are_those_whose_names_are_put_together(known, text):
+    assert [cue for cue in cues(text, known) if cue in known.names] == [cue for cue in cues(text) if cue in known.names]
 
 
 def test_every_concept_of_the_lexicon_has_words():

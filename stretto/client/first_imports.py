@@ -45,7 +45,7 @@ def import_all(*, prices: bool = True) -> None:
             for name in _MODULES:
                 importlib.import_module(name)
             request = importlib.import_module("stretto.values.request").Request.of("Name two reasons.")
-            importlib.import_module("stretto.router").Router().decide(request, {"main": _NOBODY})
+            importlib.import_module("stretto.router").Router().decide(request, {"main": _NOBODY}).settled()
             _done.add(_READY)  # only now: a module is in sys.modules before its import has ended
         if prices and _PRICES not in _done:
             importlib.import_module("stretto.prices.listed").load()

@@ -117,6 +117,8 @@ def route_span() -> Iterator[Span]:
 
 def note_route(span: Span, route: Route) -> None:
     """Add what was decided."""
+    if not span.is_recording():
+        return
     span.set_attributes({STRATEGY: route.strategy, CONFIDENCE: route.confidence, REASON: route.reason})
     if route.shape is not None:
         span.set_attribute(SHAPE, route.shape)

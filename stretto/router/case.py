@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stretto.abilities import Abilities, abilities_of
-from stretto.backends.base import Backend, Measured, measured_by
+from stretto.backends.base import Backend, Capabilities, Measured, measured_by
 from stretto.backends.known_models import typical_tokens
 from stretto.backends.load import CallLimits, Load, load_of
 from stretto.foundation.lazy import lazy
@@ -88,7 +88,7 @@ class Case:
     @lazy
     def family(self) -> str:
         """The family of prompts that the backend gets."""
-        return family_for(self.backend.capabilities.prompt_family, self.prompt_family(self.backend))
+        return family_for(self.able.prompt_family, self.prompt_family(self.backend))
 
     @property
     def text(self) -> str:
@@ -151,7 +151,7 @@ class Case:
         if isinstance(given, Given):
             return min(given.answer_tokens, self.request.options.max_tokens or given.answer_tokens)
         shape, words = self.judgement.shape, self.parse.words
-        seen = history_of(self.backend).usual_tokens(shape)
+        seen = self.usual_tokens
         if seen is None and self.abilities is not None and shape == "points":
             seen = self.abilities.direct_tokens
         if isinstance(given, Doubt):
@@ -161,9 +161,30 @@ class Case:
         return answer_tokens(shape, words=words, max_tokens=self.request.options.max_tokens, seen=seen)
 
     @lazy
+    def usual_tokens(self) -> int | None:
+        """The mean of the last straight answers of this shape."""
+        return history_of(self.backend).usual_tokens(self.judgement.shape)
+
+    def observe(self) -> None:
+        """Read now what answers change: the reason and the forecasts of a route may be asked for after its own."""
+        _ = self.measured, self.able, self.limits, self.usual_tokens
+        if self.request.options.response_format is not None:
+            _ = self.answer_tokens
+
+    @lazy
     def measured(self) -> Measured | None:
         """What the backend has measured of its speed."""
         return measured_by(self.backend)
+
+    @lazy
+    def able(self) -> Capabilities:
+        """What the backend can do."""
+        return self.backend.capabilities
+
+    @lazy
+    def limits(self) -> CallLimits:
+        """How many calls of the answer may run at a time, beside what runs there now."""
+        return CallLimits.of(self.backend, self.request, self.load)
 
     @lazy
     def abilities(self) -> Abilities | None:
@@ -184,8 +205,7 @@ class Case:
         """The assumed or measured speed of the backend, beside what runs there now."""
         checked = {} if self.abilities is None else self.abilities.tokens_per_s
         kept = {**checked, **self.load.tokens_per_s}
-        at_once = CallLimits.of(self.backend, self.request, self.load).now
-        able = replace(self.backend.capabilities, concurrent_calls=at_once)
+        able = replace(self.able, concurrent_calls=self.limits.now)
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
         return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape, load=self.load)
 
@@ -197,10 +217,9 @@ class Case:
     @lazy
     def decoding(self) -> Choice:
         """The decoding method, if the backend is local."""
-        backend = self.backend
-        able, shape = backend.capabilities, self.judgement.shape
+        able, shape = self.able, self.judgement.shape
         step_ms = self.measured.step_ms.get(1) if self.measured is not None else None
-        return choose_decoding(self.request, backend.name, able, shape, self.parse, step_ms=step_ms)
+        return choose_decoding(self.request, self.backend.name, able, shape, self.parse, step_ms=step_ms)
 
     @lazy
     def decoding_forecast(self) -> DecodingForecast | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import string
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -92,14 +92,45 @@ def lexicon() -> Lexicon:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The cues that a model knows, by their parts: to look one up is faster than to put its name together.
+
+    Attributes:
+        names: all of them.
+        behind: pairs by their first and second word; behind a `BREAK`, the first words of clauses.
+        stems: by their letters.
+        last: words of the last clause.
+    """
+
+    names: Collection[str]
+    behind: Mapping[str, Mapping[str, str]]
+    stems: Mapping[str, str]
+    last: Mapping[str, str]
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> Vocabulary:
+        """The same names."""
+        behind: dict[str, dict[str, str]] = {}
+        for name in names:
+            first, blank, second = name.partition(" ")
+            if blank or name.startswith("|"):
+                behind.setdefault(first if blank else BREAK, {})[second if blank else name[1:]] = name
+        of_mark = {mark: {name[1:]: name for name in names if name.startswith(mark)} for mark in "~$"}
+        return cls(names, behind, of_mark["~"], of_mark["$"])
+
+
 def _bare(word: str) -> str:
     """An Arabic word without its prefixed article, conjunction or preposition; any other word unchanged."""
     found = _ARABIC_CLITICS.match(word)
     return word[found.end() :] if found else word
 
 
-def cues(prompt: str) -> list[str]:
-    """Return the names of a prompt's cues, without duplicates, in arbitrary order. Any text is accepted."""
+def cues(prompt: str, known: Vocabulary | None = None) -> list[str]:
+    """Return the names of a prompt's cues, without duplicates, in arbitrary order. Any text is accepted.
+
+    ``known``: the cues that are asked for; others may be left out.
+    """
     text = excerpt(prompt)
     folded = fold(text)
     found = structure(prompt, text if text.isascii() else folded)
@@ -107,35 +138,42 @@ def cues(prompt: str) -> list[str]:
     plain = folded.isascii()
     if not plain and _RUN.search(folded):
         words = _without_runs(words, found)
-    before = _of_words(words, found, plain=plain)
+    before = _of_words(words, found, known, plain=plain)
     if not plain and _UNSPACED.search(folded):
         _of_characters(folded, before, found)
     return list(dict.fromkeys(found))
 
 
-def _of_words(words: list[str], found: list[str], *, plain: bool) -> str:
+def _of_words(words: list[str], found: list[str], known: Vocabulary | None, *, plain: bool) -> str:
     """Add the cues of words and breaks; return the last concept."""
-    known = lexicon()
+    concepts_of = lexicon()
     before = "@start"
-    of_words: Iterable[tuple[str, ...] | None] = map(known.words.get, words)
+    of_words: Iterable[tuple[str, ...] | None] = map(concepts_of.words.get, words)
     if not plain:
-        may_begin, begun = _CLITICS_BEGIN, known.begun
+        may_begin, begun = _CLITICS_BEGIN, concepts_of.begun
         of_words = [
-            found or (known.of(word) if word[:_FEWEST_LETTERS] in begun or word[0] in may_begin else None)
+            found or (concepts_of.of(word) if word[:_FEWEST_LETTERS] in begun or word[0] in may_begin else None)
             for word, found in zip(words, of_words, strict=True)
         ]
     for concepts in filter(None, of_words):
         found += concepts
         found.append(f"{before}>{concepts[0]}")
         before = concepts[0]
+    stems = words if plain else [_bare(word) if word[0] in _CLITICS_BEGIN else word for word in words]
+    last = words[len(words) - words[::-1].index(BREAK) :] if words else []
+    if known is not None:
+        found += filter(known.names.__contains__, words)
+        behind = known.behind.get
+        found += [name for first, second in pairwise(words) if (pairs := behind(first)) and (name := pairs.get(second))]
+        found += filter(None, [known.stems.get(word[:STEM]) for word in stems])
+        found += filter(None, map(known.last.get, last))
+        return before
     found += [word for word in words if word != BREAK]
     found += [
         f"{first} {second}" if first != BREAK else "|" + second for first, second in pairwise(words) if second != BREAK
     ]
-    stems = words if plain else [_bare(word) if word[0] in _CLITICS_BEGIN else word for word in words]
     found += ["~" + word[:STEM] for word in stems if len(word) >= STEM]
-    if words:
-        found += ["$" + word for word in words[len(words) - words[::-1].index(BREAK) :]]
+    found += ["$" + word for word in last]
     return before
 
 

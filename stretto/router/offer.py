@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from stretto.values.route import Forecast
+
+Value = TypeVar("Value", str, Forecast | None)
+
+
+def made(value: Value | Callable[[], Value]) -> Value:
+    """What an offer holds, or what makes it."""
+    return value() if callable(value) else value
 
 
 def _none() -> None:
@@ -18,6 +26,9 @@ class Offer:
 
     Of the suitable offers, the router takes the one with the highest priority; among equals, the most confident one.
     ``direct`` is always suitable and has the lowest priority.
+
+    ``reason``, ``forecast`` and ``why_not`` may be functions, which are called when somebody looks: most are never
+    read. What they depend on must not change until then.
 
     Attributes:
         confidence: probability, 0 to 1, that the strategy suits the request; it becomes that of the route.
@@ -39,12 +50,12 @@ class Offer:
     """
 
     confidence: float
-    reason: str
-    forecast: Forecast | None = None
+    reason: str | Callable[[], str]
+    forecast: Forecast | Callable[[], Forecast | None] | None = None
     eligible: bool = True
     priority: int = 30
     when_blocked: str = "another strategy would serve"
     obstacle: Callable[[], str | None] = _none
     needs: tuple[str, ...] = ()
-    why_not: str = ""
+    why_not: str | Callable[[], str] = ""
     in_sections: bool = False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -17,7 +18,7 @@ from stretto.router import obstacles
 from stretto.router.affordable import ALLOW_MORE, over_budget, priced, unknown_price
 from stretto.router.case import Case, PromptFamily
 from stretto.router.correction import corrected
-from stretto.router.offer import Offer
+from stretto.router.offer import Offer, made
 from stretto.router.parse import Parse
 from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import ShapeModel
@@ -41,7 +42,7 @@ class _Decision:
     offers: Mapping[str, Offer]
     strategy: str
     confidence: float
-    reason: str
+    reason: str | Callable[[], str]
 
     @property
     def seconds(self) -> float:
@@ -51,7 +52,12 @@ class _Decision:
     def forecast(self, strategy: str) -> Forecast | None:
         """The forecast of a strategy's offer with its cost, if it offered one."""
         offer = self.offers.get(strategy)
-        return None if offer is None or offer.forecast is None else priced(self.case, offer.forecast)
+        try:
+            _check(forecast := None if offer is None else made(offer.forecast))
+        except Exception:  # noqa: BLE001 - likewise, of a forecast that is made later
+            _log.exception("the forecast of the strategy %s could not be made and is left out", strategy)
+            return None
+        return None if forecast is None else priced(self.case, forecast)
 
 
 class Router:
@@ -120,7 +126,8 @@ class Router:
         def decided() -> tuple[_Decision, Route]:
             case = self._case(request, backends, prompt_family, own_prompts)
             decision = _quickest(case, backends, chosen_from)
-            return decision, _route(decision, started)
+            route = _route(decision, started)
+            return decision, route.settled() if long else route
 
         # Searching a text of 100 kB takes longer than others in the event loop should wait.
         long = len(request.messages) > LONG or sum(len(each.content) for each in request.messages) > LONG_TEXT
@@ -255,11 +262,16 @@ def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
             reason = f"Written in one piece although {offer.when_blocked}: {against}."
             return _Decision(case, offers, DIRECT, 1.0, reason)
         return _Decision(case, offers, best, offer.confidence, offer.reason)
-    why_not = "" if case.judgement.unsure else next((each.why_not for each in offers.values() if each.why_not), "")
-    reason = f"Written in one piece: {why_not}." if why_not else offer.reason
+    return _Decision(case, offers, best, offer.confidence, partial(_why_direct, case, offers, offer))
+
+
+def _why_direct(case: Case, offers: Mapping[str, Offer], offer: Offer) -> str:
+    """Why nothing else suits."""
     if beyond := obstacles.beyond(case.backend, case.prompt_tokens):
-        reason = f"Written in one piece: {beyond}."
-    return _Decision(case, offers, best, offer.confidence, reason)
+        return f"Written in one piece: {beyond}."
+    others = () if case.judgement.unsure else offers.values()
+    why_not = next(filter(None, (made(each.why_not) for each in others)), "")
+    return f"Written in one piece: {why_not}." if why_not else made(offer.reason)
 
 
 def _is_ours(request: Request, named: str) -> bool:
@@ -271,26 +283,27 @@ def _is_ours(request: Request, named: str) -> bool:
 
 def _offer(strategy: Strategy, case: Case) -> Offer | None:
     try:
-        return _sound(strategy.offer(case))
+        offer = strategy.offer(case)
+        if offer is not None and not callable(offer.forecast):
+            _check(offer.forecast)
     except InvalidRequestError:
         raise
     except Exception:  # noqa: BLE001 - a caller's strategy failed; the others still count
         _log.exception("the strategy %s could not make an offer and is ignored", strategy.name)
         return None
-
-
-def _sound(offer: Offer | None) -> Offer | None:
-    """An offer, whose forecast may be a caller's own. Raises TypeError if that is something else."""
-    if offer is not None and not isinstance(offer.forecast, Forecast | None):
-        raise TypeError(f"the forecast of an offer is a Forecast or None, not {type(offer.forecast).__name__}")
     return offer
 
 
+def _check(forecast: Forecast | None) -> None:
+    """Raise TypeError for a forecast of a caller's own that is something else."""
+    if forecast is not None and not isinstance(forecast, Forecast):
+        raise TypeError(f"the forecast of an offer is a Forecast or None, not {type(forecast).__name__}")
+
+
 def _route(decision: _Decision, started: float) -> Route:
-    case, reason = decision.case, decision.reason
-    if case.role != "main":
-        reason += f" The {case.role} backend is forecast to finish first."
-    judgement = case.judgement
+    case, judgement = decision.case, decision.case.judgement
+    chosen = decision.offers.get(decision.strategy)
+    case.observe()
     route = Route(
         strategy=decision.strategy,
         role=case.role,
@@ -301,12 +314,24 @@ def _route(decision: _Decision, started: float) -> Route:
         shape=judgement.shape,
         confidence=decision.confidence,
         probabilities={**judgement.shapes, "skeleton": judgement.skeleton},
-        reason=reason,
-        forecast={name: forecast for name in decision.offers if (forecast := decision.forecast(name)) is not None},
         elapsed_ms=_since(started),
+        reason="",
+        forecast={},
     )
-    chosen = decision.offers.get(decision.strategy)
-    return route.with_parse(case.parse, in_sections=chosen is not None and chosen.in_sections)
+    return route.with_parse(
+        case.parse,
+        in_sections=chosen is not None and chosen.in_sections,
+        later={"reason": lambda: _reason(decision), "forecast": lambda: _forecasts(decision)},
+    )
+
+
+def _reason(decision: _Decision) -> str:
+    reason, role = made(decision.reason), decision.case.role
+    return reason if role == "main" else f"{reason} The {role} backend is forecast to finish first."
+
+
+def _forecasts(decision: _Decision) -> dict[str, Forecast]:
+    return {name: forecast for name in decision.offers if (forecast := decision.forecast(name)) is not None}
 
 
 def _since(started: float) -> float:

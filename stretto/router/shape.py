@@ -17,7 +17,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from stretto.foundation.lazy import lazy
-from stretto.router.features import cues
+from stretto.router.features import Vocabulary, cues
 from stretto.values.route import Shape
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class ShapeModel:
         order = arrays["idf"].argsort(kind="stable")
         names = [names[row] for row in order]
         self._rows = {name: row for row, name in enumerate(names)}
+        self._vocabulary = Vocabulary.of(self._rows)
         self._temperature = float(arrays["temperature"])
         self._scale: list[float] = arrays["scale"].astype(float).tolist()  # [classes]
         self._scales = arrays["scale"].astype("float32")
@@ -154,7 +155,7 @@ class ShapeModel:
 
     def _known(self, prompt: str) -> tuple[list[str], NDArray[np.float32]]:
         """The cues of a prompt that are in the vocabulary, and their rows."""
-        names = [*filter(self._rows.__contains__, cues(prompt))]
+        names = [*filter(self._rows.__contains__, cues(prompt, self._vocabulary))]
         rows = [*map(self._rows.__getitem__, names)]
         return names, self._table.take(rows, axis=0) if rows else self._table[:0]
 

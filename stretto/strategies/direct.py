@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from stretto.backends.base import ModelRequest
@@ -35,12 +36,12 @@ class Direct:
 
     def offer(self, case: Case) -> Offer:
         """Offer one direct answer, which every request can have."""
-        judgement = case.judgement
-        reason = "nothing in the request tells what shape the answer has" if judgement.unsure else case.expected
+        forecast = partial(_with_prediction, case)
         return Offer(
-            confidence=1.0 if case.request.strategy == self.name else 1 - judgement.skeleton,
-            reason=f"Written in one piece: {reason}.",
-            forecast=_with_prediction(case),
+            confidence=1.0 if case.request.strategy == self.name else 1 - case.judgement.skeleton,
+            reason=partial(_reason, case),
+            # What the last predictions brought must be that of now.
+            forecast=forecast() if case.backend.capabilities.predictions else forecast,
             priority=0,
         )
 
@@ -65,6 +66,12 @@ class Direct:
             extra=direct.heard.extra,
             choices=await _choices(request, runner, direct, further) if request.n > 1 else (),
         )
+
+
+def _reason(case: Case) -> str:
+    unsure = case.judgement.unsure
+    said = "nothing in the request tells what shape the answer has" if unsure else case.expected
+    return f"Written in one piece: {said}."
 
 
 async def show(request: Request, runner: Runner, running: RunningBranch) -> tuple[RunningBranch, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 
 from stretto.foundation.notebook_forms import ShownInNotebooks
+
+_MADE_LATER = frozenset({"reason", "forecast"})
 
 Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform"]
 
@@ -77,7 +79,7 @@ class Route(ShownInNotebooks, BaseModel):
         decoding_reason: the same for the decoding method.
         decoding_forecast: what that method is expected to do, once this process has measured it.
         forecast: what each candidate strategy is expected to cost: all, or the one asked for and "direct".
-        elapsed_ms: time the decision took.
+        elapsed_ms: time the decision took; its reason and forecasts are made when somebody looks at them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,6 +98,7 @@ class Route(ShownInNotebooks, BaseModel):
     elapsed_ms: float = 0.0
     _parse: Any = PrivateAttr(default=None)
     _in_sections: bool = PrivateAttr(default=False)
+    _later: Mapping[str, Callable[[], object]] = PrivateAttr(default_factory=dict)
 
     @property
     def parse(self) -> Any:
@@ -110,8 +113,54 @@ class Route(ShownInNotebooks, BaseModel):
         """Whether the strategy writes the sections of its answer side by side; not part of the JSON either."""
         return self._in_sections
 
-    def with_parse(self, parse: Any, *, in_sections: bool = False) -> Self:
-        """The same route with a parsed question."""
+    def with_parse(
+        self, parse: Any, *, in_sections: bool = False, later: Mapping[str, Callable[[], object]] | None = None
+    ) -> Self:
+        """The same route with a parsed question, and with fields that are made when somebody looks at them."""
         route = self.model_copy()
         route._parse, route._in_sections = parse, in_sections
+        if later is not None:
+            route._later = later  # copies share it, so it is not changed
+            for name in later:
+                del route.__dict__[name]
         return route
+
+    def settled(self) -> Self:
+        """The same route with all its fields; it lets go of what they are made from."""
+        if self._later:
+            object.__setattr__(self, "__dict__", {name: getattr(self, name) for name in type(self).model_fields})
+            self._later = {}
+        return self
+
+    # A field that is not made yet is missing in `__dict__`, which pydantic's own methods read.
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _MADE_LATER and (make := self._later.get(name)) is not None:
+                return self.__dict__.setdefault(name, make())
+            return self.__dict__[name] if name in self.__dict__ else super().__getattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Route):
+            other.settled()
+        self.settled()
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it has mappings
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        self.settled()
+        return super().__iter__()
+
+    def __repr_args__(self) -> Any:
+        self.settled()
+        return super().__repr_args__()
+
+    def __getstate__(self) -> dict[Any, Any]:
+        self.settled()
+        return super().__getstate__()
+
+    @model_serializer(mode="wrap")
+    def _serialised(self, handler: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a return type would be the JSON schema
+        return handler(self.settled())

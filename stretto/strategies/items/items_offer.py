@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,32 +34,47 @@ def offer_items(case: Case) -> Offer:
     """Offer one call per item if the answer very likely consists of items, or if the prompt lists them."""
     judgement = case.judgement
     sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
-    items = case.item_count
-    forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items) if items > 1 else None
-    if forecast is not None and case.request.strategy == "items" and case.request.strategy_options:
-        votes = options_of(case.request, ItemsOptions).samples
-        forecast = voted_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items, votes)
+    forecast = partial(_forecast, case)
+    if case.request.strategy == "items":
+        forecast()  # raises for options that cannot be
 
     shaped = judgement.shape == "items" and not judgement.unsure
     answer = f"the answer {PHRASES['items']}"
     if shaped and sure >= needed and case.items > 1 and case.why_together is None:
-        confidence, suits, evidence = sure, answer, f"{answer} ({sure:.0%} sure{case.shape_evidence})"
+        confidence, suits = sure, answer
     elif case.list_length and not judgement.unsure:
         confidence, suits = LISTED_CONFIDENCE, "the request is a list with one task for each"
-        evidence = f"the request is a list of {case.list_length}, with one task for each"
     else:
-        doubt = _doubt(case, sure, needed) if shaped else ""
+        doubt = partial(_doubt, case, sure, needed) if shaped else ""
         return Offer(confidence=sure, reason="", forecast=forecast, eligible=False, priority=PRIORITY, why_not=doubt)
-    kind, gain = kind_of(case.parse), "" if forecast is None else case.gain(forecast)
+    kind = kind_of(case.parse)
+
+    def reason() -> str:
+        evidence = f"{answer} ({sure:.0%} sure{case.shape_evidence})"
+        if suits != answer:
+            evidence = f"the request is a list of {case.list_length}, with one task for each"
+        gain = "" if (costs := forecast()) is None else case.gain(costs)
+        return f"Written item by item in parallel: {evidence}.{gain}"
+
     return Offer(
         confidence=confidence,
-        reason=f"Written item by item in parallel: {evidence}.{gain}",
+        reason=reason,
         forecast=forecast,
         priority=PRIORITY,
         when_blocked=suits,
-        obstacle=lambda: case.obstacle(forecast, special=track_record_for(case, kind).against),
+        obstacle=lambda: case.obstacle(forecast(), special=track_record_for(case, kind).against),
         needs=("item", "label") if kind == Kind.LABELS and not _is_held_to_labels(case) else ("item",),
     )
+
+
+def _forecast(case: Case) -> Forecast | None:
+    """Expected cost of two or more items."""
+    if (items := case.item_count) < 2:
+        return None
+    if case.request.strategy == "items" and case.request.strategy_options:
+        votes = options_of(case.request, ItemsOptions).samples
+        return voted_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items, votes)
+    return items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items)
 
 
 def kind_of(parse: Parse) -> Kind:

@@ -61,7 +61,8 @@ async def answer(
     strategy: Strategy = request.own_strategy or strategies[route.strategy]
     prices = prices or Prices()
     # Counted before anything is waited for: requests that come at the same moment see each other.
-    forecast = route.forecast.get(route.strategy)
+    # That of a direct answer may not be made yet.
+    forecast = None if route.strategy == "direct" else route.forecast.get(route.strategy)
     planned = 1 if forecast is None else forecast.calls
     with (watchers or Watchers()).watching(), answering(backend, request, planned) as share:
         await emit(RouteChosen(route=route))
@@ -148,7 +149,7 @@ def _assemble(request: Request, route: Route, runner: Runner, told: StrategyResu
         route = route.model_copy(update={"reason": f"{route.reason} {told.reason}"})
     result = Answer(
         text=runner.merge.text,
-        route=route,
+        route=route.settled(),  # an answer that is kept must not keep a model
         strategy=told.strategy or route.strategy,
         parsed=told.parsed,
         branches=branches,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from stretto.language.counting import MOST_ASKED
 from stretto.prompts import GENERAL, POCKET
@@ -61,28 +62,34 @@ def items_of(parse: Parse, words: float) -> int:
 def offer_skeleton(case: Case) -> Offer:
     """Offer parts side by side where they suit the question, the model can plan them, and time is saved."""
     by_points = is_by_points(case.request, case.family)
-    forecast = points_forecast(case) if by_points else sections_forecast(case)
+    forecast = partial(points_forecast if by_points else sections_forecast, case)
     sure, needed = case.judgement.skeleton, case.threshold
     suits = sure >= needed and not case.judgement.unsure
-    parts = "points" if by_points else "items" if asks_for_list(case.parse) else "sections"
-    first = f"{'Outline' if by_points else 'A plan'} first, then its {parts}"
-    doubt = ""
-    if case.judgement.shape == "points" and not suits:
-        doubt = f"{parts} would probably not serve ({sure:.0%} sure, {needed:.0%} needed{case.shape_evidence})"
+
+    def reason() -> str:
+        first = f"{'Outline' if by_points else 'A plan'} first, then its {_parts(case, by_points=by_points)}"
+        sureness = f"they stand on their own ({sure:.0%} sure{case.shape_evidence})"
+        return f"{first} in parallel: {sureness}.{case.gain(forecast())}"
+
+    def doubt() -> str:
+        serve = f"{_parts(case, by_points=by_points)} would probably not serve"
+        return f"{serve} ({sure:.0%} sure, {needed:.0%} needed{case.shape_evidence})"
+
     return Offer(
         confidence=sure,
-        reason=f"{first} in parallel: they stand on their own ({sure:.0%} sure{case.shape_evidence})."
-        f"{case.gain(forecast)}"
-        if suits
-        else "",
+        reason=reason if suits else "",
         forecast=forecast,
         eligible=suits,
         priority=PRIORITY,
-        when_blocked=f"{parts} in parallel would serve",
+        when_blocked=f"{_parts(case, by_points=by_points)} in parallel would serve" if suits else "",
         needs=() if by_points else ("plan",),
-        obstacle=lambda: _obstacle(case, forecast, by_points=by_points),
-        why_not=doubt,
+        obstacle=lambda: _obstacle(case, forecast(), by_points=by_points),
+        why_not=doubt if case.judgement.shape == "points" and not suits else "",
     )
+
+
+def _parts(case: Case, *, by_points: bool) -> str:
+    return "points" if by_points else "items" if asks_for_list(case.parse) else "sections"
 
 
 def _obstacle(case: Case, forecast: Forecast, *, by_points: bool) -> str | None:
