@@ -53,7 +53,7 @@ SECTIONS = {
         "Usage", "Cost", "Timeline", "TimelinePlot", "Span", "DecodingStats",
         "TokenLogprob", "Citation", "Evidence", "PassageRecord", "Agreement",
     ),
-    "Routes": ("Route", "Forecast", "DecodingForecast", "Router", "SecondOpinion", "Abilities", "Ability"),
+    "Routes": ("Route", "RouteCode", "Forecast", "DecodingForecast", "Router", "SecondOpinion", "Abilities", "Ability"),
     "Events": (
         "Event", "RouteChosen", "SectionPlanned", "BranchStarted", "FallbackStarted", "BranchDelta",
         "BranchFinished", "BranchFailed", "TextDelta", "ToolCallDelta", "ToolCallFragment", "ToolStarted",

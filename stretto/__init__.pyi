@@ -85,6 +85,7 @@ from stretto.values.request import RequestOptions as RequestOptions
 from stretto.values.route import DecodingForecast as DecodingForecast
 from stretto.values.route import Forecast as Forecast
 from stretto.values.route import Route as Route
+from stretto.values.route import RouteCode as RouteCode
 from stretto.values.token_records import DecodingStats as DecodingStats
 from stretto.values.token_records import TokenLogprob as TokenLogprob
 from stretto.values.tool_calls import ToolCall as ToolCall

@@ -6,6 +6,8 @@ import pickle
 import time
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
+from typing import get_args
 from weakref import ref
 
 import pytest
@@ -24,7 +26,7 @@ from stretto.testing import ScriptedBackend
 from stretto.values.budget import Budget
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
-from stretto.values.route import Route
+from stretto.values.route import Route, RouteCode
 
 ADVICE = "What are the advantages and disadvantages of keeping bees in a city?"
 POEM = "Write a poem about the harbour at night."
@@ -100,8 +102,7 @@ def test_where_a_plan_saves_too_little_the_answer_is_straight_and_never_by_point
 @pytest.mark.parametrize("preference", ["balanced", "careful"])
 def test_sections_are_taken_only_where_the_fastest_answer_is_wanted(preference):
     route = general(preference=preference)
-    assert route.strategy == "direct"
-    assert 'readers preferred answers in one piece; preference="fastest" takes sections' in route.reason
+    assert (route.strategy, route.code) == ("direct", "readers")
     assert general(preference="fastest").strategy == "skeleton"
 
 
@@ -120,8 +121,7 @@ def test_a_list_whose_items_are_long_is_planned_and_one_of_short_items_is_straig
 @pytest.mark.parametrize("preference", ["fastest", "balanced", "careful"])
 def test_a_small_model_answers_straight(preference):
     route = fixed(0.95, main=backend(prompt_family="small"), preference=preference)
-    assert route.strategy == "direct"
-    assert "a model of this size holds no plan of an answer" in route.reason
+    assert (route.strategy, route.code) == ("direct", "ability")
     assert fixed(0.95, main=backend(prompt_family="small"), strategy="skeleton").strategy == "skeleton"
 
 
@@ -138,8 +138,7 @@ def test_a_machine_that_reads_slowly_answers_straight_since_its_first_text_would
     local = Reading({}, name="local:scripted", capabilities=able)
     local.reading_ms = reading_ms
     route = fixed(0.95, prompt=f"{ADVICE} In 900 words.", main=local, preference="fastest", max_tokens=3_000)
-    assert route.strategy == strategy
-    assert ("its first text would come about" in route.reason) is (strategy == "direct")
+    assert (route.strategy, route.code) == (strategy, "gain" if strategy == "direct" else "suits")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +224,7 @@ def test_a_list_whose_items_belong_together_is_written_straight_through(prompt):
 
 def test_a_list_that_belongs_together_is_not_taken_apart_however_sure_the_words_are_and_the_cause_says_why():
     route = fixed(0.1, prompt="Compare these\n\n- Oslo\n- Riga\n- Turin", shape="items")
-    assert route.strategy == "direct"
+    assert (route.strategy, route.code) == ("direct", "doubt")
     assert 'needs all items together ("Compare")' in route.reason
 
 
@@ -255,8 +254,7 @@ def test_items_that_are_not_sure_enough_are_written_straight_through_and_the_cau
 
 def test_where_nothing_known_fires_the_router_abstains():
     route = decide("xqzt vbrk plomf")
-    assert route.strategy == "direct"
-    assert "nothing in the request tells" in route.reason
+    assert (route.strategy, route.code) == ("direct", "unknown")
 
 
 def test_a_follow_up_is_read_with_the_question_before_it():
@@ -283,21 +281,34 @@ def test_a_question_that_stands_alone_is_read_without_the_turns_before():
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("options", "code", "named"),
     [
-        ({"max_tokens": 100}, "max_tokens=100"),
-        ({"stop": "\n"}, "stop strings"),
-        ({"budget": Budget(max_calls=3)}, "budget of 3 calls"),
-        ({"budget": Budget(max_tokens_total=900)}, "budget of 900 tokens"),
-        ({"system": "Respond only with valid JSON."}, "demands a format"),
-        ({"system": "Answer in one sentence."}, "asks for short answers"),
+        ({"max_tokens": 100}, "budget", "max_tokens=100"),
+        ({"stop": "\n"}, "demand", "stop strings"),
+        ({"n": 2}, "whole", "2 answers are asked for, each as a whole"),
+        ({"budget": Budget(max_calls=3)}, "budget", "budget of 3 calls"),
+        ({"budget": Budget(max_tokens_total=900)}, "budget", "budget of 900 tokens"),
+        ({"system": "Respond only with valid JSON."}, "demand", "demands a format"),
+        ({"system": "Answer in one sentence."}, "demand", "asks for short answers"),
+        ({"main": backend(concurrent_calls=2)}, "busy", "openai:scripted runs only 2 calls at once"),
+        ({"main": backend(context_window=200)}, "window", "context window of 200 tokens"),
+        ({"main": backend(prompt_family="general")}, "readers", 'preference="fastest" takes sections'),
+        ({"main": backend(prompt_family="small")}, "ability", "a model of this size holds no plan of an answer"),
+        ({"prompt": f"{ADVICE} Answer in 105 words."}, "gain", "too little gained"),
+        ({"known": 2}, "unknown", "nothing in the request tells what shape the answer has"),
+        ({"shape": "prose", "skeleton": 0.1}, "shape", "is one continuous text"),
     ],
 )
-def test_an_obstacle_makes_it_direct_and_is_named(options, named):
-    assert fixed(0.95).strategy == "skeleton"
-    route = fixed(0.95, **options)
-    assert route.strategy == "direct"
+def test_what_makes_it_direct_has_a_code_and_a_sentence(options, code, named):
+    assert (fixed(0.95).strategy, fixed(0.95).code) == ("skeleton", "suits")
+    route = fixed(**{"skeleton": 0.95} | options)
+    assert (route.strategy, route.code) == ("direct", code)
     assert named in route.reason
+
+
+def test_every_code_of_a_reason_is_documented():
+    page = (Path(__file__).parents[1] / "docs" / "router.md").read_text(encoding="utf-8")
+    assert [code for code in get_args(RouteCode) if f"| `{code}` |" not in page] == []
 
 
 @pytest.mark.parametrize(
@@ -315,24 +326,8 @@ def test_more_points_than_an_outline_has_are_written_straight_through():
     assert fixed(0.95, prompt="Give me 15 tips for saving money.", strategy="skeleton").strategy == "skeleton"
 
 
-def test_a_backend_with_few_slots_writes_straight_through():
-    route = fixed(0.95, main=backend(concurrent_calls=2))
-    assert route.strategy == "direct"
-    assert "openai:scripted runs only 2 calls at once" in route.reason
-
-
-def test_a_prompt_that_fills_the_window_is_not_sent_many_times():
-    assert "context window of 200 tokens" in fixed(0.95, main=backend(context_window=200)).reason
-
-
 def test_a_generous_budget_is_no_obstacle():
     assert fixed(0.95, budget=Budget(max_calls=8, max_tokens_total=20_000)).strategy == "skeleton"
-
-
-def test_nothing_is_gained_where_the_answer_is_short():
-    route = fixed(0.95, prompt=f"{ADVICE} Answer in 105 words.")
-    assert route.strategy == "direct"
-    assert "too little gained" in route.reason
 
 
 # --- preference, the caller's own choice, the route
@@ -359,7 +354,7 @@ def test_thresholds_of_the_committed_model_rise_with_care():
 @pytest.mark.parametrize("strategy", ["direct", "skeleton", "items"])
 def test_a_strategy_the_caller_names_is_taken_and_the_shape_still_told(strategy):
     route = decide(POEM, strategy=strategy)
-    assert (route.strategy, route.reason) == (strategy, "Asked for by the caller.")
+    assert (route.strategy, route.code, route.reason) == (strategy, "asked", "Asked for by the caller.")
     assert route.shape == "prose"
     assert route.probabilities["prose"] > 0.5
 

@@ -24,7 +24,7 @@ from stretto.router.reason import deciding
 from stretto.router.schema_tokens import SchemaTokens
 from stretto.router.shape import Judgement
 from stretto.values.request import Request
-from stretto.values.route import DecodingForecast, Forecast
+from stretto.values.route import DecodingForecast, Forecast, Obstacle
 
 _TELLING = {"properties", "items", "$ref", "anyOf", "oneOf", "enum", "const"}  # keywords that show how long a value is
 LEAST_NAMED = 0.01
@@ -193,7 +193,8 @@ class Case:
 
     def missing_ability(self, needs: tuple[str, ...]) -> str | None:
         """Why the model cannot serve what needs these abilities, as half a sentence; ``None`` if nothing is known."""
-        return None if not needs or self.abilities is None else self.abilities.against(*needs)
+        against = None if not needs or self.abilities is None else self.abilities.against(*needs)
+        return against and Obstacle(against, "ability")
 
     @lazy
     def load(self) -> Load:

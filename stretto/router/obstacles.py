@@ -12,7 +12,7 @@ from stretto.backends.load import CallLimits, Load
 from stretto.router.demands import wants_brevity, wants_format
 from stretto.router.parse import Parse
 from stretto.values.request import Request
-from stretto.values.route import Forecast
+from stretto.values.route import Forecast, Obstacle
 
 MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them off
 MINIMUM_SLOTS = 3
@@ -46,7 +46,7 @@ def to_parallel(
     share, least_s = saves or (SAVES[request.preference], 0.0)
     saved_s = direct.seconds - parallel.seconds
     if saved_s < share * direct.seconds or saved_s < least_s:
-        return f"it would take {seconds_of(direct, parallel, measured)}, too little gained"
+        return Obstacle(f"it would take {seconds_of(direct, parallel, measured)}, too little gained", "gain")
     return None
 
 
@@ -59,7 +59,7 @@ def seconds_of(direct: Forecast, parallel: Forecast, measured: str) -> str:
 def to_skeleton(parse: Parse, most: int = MOST_POINTS) -> str | None:
     """Why the question rules out an outline, or a plan of at most so many items."""
     if (wanted := parse.points.wanted) > most:
-        return f"{wanted} points are asked for, and an outline has at most {most}"
+        return Obstacle(f"{wanted} points are asked for, and an outline has at most {most}", "demand")
     return _needs_finished_list(parse)
 
 
@@ -68,35 +68,37 @@ def beyond(backend: Backend, tokens: int) -> str | None:
     window = backend.capabilities.context_window
     if window is None or tokens <= window or not backend.capabilities.beyond_window:
         return None
-    return f"the prompt is longer than the context window of {window:,} tokens, and the model reads it by itself"
+    return Obstacle(
+        f"the prompt is longer than the context window of {window:,} tokens, and the model reads it by itself", "window"
+    )
 
 
 def _needs_finished_list(parse: Parse) -> str | None:
     found = parse.tail
-    return found and f'part of the answer needs the finished list ("{_shown(found)}")'
+    return Obstacle(f'part of the answer needs the finished list ("{_shown(found)}")', "demand") if found else None
 
 
 def _in_request(request: Request, parse: Parse) -> Iterator[str]:
     limit = request.options.max_tokens
     if whole := request.whole_reason:
-        yield whole
+        yield Obstacle(whole, "whole")
     if request.documents:
-        yield "documents come with the request, and they are read in one generation"
+        yield Obstacle("documents come with the request, and they are read in one generation", "whole")
     if limit is not None and limit <= MINIMUM_ANSWER_TOKENS:
-        yield f"max_tokens={limit} leaves no room for several points"
+        yield Obstacle(f"max_tokens={limit} leaves no room for several points", "budget")
     if request.options.response_format is not None:
-        yield "response_format holds the answer as a whole"
+        yield Obstacle("response_format holds the answer as a whole", "demand")
     if request.options.stop:
-        yield "stop strings are set, which would cut the parts in the middle"
+        yield Obstacle("stop strings are set, which would cut the parts in the middle", "demand")
     if system := request.system:
         if found := wants_format(system):
-            yield f'the system message demands a format ("{_shown(found)}")'
+            yield Obstacle(f'the system message demands a format ("{_shown(found)}")', "demand")
         if found := wants_brevity(system):
-            yield f'the system message asks for short answers ("{_shown(found)}")'
+            yield Obstacle(f'the system message asks for short answers ("{_shown(found)}")', "demand")
     if found := parse.format:
-        yield f'a format is asked for ("{_shown(found)}")'
+        yield Obstacle(f'a format is asked for ("{_shown(found)}")', "demand")
     if found := parse.brevity:
-        yield f'a short answer is asked for ("{_shown(found)}")'
+        yield Obstacle(f'a short answer is asked for ("{_shown(found)}")', "demand")
     if "\n" not in parse.text and (
         needed := _needs_finished_list(parse)
     ):  # several lines may be a list of items, whose words do not count
@@ -108,15 +110,21 @@ def _in_means(request: Request, backend: Backend, load: Load, parallel: Forecast
     calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)
     if found := CallLimits.of(backend, request, load).why_below(MINIMUM_SLOTS, backend.name):
-        yield found
+        yield Obstacle(found, "busy")
     if (left := _tokens_left(load)) is not None and left < parallel.tokens:
-        yield f"the rate limit leaves {int(left)} tokens, and about {parallel.tokens} would be read and written"
+        yield Obstacle(
+            f"the rate limit leaves {int(left)} tokens, and about {parallel.tokens} would be read and written", "busy"
+        )
     if calls is not None and calls < least:
-        yield f"the budget of {calls} call{'s' if calls != 1 else ''} is too small, {least} are needed"
+        yield Obstacle(
+            f"the budget of {calls} call{'s' if calls != 1 else ''} is too small, {least} are needed", "budget"
+        )
     if tokens is not None and tokens < parallel.tokens:
-        yield f"the budget of {tokens} tokens is too small, about {parallel.tokens} would be read and written"
+        yield Obstacle(
+            f"the budget of {tokens} tokens is too small, about {parallel.tokens} would be read and written", "budget"
+        )
     if window is not None and direct.tokens > window:
-        yield f"the prompt about fills the context window of {window} tokens"
+        yield Obstacle(f"the prompt about fills the context window of {window} tokens", "window")
 
 
 def _tokens_left(load: Load) -> float | None:

@@ -24,7 +24,7 @@ from stretto.router.second_opinion import SecondOpinion
 from stretto.router.shape import ShapeModel
 from stretto.values.errors import BudgetExceededError, InvalidRequestError
 from stretto.values.request import Request
-from stretto.values.route import Forecast, Route
+from stretto.values.route import Forecast, Obstacle, Route, RouteCode
 
 if TYPE_CHECKING:
     from stretto.strategies.base import Strategy
@@ -36,13 +36,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A case, the offers of the strategies, and the chosen strategy with its confidence and reason."""
+    """A case, the offers of the strategies, and the chosen strategy with its confidence, reason and code."""
 
     case: Case
     offers: Mapping[str, Offer]
     strategy: str
     confidence: float
     reason: str | Callable[[], str]
+    code: RouteCode
 
     @property
     def seconds(self) -> float:
@@ -240,7 +241,11 @@ def _weigh(case: Case, strategies: Mapping[str, Strategy]) -> _Decision:
     chosen = offers.get(decision.strategy)
     though = f"strategy={named!r} was asked for" if named != "auto" or chosen is None else chosen.when_blocked
     return replace(
-        decision, strategy=DIRECT, confidence=1.0, reason=f"Written in one piece although {though}: {against}."
+        decision,
+        strategy=DIRECT,
+        confidence=1.0,
+        reason=f"Written in one piece although {though}: {against}.",
+        code="budget",
     )
 
 
@@ -248,21 +253,28 @@ def _chosen(case: Case, offers: Mapping[str, Offer]) -> _Decision:
     named = case.request.strategy
     if (whole := case.request.whole_reason) and named != DIRECT and _is_ours(case.request, named):
         asked = "" if named == "auto" else f" although strategy={named!r} was asked for"
-        return _Decision(case, offers, DIRECT, 1.0, f"Written in one piece{asked}: {whole}.")
+        return _Decision(case, offers, DIRECT, 1.0, f"Written in one piece{asked}: {whole}.", "whole")
     if named != "auto":
         wanted = offers.get(named)
         against = case.missing_ability(wanted.needs) if wanted is not None else None
         reason = f"Asked for by the caller, although {against}." if against else "Asked for by the caller."
-        return _Decision(case, offers, named, 1.0 if wanted is None else wanted.confidence, reason)
+        return _Decision(case, offers, named, 1.0 if wanted is None else wanted.confidence, reason, "asked")
     suited = [name for name, offer in offers.items() if offer.eligible]
     best = max(suited, key=lambda name: (offers[name].priority, offers[name].confidence), default=DIRECT)
     offer = offers[best]
     if best != DIRECT:
         if against := case.missing_ability(offer.needs) or offer.obstacle():
             reason = f"Written in one piece although {offer.when_blocked}: {against}."
-            return _Decision(case, offers, DIRECT, 1.0, reason)
-        return _Decision(case, offers, best, offer.confidence, offer.reason)
-    return _Decision(case, offers, best, offer.confidence, partial(_why_direct, case, offers, offer))
+            return _Decision(
+                case, offers, DIRECT, 1.0, reason, against.code if isinstance(against, Obstacle) else "other"
+            )
+        return _Decision(case, offers, best, offer.confidence, offer.reason, "suits")
+    code: RouteCode = "unknown" if case.judgement.unsure else "shape"
+    if obstacles.beyond(case.backend, case.prompt_tokens):
+        code = "window"
+    elif code == "shape" and any(each.why_not for each in offers.values()):
+        code = "doubt"
+    return _Decision(case, offers, best, offer.confidence, partial(_why_direct, case, offers, offer), code)
 
 
 def _why_direct(case: Case, offers: Mapping[str, Offer], offer: Offer) -> str:
@@ -316,6 +328,7 @@ def _route(decision: _Decision, started: float) -> Route:
         probabilities={**judgement.shapes, "skeleton": judgement.skeleton},
         elapsed_ms=_since(started),
         reason="",
+        code=decision.code,
         forecast={},
     )
     return route.with_parse(

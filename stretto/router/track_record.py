@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stretto.values.route import Obstacle
+
 LAST = 5
 TOO_MANY = 2
 FADES_S = 900.0  # after which an answer that went wrong says no more of the next one
@@ -53,9 +55,10 @@ class TrackRecord:
         if len(recent) < TOO_MANY:
             return None
         minutes = math.ceil((recent[-TOO_MANY] + FADES_S - self.clock()) / 60)
-        return (
+        return Obstacle(
             f"{len(recent)} of the last {len(self.last)} {self.kind} of this model in this language went wrong; "
-            f"`stretto check` measures what it holds, and in {minutes} minutes another one is tried"
+            f"`stretto check` measures what it holds, and in {minutes} minutes another one is tried",
+            "ability",
         )
 
     @property

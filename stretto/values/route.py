@@ -11,7 +11,37 @@ from stretto.foundation.notebook_forms import ShownInNotebooks
 
 _MADE_LATER = frozenset({"reason", "forecast"})
 
+RouteCode = Literal[
+    "ability",  # the model does not hold what the other way needs, or its last answers of that kind went wrong
+    "asked",  # the caller named the strategy
+    "budget",  # the budget or max_tokens allows less than the other way takes
+    "busy",  # the backend has no room for several calls side by side
+    "demand",  # the request demands what one piece gives: a format, a short answer, a ranking of its own list
+    "doubt",  # another way may suit, and that is not sure enough
+    "gain",  # the other way would save too little, or show its first text too late
+    "other",  # by a strategy or a router of the caller's
+    "readers",  # readers preferred answers in one piece
+    "shape",  # the shape of the answer suits no other way
+    "suits",  # the strategy suits the request
+    "unknown",  # nothing in the request tells the shape of the answer
+    "whole",  # the request goes to the model as it is
+    "window",  # the prompt against the context window
+]
+"""What kind of reason a route has; of an answer in one piece, what spoke against another way."""
+
 Shape = Literal["short", "points", "steps", "prose", "items", "code", "transform"]
+
+
+class Obstacle(str):
+    """Why a way of writing an answer is impossible, as half a sentence, with a code."""
+
+    code: RouteCode
+
+    def __new__(cls, why: str, code: RouteCode) -> Self:
+        """Make it."""
+        made = super().__new__(cls, why)
+        made.code = code
+        return made
 
 
 class Forecast(BaseModel):
@@ -76,6 +106,7 @@ class Route(ShownInNotebooks, BaseModel):
         confidence: probability that the chosen strategy serves this request.
         probabilities: probability of each shape; "skeleton" beside them is that of the skeleton decision.
         reason: one sentence for a person.
+        code: the same for a program.
         decoding_reason: the same for the decoding method.
         decoding_forecast: what that method is expected to do, once this process has measured it.
         forecast: what each candidate strategy is expected to cost: all, or the one asked for and "direct".
@@ -92,6 +123,7 @@ class Route(ShownInNotebooks, BaseModel):
     confidence: float = 1.0
     probabilities: Mapping[str, float] = Field(default_factory=dict)
     reason: str = ""
+    code: RouteCode = "other"
     decoding_reason: str = ""
     decoding_forecast: DecodingForecast | None = None
     forecast: Mapping[str, Forecast] = Field(default_factory=dict)

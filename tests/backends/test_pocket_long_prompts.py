@@ -42,7 +42,7 @@ def test_a_code_in_a_prompt_of_several_windows_is_found(name, stretto):
     assert code in answer.text
     assert answer.usage.prompt_tokens > 3 * WINDOW
     assert answer.route.strategy == "direct"
-    assert answer.route.reason.endswith("the context window of 2,048 tokens, and the model reads it by itself.")
+    assert answer.route.code == "window"
 
 
 @pytest.mark.thorough

@@ -103,6 +103,7 @@ async def test_an_obstacle_makes_the_answer_straight_and_is_named():
     )
     answer = await ask([BothSides(hindered)])
     assert answer.text == "A straight answer."
+    assert answer.route.code == "other"
     assert answer.route.reason == "Written in one piece although two sides would serve: one of them is asleep."
 
 

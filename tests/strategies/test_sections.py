@@ -373,8 +373,7 @@ async def test_a_model_that_writes_no_plan_answers_straight_for_a_while():
     backend = ScriptedBackend({"You plan the answer": "I would clean it. " * 30, "": "Clean it and oil it."})
     async with AsyncStretto(backend) as stretto:
         routes = [(await stretto.ask(QUESTION, preference="fastest")).route for _ in range(3)]
-    assert [route.strategy for route in routes] == ["skeleton", "skeleton", "direct"]
-    assert "2 of the last 2 answers by a plan of this model in this language went wrong" in routes[2].reason
+    assert [route.code for route in routes] == ["suits", "suits", "ability"]
 
 
 LISTED = """Opening: Sleep is a habit.

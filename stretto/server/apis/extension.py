@@ -110,7 +110,7 @@ def route_header(route: Route | None) -> dict[str, str]:
     if route is None:
         return {}
     shown: dict[str, Any] = {"strategy": route.strategy, "backend": route.backend, "decoding": route.decoding}
-    shown |= {"confidence": round(route.confidence, 3), "reason": route.reason[:_LONGEST_CAUSE]}
+    shown |= {"confidence": round(route.confidence, 3), "code": route.code, "reason": route.reason[:_LONGEST_CAUSE]}
     return {ROUTE_HEADER: json.dumps({name: value for name, value in shown.items() if value not in {None, ""}})}
 
 

@@ -26,7 +26,7 @@ from stretto.strategies.document.sizes import (
 )
 from stretto.strategies.document.task import REPORT_WORDS, Task, task_of
 from stretto.strategies.skeleton.skeleton_offer import LEAST_S, LEAST_SHARE
-from stretto.values.route import Forecast
+from stretto.values.route import Forecast, Obstacle
 
 PRIORITY = 40  # above callers' own strategies: as they are, the documents cannot be sent
 WHOLE = 25  # the same for documents that fit: above the outline and the items, below callers' own strategies
@@ -107,24 +107,25 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
     """Reasons against citing documents that fit."""
     request, able, judgement = case.request, case.backend.capabilities, case.judgement
     if request.options.response_format is not None:
-        yield "response_format leaves no place for citations"
+        yield Obstacle("response_format leaves no place for citations", "demand")
     if case.parse.changes is not None:
         given = case.parse.given
-        yield (
+        why = (
             given.why if isinstance(given, Doubt) else "they are to be rewritten, and citations would stand in the text"
         )
+        yield Obstacle(why, "demand")
     if not able.reads_history and able.passage_tokens is None:
-        yield f"{case.backend.name} has not learned to cite"
+        yield Obstacle(f"{case.backend.name} has not learned to cite", "ability")
     if task.kind == "extract":
         if (most := request.budget.max_calls) and most < forecast.calls:
-            yield f"the budget of {most} calls is too small, {forecast.calls} are needed"
+            yield Obstacle(f"the budget of {most} calls is too small, {forecast.calls} are needed", "budget")
         return
     if found := case.parse.format or wants_format(request.system):
-        yield f'a format is asked for ("{found}"), which citations would spoil'
+        yield Obstacle(f'a format is asked for ("{found}"), which citations would spoil', "demand")
     reworked = judgement.shapes["code"] + judgement.shapes["transform"] >= _REWORKED
     if reworked and task.kind == "answer" and not judgement.unsure:
         shape = max(("code", "transform"), key=judgement.shapes.__getitem__)
-        yield f"the answer most likely {PHRASES[shape]}, and citations would stand in it"
+        yield Obstacle(f"the answer most likely {PHRASES[shape]}, and citations would stand in it", "shape")
 
 
 def _seen_against(case: Case) -> str | None:
@@ -135,13 +136,13 @@ def _seen_against(case: Case) -> str | None:
 def _obstacle(case: Case, task: Task, *, fits: bool) -> str | None:
     """A reason against reading long documents in passages; ``None`` if there is none."""
     if fits and case.parse.changes is not None:
-        return "they are to be rewritten, and quotations from them are no answer"
+        return Obstacle("they are to be rewritten, and quotations from them are no answer", "demand")
     able = case.backend.capabilities
     by_itself = (
         able.beyond_window and able.passage_tokens is None
     )  # one that was trained for passages makes up less in them
     if by_itself and task.kind == "answer" and not task.hops:
-        return "the model reads beyond its window by itself"
+        return Obstacle("the model reads beyond its window by itself", "window")
     return None
 
 

@@ -14,7 +14,7 @@ from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s,
 from stretto.router.history import history_of
 from stretto.router.offer import Offer
 from stretto.strategies.fields.record_plan import NotSplit, Record, is_outlined, record_of
-from stretto.values.route import Forecast
+from stretto.values.route import Forecast, Obstacle
 
 __all__ = ["offer_fields"]
 
@@ -47,7 +47,7 @@ def offer_fields(case: Case) -> Offer | None:
             eligible=isinstance(schema.get("properties"), dict) or "$ref" in schema,
             priority=PRIORITY,
             when_blocked="a record with fields is asked for",
-            obstacle=lambda: case.request.whole_reason or record.reason,
+            obstacle=lambda: Obstacle(record.reason, "shape"),
         )
     forecast = fields_forecast(case, record)
     names = [part.path[0] for part in record.parts]
@@ -75,22 +75,20 @@ def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool)
     """Reasons of the request and of the model against several calls."""
     request, most = case.request, case.request.options.max_tokens
     if (whole := request.whole_reason) is not None:
-        yield whole
+        yield Obstacle(whole, "whole")
     if request.documents and not looked_up:
-        yield (
-            "documents come with the request, which does not say to extract fields from them; strategy='fields' looks "
-            "for each, and cites it"
-        )
+        why = "documents come with the request, which does not say to extract fields from them"
+        yield Obstacle(f"{why}; strategy='fields' looks for each, and cites it", "demand")
     if not looked_up and request.preference != "fastest":
-        yield READERS
+        yield Obstacle(READERS, "readers")
     if case.family != GENERAL:
-        yield "a model of this size writes a record better in one piece"
+        yield Obstacle("a model of this size writes a record better in one piece", "ability")
     if most is not None and most < record.tokens:
-        yield f"max_tokens={most} leaves no room for fields of about {record.tokens} tokens"
+        yield Obstacle(f"max_tokens={most} leaves no room for fields of about {record.tokens} tokens", "budget")
     if request.options.stop:
-        yield "stop strings are set, which would cut the fields in the middle"
+        yield Obstacle("stop strings are set, which would cut the fields in the middle", "demand")
     if looked_up and _reads_too_often(case, forecast):
-        yield f"it would read the documents {forecast.calls} times"
+        yield Obstacle(f"it would read the documents {forecast.calls} times", "gain")
 
 
 def _reads_too_often(case: Case, forecast: Forecast) -> bool:

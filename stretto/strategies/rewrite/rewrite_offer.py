@@ -16,7 +16,7 @@ from stretto.router.offer import Offer
 from stretto.strategies.rewrite.share import Way, is_by_edits, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
-from stretto.values.route import Forecast
+from stretto.values.route import Forecast, Obstacle
 
 __all__ = ["RewriteOptions", "offer_rewrite"]
 
@@ -118,10 +118,11 @@ def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> s
     if (found := next(_against(case, given), None)) is not None:
         return found
     if beyond:  # straight, it cannot be written at all
-        alone = edits and given.change == "insert"
-        return "an addition has one place, and the text does not fit into the context window" if alone else None
+        why = "an addition has one place, and the text does not fit into the context window"
+        return Obstacle(why, "window") if edits and given.change == "insert" else None
     if case.family != GENERAL:
-        return "a model of this size changes a text better in one piece"  # benchmarks/results/small_models.md
+        # benchmarks/results/small_models.md
+        return Obstacle("a model of this size changes a text better in one piece", "ability")
     if edits:
         return _against_edits(case, forecast)
     return _against_pieces(case, given) or obstacles.to_parallel(
@@ -132,19 +133,25 @@ def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> s
 def _against_pieces(case: Case, given: Given) -> str | None:
     """Why one writer does it better."""
     if _pieces(case, given) < FEWEST:
-        return "the text has too few paragraphs"
-    return READERS if given.change in ONE_VOICE and case.request.preference != "fastest" else None
+        return Obstacle("the text has too few paragraphs", "gain")
+    kept = given.change in ONE_VOICE and case.request.preference != "fastest"
+    return Obstacle(READERS, "readers") if kept else None
 
 
 def _against_edits(case: Case, forecast: Forecast) -> str | None:
     """Why edits, which may be one call, are no better than the whole text."""
     straight, budget = case.direct_forecast, case.request.budget
     if budget.max_calls is not None and budget.max_calls < forecast.calls:
-        return f"the budget of {budget.max_calls} calls is too small, {forecast.calls} are needed"
+        return Obstacle(f"the budget of {budget.max_calls} calls is too small, {forecast.calls} are needed", "budget")
     if budget.max_tokens_total is not None and budget.max_tokens_total < forecast.tokens:
-        return f"the budget of {budget.max_tokens_total} tokens is too small, about {forecast.tokens} would be used"
+        return Obstacle(
+            f"the budget of {budget.max_tokens_total} tokens is too small, about {forecast.tokens} would be used",
+            "budget",
+        )
     if straight.seconds - forecast.seconds < obstacles.SAVES[case.request.preference] * straight.seconds:
-        return f"it would take {obstacles.seconds_of(straight, forecast, case.measured_how)}, too little gained"
+        return Obstacle(
+            f"it would take {obstacles.seconds_of(straight, forecast, case.measured_how)}, too little gained", "gain"
+        )
     return None
 
 
@@ -152,13 +159,13 @@ def _against(case: Case, given: Given) -> Iterator[str]:
     """Reasons of the request and of the model against more than one call."""
     request, limit = case.request, case.request.options.max_tokens
     if whole := request.whole_reason:
-        yield whole
+        yield Obstacle(whole, "whole")
     if request.options.response_format is not None:
-        yield "response_format holds the answer as a whole"
+        yield Obstacle("response_format holds the answer as a whole", "demand")
     if request.options.stop:
-        yield "stop strings are set, which would cut the pieces in the middle"
+        yield Obstacle("stop strings are set, which would cut the pieces in the middle", "demand")
     if limit is not None and limit < given.answer_tokens:
-        yield f"max_tokens={limit} leaves no room for the whole text"
+        yield Obstacle(f"max_tokens={limit} leaves no room for the whole text", "budget")
 
 
 class RewriteOptions(BaseModel):

@@ -17,7 +17,7 @@ from stretto.router.track_record import Kind
 from stretto.strategies.skeleton import SkeletonOptions
 from stretto.strategies.strategy_options import options_of
 from stretto.values.request import Request
-from stretto.values.route import Forecast
+from stretto.values.route import Forecast, Obstacle
 
 PRIORITY = 10
 LEAST_SHARE, LEAST_S = 0.25, 1.0  # of the straight answer's time, and seconds, that sections must save
@@ -102,17 +102,17 @@ def _obstacle(case: Case, forecast: Forecast, *, by_points: bool) -> str | None:
 def _not_planned(case: Case) -> str | None:
     """Why the model should not plan this answer, as half a sentence."""
     if case.family != GENERAL:
-        return "a model of this size holds no plan of an answer"
+        return Obstacle("a model of this size holds no plan of an answer", "ability")
     if asks_for_list(case.parse):
         if against := to_skeleton(case.parse, MOST_ASKED):
             return against
         words = case.answer_tokens / TYPICAL_TOKENS_PER_WORD
         if (each := round(words / items_of(case.parse, words))) < SHORTEST_ITEM:
-            return f"a list is asked for whose items would be short, about {each} words each"
+            return Obstacle(f"a list is asked for whose items would be short, about {each} words each", "gain")
     elif against := to_skeleton(case.parse):
         return against
     if case.request.preference != "fastest":
-        return READERS
+        return Obstacle(READERS, "readers")
     return None
 
 
@@ -122,7 +122,7 @@ def _later(case: Case) -> str | None:
     later = plan_s - read_s
     if later <= max(LATEST * (case.speed.first_of(1) + read_s), LEAST_LATER_S):
         return None
-    return f"its first text would come about {later:.1f} s later, since the model has to read more"
+    return Obstacle(f"its first text would come about {later:.1f} s later, since the model has to read more", "gain")
 
 
 def most_sections(words: float) -> int:
