@@ -366,7 +366,7 @@ async def test_a_budget_of_the_answer_that_is_too_small_for_sections_is_kept(nam
 async def test_a_report_that_is_too_long_for_the_window_behind_its_findings_is_told():
     answer = await report(Reporter(), window=2_900)
     assert "## " not in answer.text
-    assert any("leaves no room" in each for each in answer.warnings)
+    assert "strategy" in [each.code for each in answer.warnings]
     assert len(answer.citations) == 12
 
 
