@@ -81,7 +81,7 @@ INNER = {
     "AsyncStretto": ("store",),
     "BranchSpec": ("about", "ledger", "name"),
     "Calibration": ("answered", "trials"),
-    "Case": ("decoding", "judgement", "parse", "prices", "speed"),
+    "Case": ("able", "decoding", "judgement", "limits", "observe", "parse", "prices", "speed", "usual_tokens"),
     "Endpoints": (
         *("circuits", "limits", "store", "circuit", "rate_limits", "shared_health", "shared_limits"),
     ),
