@@ -274,7 +274,7 @@ def test_the_numbers_of_rows_are_timed_in_turns_so_that_other_programs_slow_all_
 
     with torch.inference_mode():
         steps = measuring(replace(model, forward=Watched(model.forward, forward)))
-        tables = [table for _, table in zip(range(40), steps, strict=False)]
+        tables = [table for _, table in zip(range(80), steps, strict=False)]
     timed = seen[1:]  # the first one reads a text
     assert timed.count(1) > 3
     assert all(after == 2 for rows, after in pairwise(timed) if rows == 1)
