@@ -184,7 +184,7 @@ class AsyncStretto:
         self._check_usable()
         _check_loop()
         await self._made_ready()
-        return await self._decide(await self._request_read(prompt, request))
+        return (await self._decide(await self._request_read(prompt, request))).settled()
 
     @expand_kwargs(RequestOptions)
     def stream(

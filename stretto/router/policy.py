@@ -282,8 +282,17 @@ def _why_direct(case: Case, offers: Mapping[str, Offer], offer: Offer) -> str:
     if beyond := obstacles.beyond(case.backend, case.prompt_tokens):
         return f"Written in one piece: {beyond}."
     others = () if case.judgement.unsure else offers.values()
-    why_not = next(filter(None, (made(each.why_not) for each in others)), "")
-    return f"Written in one piece: {why_not}." if why_not else made(offer.reason)
+    why_not = next(filter(None, (_text(each.why_not) for each in others)), "")
+    return f"Written in one piece: {why_not}." if why_not else _text(offer.reason)
+
+
+def _text(value: str | Callable[[], str]) -> str:
+    """What an offer says; empty where a caller's strategy fails to say it, since its answer may be paid for by then."""
+    try:
+        return made(value)
+    except Exception:  # noqa: BLE001 - likewise
+        _log.exception("a strategy could not say the reason of its offer, which is left out")
+        return ""
 
 
 def _is_ours(request: Request, named: str) -> bool:
@@ -339,7 +348,7 @@ def _route(decision: _Decision, started: float) -> Route:
 
 
 def _reason(decision: _Decision) -> str:
-    reason, role = made(decision.reason), decision.case.role
+    reason, role = _text(decision.reason), decision.case.role
     return reason if role == "main" else f"{reason} The {role} backend is forecast to finish first."
 
 

@@ -170,7 +170,10 @@ class Route(ShownInNotebooks, BaseModel):
 
         def __getattr__(self, name: str) -> Any:
             if name in _MADE_LATER and (make := self._later.get(name)) is not None:
-                return self.__dict__.setdefault(name, make())
+                value = self.__dict__.setdefault(name, make())
+                if self.__dict__.keys() >= _MADE_LATER:
+                    self._later = {}  # what makes them holds the backend
+                return value
             return self.__dict__[name] if name in self.__dict__ else super().__getattr__(name)
 
     def __eq__(self, other: object) -> bool:

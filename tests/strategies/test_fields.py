@@ -334,6 +334,34 @@ async def test_of_several_that_are_asked_for_a_last_time_each_counts_by_itself()
     assert ["chapters[1]" in warning for warning in answer.warnings if warning.code == "format"][:1] == [True]
 
 
+NAMES = ("first", "second", "third")
+LETTER = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["title", *NAMES],
+    "properties": {"title": {"type": "string", "maxLength": 20}}
+    | {name: {"type": "string", "minLength": 30, "maxLength": 3_000, "description": "400 words"} for name in NAMES},
+}
+
+
+@pytest.mark.parametrize(("words", "whole"), [(60, 3), (200, 1)])
+async def test_the_last_call_has_room_for_all_it_is_asked_for_and_of_a_cut_one_nothing_half_is_taken(words, whole):
+    def fails_first(prompt):
+        names = list(prompt.response_schema["properties"])
+        if "The record so far" in text_of(prompt):
+            return json.dumps(dict.fromkeys(names, "word " * words + "END"))
+        return json.dumps({name: "T" if name == "title" else 5 for name in names})
+
+    backend = ScriptedBackend(fails_first)
+    async with AsyncStretto(backend) as stretto:
+        answer = await stretto.ask("Write it.", strategy="fields", response_format=LETTER, part_tokens=120)
+    found = json.loads(answer.text)
+    assert backend.calls[-1][1].max_tokens == 3 * 120
+    assert [name for name in NAMES if name in found] == [*NAMES[:whole]]
+    assert all(found[name].endswith("END") for name in NAMES[:whole])
+    assert any(warning.code == "part_cut" for warning in answer.warnings) == (whole < 3)
+
+
 async def test_a_budget_of_calls_leaves_out_the_last_try():
     backend = writer({"only the field `past`": '{"past": 7}'})
     answer, _ = await ask(backend, Keeper, budget=Budget(max_calls=4))

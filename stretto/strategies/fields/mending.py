@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stretto.backends.base import ModelRequest
 from stretto.strategies.fields.record_plan import DEFINITIONS
-from stretto.strategies.fields.value_text import MISSING, found_in, json_text
+from stretto.strategies.fields.value_text import MISSING, found_in, json_text, without_the_last
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.values.partial_values import path_name
@@ -57,7 +57,8 @@ class Mending:
             "field",
             f"The record so far: {json_text(self.run.whole())}\n\nFill in {which} now, which it lacks.",
             self._together(),
-            tokens=sum(written.part.tokens for written in self.failed),
+            tokens=sum(each.part.tokens for each in self._asked()),
+            fields=len(self._asked()),
             wrong="".join(self.failed.values()),
             title=", ".join(name.strip("`") for name in names),
         )
@@ -70,6 +71,10 @@ class Mending:
         while left := [each for each in self.run.written.values() if not (each.over.is_set() or self._is_needed(each))]:
             await left[0].over.wait()
         self.begun = True
+
+    def _asked(self) -> list[Written]:
+        """The fields that it may be asked for when it begins: those that failed, and those that still may."""
+        return [each for each in self.run.written.values() if each in self.failed or not each.over.is_set()]
 
     def _is_needed(self, written: Written) -> bool:
         """Whether a value waits for one of the fields."""
@@ -99,10 +104,12 @@ class Mending:
 
     def _ended(self, running: RunningBranch) -> None:
         cut = running.exception is not None or running.finish_reason != "stop"
+        several = len(self.failed) > 1
+        text = without_the_last(running.text) if cut and several else running.text
         for written, (schema, name) in list(self._held()):
-            found = self.run.read_by_class(found_in(running.text, schema, name, cut=cut), written)
+            found = self.run.read_by_class(found_in(text, schema, name, cut=cut and not several), written)
             if found.value is MISSING:
-                self.run.give_up(written, running, "" if running.exception is not None else found.wrong)
+                self.run.give_up(written, running, "" if cut else found.wrong)
             else:
                 written.value = found.value
                 written.end()

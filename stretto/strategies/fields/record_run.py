@@ -319,6 +319,7 @@ class RecordRun:
         schema: Mapping[str, Any],
         *,
         tokens: int,
+        fields: int = 1,
         wrong: str = "",
         needed: Sequence[Written] = (),
         title: str = "",
@@ -328,7 +329,7 @@ class RecordRun:
         """The branch that writes some fields."""
         runner, request = self.runner, self.request
         least = LEAST_ROOM if request.budget.max_tokens_total is None else 0  # others wait for what a call holds of it
-        room = max(least, ROOM * tokens) if request.part_tokens is None else request.part_tokens
+        room = max(least, ROOM * tokens) if request.part_tokens is None else fields * request.part_tokens
         room += THINKING if runner.capabilities.reasoning else 0
         most = share_of(request, room, 1 + sum(part.calls for part in self.record.parts))
         options = request.options.model_copy(update={"max_tokens": most, "stop": (), "response_format": None})

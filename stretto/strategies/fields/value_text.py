@@ -14,7 +14,7 @@ from stretto.foundation.json_schema import MOST_LEVELS, is_deeper, validator_of
 from stretto.strategies.structured.bare_json import json_in
 from stretto.values.content import mended
 
-__all__ = ["LACKS", "MISSING", "Found", "TextOfField", "begun_at", "found_in", "json_text"]
+__all__ = ["LACKS", "MISSING", "Found", "TextOfField", "begun_at", "found_in", "json_text", "without_the_last"]
 
 MISSING: Any = object()
 """Of a field: there is no value."""
@@ -85,6 +85,18 @@ def _values(text: str, *, cut: bool) -> list[Any]:
         return [mended(from_json(text[begin:], allow_partial="trailing-strings"))] if cut else []
     except ValueError:
         return []
+
+
+def without_the_last(text: str) -> str:
+    """An object that was cut, without the last field that had begun, as JSON; any other text as it is."""
+    begin = max(0, text.find("{"))
+    try:
+        value = from_json(text[begin:], allow_partial="trailing-strings")
+    except ValueError:
+        return text
+    if not isinstance(value, dict) or _is_object(text[begin:]):
+        return text
+    return json_text(dict([*value.items()][:-1]))
 
 
 def _fault(value: Any, schema: Mapping[str, Any]) -> str:
