@@ -105,6 +105,11 @@ QUOTED = [
     (f'"{LINE}" – translate this into German.', "translate"),
     (f'Shorten "He said: {LINE}" by half', "shorten"),
     (f'Could you translate "{LINE}" into French?', "translate"),
+    (f'Translate into German "{LINE}"', "translate"),
+    (f'Translate the following text "{LINE}" into German', "translate"),
+    (f'Correct this text "{LINE}". Keep the names.', "correct"),
+    (f"Korrigiere die Rechtschreibung in „{LINE}“.", "correct"),
+    (f"Corrige la ortografía de «{LINE}».", "correct"),
 ]
 
 
@@ -122,6 +127,26 @@ def test_paragraphs_and_quotations_may_stand_within_it():
     found = found_in(f'Correct the spelling in "{inner}"')
     assert isinstance(found, Given)
     assert found.text == inner
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        f'Correct my translation of "{LINE}": Das Treffen war am Montag.',
+        f'Correct my translation of "{LINE}". Mine is: Das Treffen war am Montag.',
+        f'Replace "foo" with "{LINE}".',
+        f'Shorten my reply to "{LINE}". My reply: I will come at 5 and bring cake.',
+        f'Translate the title of "{LINE}" into German.',
+        f'Translate "{LINE}" into German. It was written by Anna in May.',
+        f'Translate into German: "{LINE}" Then tell me who said it.',
+        f'Translate into German: "{LINE}" and explain the grammar.',
+        f"Kürze meine Antwort auf „{LINE}“.",
+        f"Corrige ma traduction de «{LINE}».",
+        f'Insert "{LINE}" after the title.',
+    ],
+)
+def test_a_quotation_that_is_not_what_the_order_is_meant_for_is_not_the_text(question):
+    assert not isinstance(found_in(question), Given)
 
 
 @pytest.mark.parametrize(

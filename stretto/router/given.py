@@ -54,6 +54,7 @@ _QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "»": "«", "「
 _QUOTE = re.compile(r"[\"“”„«»「」]")
 _BLANK = re.compile(r"\n[ \t]*+\n\s*+")
 _COLON = (":", "：")
+_LEADING = 5  # letters between an order and the quotation that it is meant for
 _NEAR = 40  # characters between an order and a word that forbids it
 _QUESTION_MARKS = ("?", "？", "؟")
 _SENTENCE = re.compile(r"[.!?。！？؟;:：\n]\s*+")
@@ -237,9 +238,32 @@ def _quoted(question: str) -> Given | Doubt | None:
     if ordered_change(own) is None or (change := ordered_change(order)) is None:
         return None
     given = Given(change, order, text)
-    if are_pairs:
-        return _Words.unless_refused(given, order)
-    return Doubt("its quotation marks do not show where the text ends", given.answer_tokens)
+    if not are_pairs:
+        return Doubt("its quotation marks do not show where the text ends", given.answer_tokens)
+    found = _Words.unless_refused(given, order)
+    meant = not before.strip() or _leads_to_quotation(own, change)
+    if isinstance(found, Doubt) or (meant and not _goes_on_besides(behind)):
+        return found
+    return Doubt("the change may be meant for something else than the quotation", given.answer_tokens)
+
+
+def _leads_to_quotation(own: str, change: Change) -> bool:
+    """Whether an order means the quotation behind it: "in" may stand between them, "my reply to" may not."""
+    words = _Words.read()
+    orders = list(words.changes[change].finditer(own))
+    if change in ("rename", "change"):  # what is there now and what comes in its place, or the quotation is that
+        return len(_quotations(own)[0]) == 2
+    said = words.aspect.sub(" ", words.text.sub(" ", own[orders[-1].end() :] if orders else own)).split()
+    to_language = change == "translate" and len(said) == 2 and said[1][:1].isupper()
+    return to_language or len("".join(said)) <= _LEADING
+
+
+def _goes_on_besides(behind: str) -> bool:
+    """Whether more than the rest of an order stands behind a quotation."""
+    if any(sign in behind for sign in _COLON):
+        return True
+    others = [each.strip() for each in _SENTENCE.split(f"{behind} ")[1:]]
+    return any(each and not _GOES_ON.match(each) and ordered_change(each) is None for each in others)
 
 
 def _quotations(text: str) -> tuple[list[tuple[int, int]], bool]:
@@ -287,6 +311,8 @@ def _split(question: str) -> Given | Doubt | None:
     given = Given(change, task, text)
     if begins is not None and ends is not None:
         why = "its first and its last paragraph both read like the task, so where the text ends is in doubt"
+    elif begins is not None and _ends_before(text):
+        why = "it is in doubt whether what stands behind its quotation belongs to the text"
     elif begins is None and words.asks_of_a_text(first):
         why = "its first paragraph asks for something else than its last one"
     elif begins is not None and (doubt := _end_of_task(first, rest, last)):
@@ -296,6 +322,15 @@ def _split(question: str) -> Given | Doubt | None:
     else:
         return words.unless_refused(given, task)
     return Doubt(why, given.answer_tokens)
+
+
+def _ends_before(text: str) -> bool:
+    """Whether a long quotation begins a text and ends before it."""
+    spans, are_pairs = _quotations(text)
+    if not spans or not are_pairs or text[: spans[0][0]].strip() or spans[0][1] - spans[0][0] <= LEAST_TEXT:
+        return False
+    behind = text[spans[0][1] + 1 :]
+    return len(behind) <= LONGEST_TASK and any(sign.isalpha() for sign in behind)
 
 
 def _end_of_task(first: str, rest: str, last: str) -> str | None:
@@ -384,6 +419,7 @@ class _Words:
     changes: dict[Change, re.Pattern[str]]
     begins: re.Pattern[str]  # finds whatever ``changes`` find in a part of an ASCII text in small letters, and more
     text: re.Pattern[str]
+    aspect: re.Pattern[str]  # of a text, that is corrected
     polite: re.Pattern[str]
     question: re.Pattern[str]
     beside: re.Pattern[str]
@@ -412,7 +448,10 @@ class _Words:
         return _Words(
             {change: pattern(change) for change in changes},
             re.compile(rf"\b(?=\w)(?:{words})"),
-            *(pattern(key) for key in ("text", "polite", "question", "beside", "part", "never", "never-behind")),
+            *(
+                pattern(key)
+                for key in ("text", "aspect", "polite", "question", "beside", "part", "never", "never-behind")
+            ),
         )
 
     def may_order(self, task: str) -> bool:
