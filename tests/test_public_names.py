@@ -4,6 +4,9 @@ import ast
 import importlib
 import inspect
 import re
+import shutil
+import subprocess
+import sys
 import typing
 from pathlib import Path
 
@@ -75,6 +78,21 @@ def test_a_private_import_is_found():
 def test_the_reference_has_every_public_name(module):
     headings = set(re.findall(r"^### `(\w+)`$", (ROOT / "docs/reference.md").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(importlib.import_module(module).__all__) - headings == set(), "Run: make docs"
+
+
+def test_names_are_found_in_a_zip_and_without_stubs_one_error_says_so(tmp_path):
+    package = tmp_path / "all" / "stretto"
+    shutil.copytree(ROOT / "stretto", package, ignore=shutil.ignore_patterns("__pycache__", "local_engine", "web"))
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", package.parent)
+    (package / "__init__.pyi").unlink()
+
+    def names(path):
+        code = f"import sys; sys.path.insert(0, {str(path)!r}); import stretto; print(stretto.Budget.__module__)"
+        return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+
+    assert names(archive).stdout == "stretto.values.budget\n"
+    assert "ImportError: " in (missing := names(package.parent)).stderr
+    assert "take the .pyi files of stretto along" in missing.stderr
 
 
 @pytest.mark.parametrize("module", LAZY)

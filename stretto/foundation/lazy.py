@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, overload
 
 __all__ = ["Value", "lazy", "lazy_exports"]
@@ -18,9 +19,8 @@ def lazy_exports(
     The stub is the ``.pyi`` beside its file, which type checkers read as well: a name is public by one line there,
     ``from stretto.HOME import NAME as NAME``. The package's own ``modules`` are attributes of it, too.
     """
-    with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:  # noqa: PTH123 - spares an import of pathlib
-        lines = (line.split() for line in stub)
-        known = {line[3]: line[1] for line in lines if line[:1] == ["from"]}
+    lines = (line.split() for line in _stub_of(package, f"{file.rpartition('.')[0]}.pyi").splitlines())
+    known = {line[3]: line[1] for line in lines if line[:1] == ["from"]}
 
     def find(name: str) -> Any:
         if name in known:
@@ -36,6 +36,20 @@ def lazy_exports(
         return sorted({*vars(sys.modules[package]), *known})
 
     return sorted(known), find, names
+
+
+def _stub_of(package: str, path: str) -> str:
+    """Read a stub, through the package's own loader where it is in a zip. Raises ImportError without one."""
+    with suppress(OSError), open(path, encoding="utf-8") as stub:  # noqa: PTH123 - spares an import of pathlib
+        return stub.read()
+    try:
+        return str(sys.modules[package].__spec__.loader.get_data(path), "utf-8")  # type: ignore[union-attr]  # as files
+    except (OSError, AttributeError) as error:
+        raise ImportError(
+            f"{path} is not there, which names what {package} offers. Install stretto again, and have what packs the "
+            "program take the .pyi files of stretto along.",
+            name=package,
+        ) from error
 
 
 Value = TypeVar("Value")

@@ -22,6 +22,7 @@ from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.model.quantised import blocks, kept_blocks
 from stretto.local_engine.model.quantised.kept_blocks import START, finish, keep, mapped_blocks
+from stretto.values.errors import BackendError
 
 PROMPT = tuple((11 * place + 3) % 390 + 5 for place in range(20))
 BLOCKS = np.arange(2**16, dtype=np.uint64).view(np.uint8)
@@ -142,6 +143,35 @@ def test_damage_is_found(folder, damage):
     keep("a file", BLOCKS)
     finish()
     assert mapped_blocks("a file", len(BLOCKS)) is not None
+
+
+def test_kept_weights_that_cannot_be_checked_are_not_taken_for_damaged_ones(folder, monkeypatch):
+    keep("model", BLOCKS)
+    finish()
+    with monkeypatch.context() as patched:
+        patched.setattr(kept_blocks, "range", fail, raising=False)
+        assert mapped_blocks("model", len(BLOCKS)) is None
+    assert mapped_blocks("model", len(BLOCKS)) is not None
+
+
+def fail(*_):
+    raise MemoryError
+
+
+@pytest.mark.anyio
+async def test_a_loading_that_fails_lets_go_of_kept_weights(folder, file, answer, monkeypatch):
+    answer(file)
+    begun = []
+    monkeypatch.setattr(
+        kept_blocks, "_Begun", lambda found, make=kept_blocks._Begun: begun.append(make(found)) or begun[-1]
+    )
+    monkeypatch.setattr(loading.LoadingOptions, "_load", fail)
+    backend = LocalBackend(f"local:{file}", compiled=True)
+    with pytest.raises((MemoryError, BackendError)):
+        await backend.load_ahead()
+    await backend.aclose()
+    assert [each.ended.is_set() for each in begun] == [True]
+    assert kept_blocks._begun == {}
 
 
 def test_after_damage_weights_are_laid_out_and_kept_again(folder, answer, file):

@@ -133,7 +133,9 @@ def test_a_prompt_that_is_read_for_long_is_told_beside_the_name_of_the_model():
     assert progress.phrase() == f"waiting for {NAME}: reading the prompt, 400 of 1,000 tokens · 0.0 s"
     assert waiting_for() == waiting_for(NAME) == "reading the prompt, 400 of 1,000 tokens"
     assert waiting_for("local:other") == ""
-    del short, long
+    tell_waits_of(NAME, other := Reads(0.0))
+    assert waiting_for(NAME) != "", "another engine of the model hides no wait"
+    del short, long, other
     assert waiting_for() == ""
 
 

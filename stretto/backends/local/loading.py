@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -99,9 +100,9 @@ class LoadingOptions:
 
             compile_ahead([product(BLOCKS)])
         here = self._fetched()
-        kept = self._kept()
-        places = [each for each in here._places() if each not in kept]
         with timed_loading(self.source.name, self.identity()) as loading, ExitStack() as held:
+            kept = held.enter_context(self._kept())
+            places = [each for each in here._places() if each not in kept]
             with read_ahead(self.source.name, places, given_up):
                 _import_ahead()
             with loading.waiting():
@@ -128,13 +129,20 @@ class LoadingOptions:
             return header is not None and header.quantisation not in PLAIN_TYPES
         return self.quantize not in (None, "none")
 
-    def _kept(self) -> list[Path]:
+    @contextmanager
+    def _kept(self) -> Iterator[list[Path]]:
         """The file of the model, if its weights are mapped from another one; they are read from now on."""
         if self.source.file is None or self.quantize is not None or not self._is_in_few_bits:
-            return []
-        from stretto.local_engine.model.quantised.kept_blocks import begin_reading  # noqa: PLC0415 - NumPy is imported late
+            yield []
+            return
+        from stretto.local_engine.model.quantised.kept_blocks import begin_reading, stop_reading  # noqa: PLC0415 - NumPy is imported late
 
-        return [self.source.file] if begin_reading(self.source.file) else []
+        kept = begin_reading(self.source.file)
+        try:
+            yield [] if kept is None else [self.source.file]
+        finally:
+            if kept is not None:
+                stop_reading(kept)
 
     def _fetched(self) -> LoadingOptions:
         """The same options for models of the hub that are here."""
@@ -296,13 +304,28 @@ def _state(place: Path) -> list[tuple[str, int, int]]:
     return states
 
 
+class _Collecting:
+    """Who has paused the garbage collector: two models may be on their way at once."""
+
+    def __init__(self) -> None:
+        self.lock, self.paused, self.was_on = threading.Lock(), 0, False
+
+
+_collecting = _Collecting()
+
+
 @contextmanager
 def _uncollected() -> Iterator[None]:
     """Pause the garbage collector while torch and transformers are imported: it took a quarter of that time."""
-    collecting = gc.isenabled()
-    gc.disable()
+    with _collecting.lock:
+        if not _collecting.paused:
+            _collecting.was_on = gc.isenabled()
+            gc.disable()
+        _collecting.paused += 1
     try:
         yield
     finally:
-        if collecting:
-            gc.enable()
+        with _collecting.lock:
+            _collecting.paused -= 1
+            if not _collecting.paused and _collecting.was_on:
+                gc.enable()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import NamedTuple, Protocol
-from weakref import WeakValueDictionary
+from weakref import ref
 
 __all__ = ["Wait", "tell_waits_of", "waiting_for"]
 
@@ -29,12 +30,14 @@ class _Engine(Protocol):
         ...
 
 
-_engines: WeakValueDictionary[str, _Engine] = WeakValueDictionary()  # by the names of their models
+_engines: list[tuple[str, ref[_Engine]]] = []  # with the names of their models, which several may share
+_lock = threading.Lock()
 
 
 def tell_waits_of(name: str, engine: _Engine) -> None:
     """Let `waiting_for` ask an engine as long as there is one."""
-    _engines[name] = engine
+    with _lock:
+        _engines[:] = [each for each in _engines if each[1]() is not None] + [(name, ref(engine))]
 
 
 def waiting_for(name: str = "") -> str:
@@ -42,6 +45,7 @@ def waiting_for(name: str = "") -> str:
 
     Empty where none has waited for two seconds.
     """
-    engines = [*_engines.values()] if not name else [_engines.get(name)]
+    with _lock:
+        engines = [engine() for of, engine in _engines if not name or of == name]
     waits = [wait for each in engines if each is not None and (wait := each.waits()) is not None]
     return next((wait.what for wait in waits if time.perf_counter() - wait.since_s >= _TOLD_S), "")

@@ -157,7 +157,8 @@ class EngineThread:
         with suppress(IndexError):  # it was admitted meanwhile
             first, running = self._waiting[0], len(scheduler.handles)
             others = "1 request is" if running == 1 else f"{running} requests are"
-            return Wait(first.stages["submitted"], f"in the queue, while {others} running")
+            where = f"in the queue, while {others} running" if running else "in the queue"
+            return Wait(first.stages["submitted"], where)
         return None
 
     def end(self) -> None:

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 
@@ -19,6 +19,7 @@ __all__ = ["key_of", "name_for", "recall", "remember"]
 
 _MOST, _MOST_BYTES = 32, 2**28  # models, and what is kept of all of them: 26 MB for a vocabulary of 262,144
 _PACKAGES = ("tokenizers", "torch", "transformers")
+_SOURCES = ("model/**/*.py", "text/*.py", "serving/step_tim*.py", "drafting/step_cost.py")
 
 
 def key_of(file: Path) -> str:
@@ -55,7 +56,14 @@ def name_for(kind: str, key: str) -> str:
 
 @cache
 def _versions() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    digest, engine = hashlib.sha256(), Path(__file__).parents[2]
+    for path in sorted({path for pattern in _SOURCES for path in engine.glob(pattern)}):
         digest.update(path.read_bytes())
-    return " ".join((digest.hexdigest(), *map(version, _PACKAGES)))
+    return " ".join((digest.hexdigest(), *map(_version, _PACKAGES)))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # loading says what to install
+        return ""

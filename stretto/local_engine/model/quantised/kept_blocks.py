@@ -30,7 +30,7 @@ from stretto.foundation.threads import LateExecutor
 from stretto.local_engine.kernels.compiling.store import fingerprint
 from stretto.local_engine.model.loading.kept_data import key_of, name_for
 
-__all__ = ["START", "begin_reading", "finish", "keep", "mapped_blocks"]
+__all__ = ["START", "begin_reading", "finish", "keep", "mapped_blocks", "stop_reading"]
 
 START = 4096
 """Where the blocks begin in a file."""
@@ -46,14 +46,14 @@ _UNFINISHED_S, _UNUSED_S = 3_600, 30 * 86_400  # after which what nobody goes on
 _log = logging.getLogger(__name__)
 
 
-def begin_reading(file: Path) -> bool:
-    """Whether blocks of a GGUF file are kept. They are mapped and checked from now on, while torch is imported."""
+def begin_reading(file: Path) -> Path | None:
+    """Where blocks of a GGUF file are kept, if they are: they are mapped and checked while torch is imported."""
     path = _place(key_of(file))
     found = _map(path)
     if found is None:
-        return False
+        return None
     _begun[path] = _Begun(found)
-    return True
+    return path
 
 
 def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
@@ -67,7 +67,9 @@ def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
         if (found := _map(path)) is None:
             return None
         begun = _Begun(found)
-    if len(begun.found) == START + size and begun.found[:START] == _head(key, size, begun.sums()):
+    if (sums := begun.sums()) is None:
+        return None
+    if len(begun.found) == START + size and begun.found[:START] == _head(key, size, sums):
         with suppress(OSError):
             os.utime(path)  # the latest that is used is removed last
             _remove_unfinished(path.parent)
@@ -78,22 +80,39 @@ def mapped_blocks(key: str, size: int) -> mmap.mmap | None:
     return None
 
 
+def stop_reading(kept: Path) -> None:
+    """Let go of what `begin_reading` has mapped, if no model has taken it: its loading was given up, or failed."""
+    if (begun := _begun.pop(kept, None)) is not None:
+        begun.ended.set()
+
+
 class _Begun:
-    """A file that is mapped, and whose sums are taken in threads, which read it from the disk."""
+    """A file that is mapped, and whose sums are taken in threads, which read it from the disk.
+
+    Attributes:
+        ended: nobody waits for the sums any more.
+    """
 
     def __init__(self, found: mmap.mmap) -> None:
-        self.found, self._sums = found, ""
-        self._thread = threading.Thread(target=self._add, name="stretto checks weights", daemon=True)
+        self.found = found
+        self._sums: str | None = None
+        self.ended = threading.Event()
+        self._thread = EndingThread(self._add, self.ended.set, "stretto checks weights")
         self._thread.start()
 
-    def sums(self) -> str:
-        """What `_digest` says of the blocks."""
+    def sums(self) -> str | None:
+        """What `_digest` says of the blocks; ``None`` where they could not be read."""
         self._thread.join()
         return self._sums
 
     def _add(self) -> None:
-        if len(self.found) > START and len(self.found) % 8 == 0:  # else it is damaged
-            self._sums = _digest(np.frombuffer(self.found, np.uint8, offset=START))
+        if len(self.found) <= START or len(self.found) % 8:
+            self._sums = ""  # it is damaged
+            return
+        try:
+            self._sums = _digest(np.frombuffer(self.found, np.uint8, offset=START), self.ended)
+        except (MemoryError, RuntimeError) as error:  # no more threads can be started
+            _log.info("kept weights cannot be checked and are not used: %r", error)
 
 
 _begun: dict[Path, _Begun] = {}
@@ -141,7 +160,9 @@ def _write(path: Path, key: str, blocks: NDArray[np.uint8], ended: threading.Eve
         with os.fdopen(handle, "wb") as file:
             with suppress(OSError):
                 Path(new).chmod(0o644)  # other users of the folder may map it, too
-            file.write(_head(key, len(blocks), _digest(blocks)))
+            if (sums := _digest(blocks, ended)) is None:
+                return
+            file.write(_head(key, len(blocks), sums))
             for begin in range(0, len(blocks), _PIECE):
                 if ended.is_set() and 2 * begin < len(blocks):
                     return
@@ -183,12 +204,15 @@ def _head(key: str, size: int, sums: str) -> bytes:
     return (START - 8).to_bytes(8, "little") + text.ljust(START - 8)
 
 
-def _digest(blocks: NDArray[Any]) -> str:
-    """Tells damaged blocks apart. Only the sums of their pieces are hashed: all bytes take ten times as long."""
+def _digest(blocks: NDArray[Any], ended: threading.Event) -> str | None:
+    """Tells damaged blocks apart; ``None`` once it is told to end.
+
+    Only the sums of their pieces are hashed: all bytes take ten times as long.
+    """
     pieces = [blocks[begin : begin + _PIECE] for begin in range(0, len(blocks), _PIECE)]
     with LateExecutor(_THREADS) as pool:
-        sums = [*pool.map(lambda piece: int(piece.view(np.uint64).sum()), pieces)]
-    return hashlib.sha256(repr(sums).encode()).hexdigest()
+        sums = [*pool.map(lambda piece: 0 if ended.is_set() else int(piece.view(np.uint64).sum()), pieces)]
+    return None if ended.is_set() else hashlib.sha256(repr(sums).encode()).hexdigest()
 
 
 def _most_bytes() -> int:
