@@ -20,7 +20,10 @@ MAY_FAIL_ONCE: dict[str, str] = {
         "some load and compile a model within the time limit of a test"
     ),
     "tests/document/test_long_document.py::test_a_deadline_that_ends_while_reading_still_gives_an_answer": (
-        "all but one passage have to be read within its deadline of 3 s"
+        "the passages have to be read within its deadline of 3 s"
+    ),
+    "tests/integrations/langchain/test_fallback_models.py::test_further_models_have_roles_by_name_or_as_chat_models": (
+        "one of its four calls was missing once in some 240 runs; the cause is not known, and the failure tells it now"
     ),
     "tests/strategies/test_cascade.py::"
     "test_a_local_main_model_drafts_from_the_answer_that_did_not_stand_and_writes_the_same": (

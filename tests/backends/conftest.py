@@ -10,6 +10,6 @@ def clean_environment(monkeypatch):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A small model with random weights."""
-    from small_models import save  # noqa: PLC0415 - imports torch, which most tests of backends do without
+    from saved_models import save  # noqa: PLC0415 - imports torch, which most tests of backends do without
 
     return save(tmp_path_factory.mktemp("model"))

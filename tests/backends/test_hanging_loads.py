@@ -12,7 +12,7 @@ import anyio
 import pytest
 import warm
 from patience import patience
-from small_models import collect, opened, prompt, save, text_of
+from saved_models import collect, opened, prompt, save, text_of
 
 from stretto.backends.local.backend import LocalBackend
 from stretto.backends.local.loading import LoadingOptions

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_models import opened, prompt, save, text_of
+from saved_models import opened, prompt, save, text_of
 from transformers import AutoModelForCausalLM
 
 from stretto import AsyncStretto, InvalidRequestError, SettingsError
@@ -29,7 +29,7 @@ RANK, ALPHA = 4, 8
 
 
 def write(folder, seed=1, *, modules=MODULES, lengths=False, **config):
-    """An adapter as peft saves it, for the models of `small_models`."""
+    """An adapter as peft saves it, for the models of `saved_models`."""
     torch.manual_seed(seed)
     tensors = {}
     for layer in range(2):

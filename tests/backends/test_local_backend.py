@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from patience import patience
-from small_models import collect, opened, prompt, save, text_of
+from saved_models import collect, opened, prompt, save, text_of
 
 from stretto.backends.base import Backend, ModelRequest
 from stretto.backends.local.backend import LocalBackend

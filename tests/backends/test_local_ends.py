@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 import warm
 from patience import patience
-from small_models import collect, opened, prompt, save, text_of
+from saved_models import collect, opened, prompt, save, text_of
 
 from stretto import Stretto
 from stretto.backends.local.backend import LocalBackend

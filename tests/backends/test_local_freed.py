@@ -4,7 +4,7 @@ import gc
 import weakref
 
 import pytest
-from small_models import collect, opened
+from saved_models import collect, opened
 
 from stretto import AsyncStretto, Stretto
 from stretto.backends.local.backend import LocalBackend

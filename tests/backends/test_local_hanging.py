@@ -5,7 +5,7 @@ import threading
 
 import anyio
 import pytest
-from small_models import collect, opened
+from saved_models import collect, opened
 
 from stretto import AsyncStretto
 from stretto.local_engine.drafting import catalogue

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 import torch
-from small_models import collect, opened, prompt
+from saved_models import collect, opened, prompt
 from transformers import LlamaForCausalLM
 
 from stretto.backends.local.backend import LocalBackend

@@ -5,7 +5,7 @@ import threading
 import anyio
 import pytest
 import torch
-from small_models import collect, opened, prompt, save, text_of
+from saved_models import collect, opened, prompt, save, text_of
 
 from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, fingerprint

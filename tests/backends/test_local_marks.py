@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 import torch
 from model_families import LOCAL, TOOLS
-from small_models import opened
+from saved_models import opened
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_models import collect, text_of
+from saved_models import collect, text_of
 
 from stretto import AsyncStretto, Settings
 from stretto.backends.local.backend import LocalBackend

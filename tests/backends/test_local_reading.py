@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_models import opened, prompt, save, text_of
+from saved_models import opened, prompt, save, text_of
 
 from stretto import AsyncStretto, Document
 from stretto.local_engine.model.adapters.adapter_files import FOCUS_FILE, READING_FILE, fingerprint

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_models import opened, save, text_of
+from saved_models import opened, save, text_of
 from test_local_adapters import answer
 
 from stretto import BackendError, MissingDependencyError

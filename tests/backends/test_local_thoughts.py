@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from small_models import save, text_of
+from saved_models import save, text_of
 
 from stretto import AsyncStretto, InvalidRequestError, Message, RequestRejectedError, ThoughtFinished
 from stretto.backends.local.backend import LocalBackend

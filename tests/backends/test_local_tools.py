@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from small_models import collect, opened, save, text_of
+from saved_models import collect, opened, save, text_of
 
 from stretto import AsyncStretto, InvalidRequestError, Message, RequestRejectedError
 from stretto.extending import ModelRequest

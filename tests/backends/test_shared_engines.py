@@ -10,7 +10,7 @@ import anyio
 import anyio.from_thread
 import pytest
 from patience import patience
-from small_models import collect, opened, prompt, save, text_of
+from saved_models import collect, opened, prompt, save, text_of
 
 from stretto import AsyncStretto, BackendError, Stretto
 from stretto.backends.local.backend import LocalBackend

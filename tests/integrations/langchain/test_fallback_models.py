@@ -66,7 +66,8 @@ async def test_further_models_have_roles_by_name_or_as_chat_models():
         )
         message = await chat.ainvoke("How many thieves did Ali Baba meet?")
     assert message.text == "Forty."
-    assert sorted(request.body["model"] for request in server.requests) == ["main", "main", "other", "third"]
+    asked = sorted(request.body["model"] for request in server.requests)
+    assert asked == ["main", "main", "other", "third"], message.response_metadata["warnings"]
 
 
 async def test_a_cascade_of_two_models_of_one_server():
