@@ -13,6 +13,7 @@ from stretto.local_engine.model.loading.loading_progress import doing
 __all__ = ["silence", "told_of_loading"]
 
 _AFTER_S, _LOOK_S = 2.0, 0.25
+_LEAST_NAME = 16  # characters of a model's name
 _silent = threading.Event()
 
 
@@ -53,13 +54,21 @@ def _tell(model: str, ended: threading.Event, in_notebook: bool) -> None:
     last, patience_s = "", _AFTER_S
     with suppress(OSError, ValueError):
         while not ended.wait(patience_s):
-            line = f"stretto: {name} is still being loaded: {doing(model) or 'waiting for its files'}."
+            said = f" is still being loaded: {doing(model) or 'waiting for its files'}."
+            room = shutil.get_terminal_size().columns - len(said)
+            line = f"stretto: {name if in_notebook else _end_of(name, room)}{said}"
             if line != last:
                 shown = line if in_notebook else _over(last, line)
                 print(shown, end="\n" if in_notebook else "", file=sys.stderr, flush=True)
             last, patience_s = line, _LOOK_S
         if last and not in_notebook:
             print(file=sys.stderr)
+
+
+def _end_of(name: str, room: int) -> str:
+    """The end of a long name, such as a path: what is done stands behind it and is to be seen."""
+    most = max(_LEAST_NAME, room - len("stretto: ") - 1)
+    return name if len(name) <= most else f"…{name[1 - most :]}"
 
 
 def _over(last: str, line: str) -> str:
