@@ -10,10 +10,11 @@ import signal
 import sys
 import threading
 import time
+from _thread import allocate_lock  # that of now: a lock of a greenlet could not wait for a thread
 from collections.abc import Callable
 from contextlib import suppress
 
-from stretto.foundation.threads import were_threads_changed
+from stretto.foundation.threads import stay_if_changed
 
 __all__ = ["EndingThread", "is_exiting", "lower_priority"]
 
@@ -21,6 +22,7 @@ _PATIENCE_S = 3.0  # for which the exit waits for a thread that was told to end
 _LAST_S = 1.0  # the same for one that it has interrupted; what hangs in a call of the system stays behind
 _LOOK_S = 0.1  # seconds after which the exit looks whether it was interrupted
 _exiting = threading.Event()
+_running: set[EndingThread] = set()
 
 
 class EndingThread(threading.Thread):
@@ -36,6 +38,7 @@ class EndingThread(threading.Thread):
         # A daemon, because the interpreter would wait for any other thread before `_end_all` could end it.
         super().__init__(target=target, name=name, daemon=True)
         self._tell = tell
+        self._over = allocate_lock()  # held while it runs
         self._until = math.inf  # when the exit has waited long enough
         self._interrupted = False
 
@@ -47,7 +50,8 @@ class EndingThread(threading.Thread):
         """Tell it to end, and wait a moment. Returns False once the exit has waited long enough."""
         if not self._interrupted:
             self.end()
-        self.join(_LOOK_S)  # a signal that comes as a wait begins does not end it
+        if self._over.acquire(timeout=_LOOK_S):  # a signal that comes as a wait begins does not end it
+            return False
         if (now := time.monotonic()) < self._until:
             return True
         if self._interrupted or self.ident is None:
@@ -57,11 +61,26 @@ class EndingThread(threading.Thread):
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
         return True
 
+    def start(self) -> None:
+        self._over.acquire()
+        _running.add(self)
+        try:
+            super().start()
+        except BaseException:  # no more threads
+            self._leave()
+            raise
+
     def run(self) -> None:
         try:
             super().run()
         finally:
             self._tell = _ended  # what it refers to is freed now, not when cycles are collected
+            self._leave()
+            stay_if_changed()
+
+    def _leave(self) -> None:
+        _running.discard(self)
+        self._over.release()
 
 
 def is_exiting() -> bool:
@@ -80,16 +99,18 @@ def _ended() -> None:
     """Nothing is left to end."""
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)
+
+
 @atexit.register
 def _end_all() -> None:
     """End all, also those that one of them still starts: a thread that loads a model starts the engine's."""
-    if were_threads_changed():  # they cannot be listed; nobody asks them any more
-        return
     try:
         _exiting.set()
         given_up: set[EndingThread] = set()
-        while running := {each for each in threading.enumerate() if isinstance(each, EndingThread)} - given_up:
-            given_up |= {thread for thread in running if thread.is_alive() and not thread.wait_at_exit()}
+        while running := _running - given_up:
+            given_up |= {thread for thread in running if not thread.wait_at_exit()}
     except BaseException as error:  # noqa: BLE001 - a second Ctrl-C, or what another signal's handler raises
         _leave(error)
 

@@ -22,6 +22,7 @@ __all__ = [
     "are_threads_green",
     "check_threads",
     "in_own_thread",
+    "stay_if_changed",
     "were_threads_changed",
 ]
 
@@ -107,7 +108,7 @@ class Fork:
         return self._process != here
 
 
-_start = _thread.start_new_thread
+_start, _allocate_lock = _thread.start_new_thread, _thread.allocate_lock
 
 
 def are_threads_green() -> bool:
@@ -118,6 +119,13 @@ def are_threads_green() -> bool:
 def were_threads_changed() -> bool:
     """Whether they became greenlets after this was imported. A greenlet cannot wait for a thread of before."""
     return _thread.start_new_thread is not _start
+
+
+def stay_if_changed() -> None:
+    """Keep this thread from ending where threads were changed: Python no longer lists it, and would print an error."""
+    if were_threads_changed():
+        for never in [_allocate_lock()] * 2:
+            never.acquire()
 
 
 def check_threads() -> None:

@@ -14,6 +14,7 @@ import torch
 
 from stretto.foundation.ending_thread import EndingThread
 from stretto.foundation.latest import Latest
+from stretto.foundation.threads import were_threads_changed
 from stretto.local_engine.drafting.catalogue import WEIGHING, DraftEquipment
 from stretto.local_engine.drafting.sources.texts import DraftText, Texts
 from stretto.local_engine.drafting.step_cost import StepCost
@@ -279,7 +280,8 @@ class EngineThread:
                 _end_work(work, cause)
         with suppress(BaseException):
             scheduler.clear()
-        end_threads()
+        if not were_threads_changed():  # else they cannot be waited for, and stay
+            end_threads()
         self._timer.end()
         if self._code is not None:
             self._code.end()
