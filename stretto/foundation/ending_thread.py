@@ -13,13 +13,15 @@ import time
 from _thread import allocate_lock  # that of now: a lock of a greenlet could not wait for a thread
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from stretto.foundation.threads import stay_if_changed
 
 __all__ = ["EndingThread", "is_exiting", "lower_priority"]
 
 _PATIENCE_S = 3.0  # for which the exit waits for a thread that was told to end
-_LAST_S = 1.0  # the same for one that it has interrupted; what hangs in a call of the system stays behind
+_LAST_S = 1.0  # the same for one that it has interrupted and that does nothing: it hangs in a call of the system
+_MOST_S = 30.0  # the same for one that it has interrupted and that works, perhaps seldom on a busy machine
 _LOOK_S = 0.1  # seconds after which the exit looks whether it was interrupted
 _exiting = threading.Event()
 _running: set[EndingThread] = set()
@@ -41,24 +43,27 @@ class EndingThread(threading.Thread):
         self._over = allocate_lock()  # held while it runs
         self._until = math.inf  # when the exit has waited long enough
         self._interrupted = False
+        self._used, self._idle_until = 0.0, math.inf  # seconds of a processor, and until when it may use no more
 
     def end(self) -> None:
         self._until = min(self._until, time.monotonic() + _PATIENCE_S)
         self._tell()
 
     def wait_at_exit(self) -> bool:
-        """Tell it to end, and wait a moment. Returns False once the exit has waited long enough."""
+        """Tell it to end, and wait a moment. Returns False once it has ended, or the exit has waited long enough."""
         if not self._interrupted:
             self.end()
         if self._over.acquire(timeout=_LOOK_S):  # a signal that comes as a wait begins does not end it
             return False
-        if (now := time.monotonic()) < self._until:
-            return True
-        if self._interrupted or self.ident is None:
-            return False
-        # It ends where it next runs Python code. A long loading is many short calls of torch.
-        self._interrupted, self._until = True, now + _LAST_S
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
+        now = time.monotonic()
+        if self._interrupted:
+            if (used := _processor_s(self)) > self._used:
+                self._used, self._idle_until = used, now + _LAST_S
+            return now < min(self._until, self._idle_until)
+        if now >= self._until and self.ident is not None:
+            # It ends where it next runs Python code. A long loading is many short calls of torch.
+            self._interrupted, self._until, self._idle_until = True, now + _MOST_S, now + _LAST_S
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
         return True
 
     def start(self) -> None:
@@ -72,7 +77,8 @@ class EndingThread(threading.Thread):
 
     def run(self) -> None:
         try:
-            super().run()
+            with suppress(SystemExit):  # what the frames of that refer to is freed here, before the exit goes on
+                super().run()
         finally:
             self._tell = _ended  # what it refers to is freed now, not when cycles are collected
             self._leave()
@@ -93,6 +99,16 @@ def lower_priority(niceness: int) -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+
+
+def _processor_s(thread: threading.Thread) -> float:
+    """Seconds of a processor that a thread has used; 0 where that cannot be told."""
+    try:
+        about = Path(f"/proc/self/task/{thread.native_id}/stat").read_bytes()
+    except OSError:
+        return 0.0
+    user, system = about.rpartition(b")")[2].split()[11:13]  # the name before may hold spaces
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _ended() -> None:
