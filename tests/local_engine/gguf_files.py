@@ -66,7 +66,7 @@ def write_gguf(path, model, tokenizer, *, kind="F32", fields=(), tensors=(), lea
     for key, value in head.items():
         put = writer.add_float32 if isinstance(value, float) else writer.add_uint32
         (writer.add_string if isinstance(value, str) else put)(key, value)
-    _write_tokenizer(writer, tokenizer)
+    _write_tokenizer(writer, tokenizer, pads="tokenizer.ggml.padding_token_id" not in head)
     if template is not None:
         writer.add_chat_template(template)
     for key, value in [*_tensors(name, model), *tensors]:
@@ -81,7 +81,7 @@ def write_gguf(path, model, tokenizer, *, kind="F32", fields=(), tensors=(), lea
     return path
 
 
-def _write_tokenizer(writer, tokenizer):
+def _write_tokenizer(writer, tokenizer, *, pads):
     words = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
     ids = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
     inner = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
@@ -89,7 +89,8 @@ def _write_tokenizer(writer, tokenizer):
     writer.add_token_list(words)
     writer.add_token_types([3 if number in ids else 1 for number in range(len(words))])
     writer.add_token_merges([" ".join(pair) for pair in inner["merges"]])
-    writer.add_pad_token_id(ids[0])
+    if pads:
+        writer.add_pad_token_id(ids[0])
     writer.add_bos_token_id(ids[1])
     writer.add_eos_token_id(ids[2])
 

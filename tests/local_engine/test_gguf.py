@@ -424,6 +424,62 @@ def test_a_mark_in_other_letters_than_those_of_bytes_stays_whole(tmp_path):
     assert read.decode([1], skip_special_tokens=True) == ""
 
 
+@pytest.fixture(scope="module")
+def unmerged():
+    """A tokenizer with a token that no merges make, as Llama 3's have some, and with three ordinary ones before it."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {token: number for number, token in enumerate(["<pad>", "<begin>", "<end>", "ab", "abc", *letters])}
+    inner = Tokenizer(models.BPE(vocab=words, merges=[("a", "b")]))
+    special = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **special)
+
+
+@pytest.mark.parametrize(
+    ("cut", "says", "expected"),
+    [
+        ("llama-bpe", {}, "<begin> abc"),
+        ("llama3", {"tokenizer.ggml.add_bos_token": 1}, "<begin> abc"),
+        ("llama-bpe", {"tokenizer.ggml.add_bos_token": 0}, "abc"),
+        ("falcon3", {}, "<begin> abc"),
+        ("tekken", {}, "<begin> abc"),  # which transformers' tables read
+        ("tekken", {"tokenizer.ggml.add_bos_token": 0}, "abc"),
+        ("smaug-bpe", {}, "ab c"),
+        ("qwen2", {}, "ab c"),
+        ("default", {"tokenizer.ggml.add_bos_token": 1}, "<begin> ab c"),
+    ],
+)
+def test_llama_3_takes_whole_tokens_without_merges_and_begins_with_bos(cut, says, expected, tmp_path, unmerged):
+    fields = {"tokenizer.ggml.pre": cut} | says
+    read = read_tokenizer(read_header(write_gguf(tmp_path / "a.gguf", MODELS["llama"](), unmerged, fields=fields)))
+    ids = unmerged.convert_tokens_to_ids(expected.split())
+    assert read("abc").input_ids == ids
+    assert read("abc", add_special_tokens=False).input_ids == [each for each in ids if each != 1]
+    assert read("abcab").input_ids[-3:] == unmerged.convert_tokens_to_ids(["ab", "c", "ab"])  # no token: merges decide
+
+
+@pytest.mark.parametrize("role", ["padding", "unknown"])
+@pytest.mark.parametrize("cut", ["llama-bpe", "chameleon"])
+def test_a_padding_id_that_names_an_ordinary_token_hides_none(role, cut, tmp_path, unmerged):
+    word = unmerged.convert_tokens_to_ids("ab")
+    fields = {"tokenizer.ggml.pre": cut, f"tokenizer.ggml.{role}_token_id": word}
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), unmerged, fields=fields)
+    read = read_tokenizer(read_header(path))
+    assert read.decode([1, word, word, 2], skip_special_tokens=True) == "abab"
+    assert "ab" not in read.all_special_tokens
+    assert word not in read.added_tokens_decoder
+    assert {1, 2} <= read.added_tokens_decoder.keys()
+    assert (read.bos_token_id, read.eos_token_id) == (1, 2)
+
+
+@pytest.mark.parametrize("role", ["padding", "unknown"])
+def test_a_padding_id_that_names_a_mark_hides_it(role, tmp_path, unmerged):
+    fields = {f"tokenizer.ggml.{role}_token_id": 2}
+    path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), unmerged, fields=fields)
+    read = read_tokenizer(read_header(path))
+    assert read.decode([1, 3, 2], skip_special_tokens=True) == "ab"
+    assert read.special_tokens_map[{"padding": "pad_token", "unknown": "unk_token"}[role]] == "<end>"
+
+
 @pytest.mark.parametrize("fields", [{"tokenizer.ggml.pre": "chameleon"}, {"tokenizer.ggml.unknown_token_id": 10**6}])
 def test_a_vocabulary_that_is_not_known_or_damaged_is_left_to_transformers(fields, tmp_path, tokenizer, monkeypatch):
     path = write_gguf(tmp_path / "a.gguf", MODELS["llama"](), tokenizer, fields=fields)

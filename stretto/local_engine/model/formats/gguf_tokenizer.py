@@ -20,8 +20,9 @@ __all__ = ["read_tokenizer"]
 
 _KIND = "tokenizer"
 _FIELD = "tokenizer.ggml."
-_CONTROL, _USERS = 3, 4  # types of tokens
-_SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+_ORDINARY, _CONTROL, _USERS = 1, 3, 4  # types of tokens
+_ENDS = {"bos_token": "bos", "eos_token": "eos"}
+_OTHERS = {"unk_token": "unknown", "pad_token": "padding"}
 _END = "<|endoftext|>"  # which transformers takes for special in all these vocabularies that have it
 
 _BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
@@ -30,6 +31,12 @@ _DIGITS = {"type": "Digits", "individual_digits": True}
 _CONTRACTIONS_AND_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _SIGNS_AND_SPACES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
+_LLAMA_3 = frozenset({"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"})
+_WHOLE = _LLAMA_3 | {"tekken"}
+"""Where a piece of text that is a token is that token, whatever its merges; and BOS comes first, if the file is silent.
+
+Transformers' tables do neither, llama.cpp does both.
+"""
 
 
 def _split(numbers: str) -> tuple[Mapping[str, Any], ...]:
@@ -41,7 +48,7 @@ _CUTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     **dict.fromkeys(_SINGLE_DIGITS, (_DIGITS, _WORDS)),
     **dict.fromkeys(("default", "gpt-2"), (_WORDS,)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _split(r"\p{N}")),
-    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "smaug-bpe", "dbrx", "lfm2"), _split(r"\p{N}{1,3}")),
+    **dict.fromkeys((*_LLAMA_3, "smaug-bpe", "dbrx"), _split(r"\p{N}{1,3}")),
 }
 """How a text is cut before its pieces are joined to tokens, by what llama.cpp calls it (``llama-vocab.cpp``)."""
 
@@ -61,6 +68,7 @@ def read_tokenizer(header: Header) -> Any:
         made = _made(header)
         if (state := state_of(made)) is None:
             return made
+        _show_ordinary(state, header)
         read = KeptTokenizer(state)  # the first time it is what it is later
     remember(_KIND, key, json.dumps(state).encode())
     return read
@@ -69,10 +77,10 @@ def read_tokenizer(header: Header) -> Any:
 def _state_of_bytes(header: Header) -> dict[str, Any] | None:
     """What makes a `KeptTokenizer`; ``None`` for a vocabulary of another kind, or one that is not known.
 
-    It does as transformers' would. Only marks that are written with other letters than those of bytes, as DeepSeek's
-    are, stay whole here.
+    It does as transformers' would, as `_made` corrects it. Only marks that are written with other letters than those of
+    bytes, as DeepSeek's are, stay whole here.
     """
-    said = header.metadata.get
+    said, whole = header.metadata.get, _takes_whole(header)
     cuts, template = _CUTS.get(said(f"{_FIELD}pre", "default")), said("tokenizer.chat_template")
     if said(f"{_FIELD}model") != "gpt2" or cuts is None or not (template is None or isinstance(template, str)):
         return None
@@ -80,8 +88,13 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
     tokens, types, merges = map(read_arrays(header, names).get, names)
     if tokens is None or merges is None:
         return None
-    numbers = {name: said(f"{_FIELD}{own}_token_id") for name, own in _SPECIAL.items()}
-    special, users = {number for number in numbers.values() if number is not None}, set[int]()
+    shown = _ordinary(header, types)
+    numbers = {
+        name: number
+        for name, own in (_ENDS | _OTHERS).items()
+        if name not in shown and (number := said(f"{_FIELD}{own}_token_id")) is not None
+    }
+    special, users = {*numbers.values()}, set[int]()
     letters = {byte: chr(code) for code, byte in byte_alphabet().items()}
     alphabet, vocabulary = {*letters.values()}, dict[str, int]()
     for number, (token, kind) in enumerate(zip(tokens, types or [1] * len(tokens), strict=True)):
@@ -93,9 +106,9 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
         vocabulary[token if stays else "".join(letters[byte] for byte in token.encode())] = number
     if len(vocabulary) < len(tokens):  # one is there twice
         return None
-    named = {name: tokens[number] for name, number in numbers.items() if number is not None}
-    ends = ("bos_token", "eos_token")
-    first, last = (named.get(name) if said(f"{_FIELD}add_{name}") else None for name in ends)
+    named = {name: tokens[number] for name, number in numbers.items()}
+    adds = {"bos_token": whole, "eos_token": False}  # where the file is silent
+    first, last = (named.get(name) if said(f"{_FIELD}add_{name}", add) else None for name, add in adds.items())
     marks = {mark: vocabulary[mark] for mark in (first, last) if mark is not None}
 
     def around(sequence: str, number: int) -> list[Any]:
@@ -118,7 +131,12 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
             "special_tokens": {mark: {"id": mark, "ids": [own], "tokens": [mark]} for mark, own in marks.items()},
         },
         "decoder": _WORDS | {"add_prefix_space": True},
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": [merge.split(" ") for merge in merges]},
+        "model": {
+            "type": "BPE",
+            "vocab": vocabulary,
+            "merges": [merge.split(" ") for merge in merges],
+            "ignore_merges": whole,
+        },
     }
     return {
         "tokenizer": json.dumps(written),
@@ -128,12 +146,44 @@ def _state_of_bytes(header: Header) -> dict[str, Any] | None:
     }
 
 
+def _takes_whole(header: Header) -> bool:
+    return header.metadata.get(f"{_FIELD}model") == "gpt2" and header.metadata.get(f"{_FIELD}pre") in _WHOLE
+
+
+def _ordinary(header: Header, types: tuple[Any, ...] | None) -> dict[str, int]:
+    """Padding and unknown tokens that are ordinary ones: as special tokens they would be missing in every text."""
+    said = header.metadata.get
+    ends = [said(f"{_FIELD}{own}_token_id") for own in _ENDS.values()]
+    found = {name: said(f"{_FIELD}{own}_token_id") for name, own in _OTHERS.items()}
+    return {
+        name: number
+        for name, number in found.items()
+        if types and isinstance(number, int) and number not in ends and types[number : number + 1] == (_ORDINARY,)
+    }
+
+
+def _show_ordinary(state: dict[str, Any], header: Header) -> None:
+    """Transformers makes every token with a part in the file a special one."""
+    types = f"{_FIELD}token_type"
+    named, found = state["special_tokens_map"], _ordinary(header, read_arrays(header, [types]).get(types))
+    if shown := {number: named.pop(name) for name, number in found.items() if named.get(name, _END) != _END}:
+        written = json.loads(state["tokenizer"])
+        written["added_tokens"] = [each for each in written["added_tokens"] if each["id"] not in shown]
+        state["tokenizer"] = json.dumps(written)
+        state["all_special_tokens"] = [each for each in state["all_special_tokens"] if each not in shown.values()]
+
+
 def _made(header: Header) -> Any:
-    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence  # noqa: PLC0415 - as the next line
+    from tokenizers import pre_tokenizers  # noqa: PLC0415 - as the next line
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - slow
 
     made = PreTrainedTokenizerFast.from_pretrained(str(header.path.parent), gguf_file=header.path.name)
     if header.metadata.get(f"{_FIELD}pre") in _SINGLE_DIGITS:  # transformers' table leaves this out
-        digits, words = Digits(individual_digits=True), ByteLevel(add_prefix_space=False)
-        made.backend_tokenizer.pre_tokenizer = Sequence([digits, words])
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
+    if _takes_whole(header):
+        made.backend_tokenizer.model.ignore_merges = True
+        if header.metadata.get(f"{_FIELD}add_bos_token") is None and made.bos_token is not None:
+            made.add_bos_token = True
     return made
