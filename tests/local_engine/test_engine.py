@@ -352,10 +352,10 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
     ready.set()
     assert asked.wait(patience(60))
     tokens(handles[0])
-    assert seen[: len(rounds) + 3] == [64, *rounds, len(PROMPTS[0]), 1]
+    assert seen[: len(rounds) + 3] == [16, *rounds, len(PROMPTS[0]), 1]
     engine.wait_measured()
     assert set(engine.step_ms) == {1, 2, 4, 8, 16, 32, 64}
-    assert seen.count(64) >= 5
+    assert seen.count(64) >= 4
 
 
 @pytest.fixture
@@ -404,7 +404,8 @@ def test_who_begins_with_a_kept_table_times_no_step_before_the_first_request(of_
         handle = again.submit(Generation(PROMPTS[0], 2))
         asked.set()
         tokens(handle)
-    assert [len(PROMPTS[0]), 1] in (seen[:2], seen[2:4])  # while nobody asked, the first step may have been begun
+    # While nobody asked, the text or the first step may have been begun.
+    assert [len(PROMPTS[0]), 1] in (seen[:2], seen[1:3], seen[2:4])
 
 
 @pytest.mark.usefixtures("all_rows_are_timed")
