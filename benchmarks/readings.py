@@ -9,7 +9,7 @@
     python benchmarks/readings.py ask FOLDER --file requests.jsonl --strategy rewrite      texts or records
 
 Each line of a file of requests is an object with a ``question``, and perhaps a ``system`` message, a ``text`` that
-follows the question, a ``schema`` of the record that is asked for, a ``kind`` and a ``language``.
+follows the question, a ``document``, a ``schema`` of the record that is asked for, a ``kind`` and a ``language``.
 
 The model is an OpenAI-compatible server whose answers stand in ``FOLDER/answers.json``, by the hash of their messages.
 A prompt that is not there is noted and never answered, so nothing is asked that follows from a failure. Whoever writes
@@ -125,7 +125,11 @@ async def ask(folder: Path, strategy: str, rows: Sequence[dict[str, Any]]) -> No
         async with aclosing(backend), AsyncStretto(backend) as client:
             try:
                 answer = await client.ask(
-                    question, strategy=by, system=row.get("system"), response_format=row.get("schema")
+                    question,
+                    strategy=by,
+                    system=row.get("system"),
+                    response_format=row.get("schema"),
+                    documents=[row["document"]] if "document" in row else None,
                 )
                 row[way] = answer.text
             except StrettoError as error:
@@ -177,7 +181,7 @@ def pairs(folder: Path) -> None:
         listed = []
         for number, (row, planned_first) in enumerate(zip(rows, first, strict=True)):
             sides = ("planned", "straight") if planned_first != bool(reader) else ("straight", "planned")
-            asked = {name: row[name] for name in ("question", "system", "text", "schema") if row.get(name)}
+            asked = {name: row[name] for name in ("question", "system", "text", "document", "schema") if row.get(name)}
             listed.append({"pair": number, **asked, "A": row[sides[0]], "B": row[sides[1]]})
         lot.shuffle(listed)
         (folder / f"pairs_{reader + 1}.json").write_text(json.dumps(listed, indent=1, ensure_ascii=False))
