@@ -12,7 +12,10 @@ from stretto.values.errors import BudgetExceededError
 from stretto.values.request import Preference
 from stretto.values.route import Forecast
 
-__all__ = ["ALLOW_MORE", "cost_of", "least_shared", "over_budget", "price_needed", "priced", "sum_of", "unknown_price"]
+__all__ = [
+    "ALLOW_MORE", "cost_of", "from_cache", "least_shared", "over_budget", "price_needed", "priced", "sum_of",
+    "unknown_price",
+]  # fmt: skip
 
 ALLOW_MORE = "Allow more, or ask for a shorter answer with max_tokens."
 
@@ -28,7 +31,8 @@ def priced(case: Case, forecast: Forecast) -> Forecast:
     if forecast.written is None or forecast.cost is not None:
         return forecast
     read = forecast.tokens - forecast.written
-    cached = _from_cache(case, read, forecast.calls)
+    whole = read >= forecast.calls * case.prompt_tokens  # each call reads all of the request
+    cached = forecast.cached or (from_cache(case, case.prompt_tokens, forecast.calls) if whole else 0)
     cost = cost_of(case, case.backend, read=read, written=forecast.written, calls=forecast.calls, cached=cached)
     if cached:  # the others wait for the first text
         seconds = round(forecast.seconds + case.speed.first_of(1), 2)
@@ -36,10 +40,15 @@ def priced(case: Case, forecast: Forecast) -> Forecast:
     return forecast if cost is None else forecast.model_copy(update={"cost": cost})
 
 
-def _from_cache(case: Case, read: int, calls: int) -> int:
-    """Prompt tokens that calls after the first read from the provider's cache, where they wait for it."""
-    shared = case.prompt_tokens
-    if calls <= 1 or read < calls * shared or shared < least_shared(case.request.preference, case.backend.capabilities):
+def from_cache(case: Case, shared: int, calls: int) -> int:
+    """Prompt tokens that calls after the first read from the provider's cache, where they wait for it.
+
+    Args:
+        case: the request, with its model.
+        shared: tokens with which each call begins.
+        calls: of the answer.
+    """
+    if calls <= 1 or shared < least_shared(case.request.preference, case.backend.capabilities):
         return 0
     return (calls - 1) * shared
 

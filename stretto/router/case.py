@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from stretto.abilities import Abilities, abilities_of
@@ -135,10 +135,13 @@ class Case:
     @lazy
     def prompt_tokens(self) -> int:
         """Estimated prompt tokens: 4 characters each, 2.5 in messages that are not ASCII."""
-        total = 0.0
-        for message in self.request.messages:
-            total += len(message.content) / (4 if message.content.isascii() else 2.5)
-        return round(total) + typical_tokens(sum(len(document.text) for document in self.request.documents))
+        documents = typical_tokens(sum(len(document.text) for document in self.request.documents))
+        return _read_tokens(message.content for message in self.request.messages) + documents
+
+    @lazy
+    def before_tokens(self) -> int:
+        """Those of what stands before the question, system messages and earlier turns: each call begins with it."""
+        return _read_tokens([self.request.system, *(message.content for message in self.request.history)])
 
     @lazy
     def answer_tokens(self) -> int:
@@ -272,3 +275,7 @@ class Case:
         if isinstance(split, Split):
             return len(split.items) if split.marks in LISTED_MARKS else 0, None
         return 0, split.reason if split.final else None
+
+
+def _read_tokens(texts: Iterable[str]) -> int:
+    return round(sum(len(text) / (4 if text.isascii() else 2.5) for text in texts))

@@ -130,3 +130,18 @@ async def test_the_forecast_counts_what_comes_from_the_cache():
     assert (full.cached, fastest.cached) == (0, 0)
     assert cached.seconds > full.seconds
     assert (cached.cost is None) or cached.cost < full.cost
+
+
+@pytest.mark.parametrize("name", ["rewrite", "items"])
+async def test_the_forecast_of_calls_that_read_a_part_each_counts_what_all_begin_with(name):
+    question, options, _, _ = ASKED[name]
+    backend = ScriptedBackend({}, name="openai:gpt-5-mini", capabilities=CACHES)
+    async with AsyncStretto(backend) as stretto:
+        waits = (await stretto.route(question, **options)).forecast[name]
+        at_once = (await stretto.route(question, preference="fastest", **options)).forecast[name]
+        short = (await stretto.route(question, **{**options, "system": ""})).forecast[name]
+    before = len(NOTES) // 4
+    assert waits.calls == at_once.calls == short.calls > 1
+    assert (waits.cached, at_once.cached, short.cached) == ((waits.calls - 1) * before, 0, 0)
+    assert waits.tokens == at_once.tokens == short.tokens + waits.calls * before
+    assert waits.seconds > at_once.seconds

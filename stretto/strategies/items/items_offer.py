@@ -8,6 +8,7 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stretto.router.affordable import from_cache
 from stretto.router.case import PHRASES, Case
 from stretto.router.excerpt import excerpt
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
@@ -73,8 +74,13 @@ def _forecast(case: Case) -> Forecast | None:
         return None
     if case.request.strategy == "items" and case.request.strategy_options:
         votes = options_of(case.request, ItemsOptions).samples
-        return voted_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items, votes)
-    return items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items)
+        forecast = voted_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items, votes)
+    else:
+        forecast = items_forecast(case.speed, case.prompt_tokens, case.answer_tokens, items)
+    if not (before := case.before_tokens):
+        return forecast
+    read = forecast.tokens + (forecast.calls - 1) * before
+    return forecast.model_copy(update={"tokens": read, "cached": from_cache(case, before, forecast.calls)})
 
 
 def kind_of(parse: Parse) -> Kind:

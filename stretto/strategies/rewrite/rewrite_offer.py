@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from stretto.prompts import GENERAL
 from stretto.router import obstacles
+from stretto.router.affordable import from_cache
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
 from stretto.router.given import Doubt, Given
@@ -78,8 +79,7 @@ def _edits_forecast(case: Case, given: Given) -> Forecast:
         calls = max(1, min(speed.concurrent_calls, len(given.text) // LEAST_EDITED))
     written = round(min(1.0, written_by_edits(case.backend, given.change)) * given.tokens) + calls * EMPTY_LIST
     call_s = seconds(speed, written / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
-    read = given.tokens + calls * INSTRUCTION_TOKENS
-    return Forecast(seconds=round(call_s, 2), tokens=read + written, calls=calls, written=written)
+    return _forecast(case, call_s, given.tokens, written, calls)
 
 
 def _priority(case: Case, given: Given) -> int:
@@ -95,12 +95,19 @@ def _pieces_forecast(case: Case, given: Given) -> Forecast:
     calls = _pieces(case, given)
     call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
     total_s = math.ceil(calls / speed.concurrent_calls) * call_s
-    read, written = given.tokens + calls * INSTRUCTION_TOKENS, answer
+    read, written = given.tokens, answer
     if given.change in SHARED:
         calls += 1
         total_s += seconds(speed, TERMS_TOKENS / 4)
         read, written = read + given.tokens, written + TERMS_TOKENS // 4
-    return Forecast(seconds=round(total_s, 2), tokens=read + written, calls=calls, written=written)
+    return _forecast(case, total_s, read, written, calls)
+
+
+def _forecast(case: Case, total_s: float, read: int, written: int, calls: int) -> Forecast:
+    """Its cost, with what each call reads besides its piece: the instructions, and what stands before the question."""
+    tokens = read + calls * (INSTRUCTION_TOKENS + case.before_tokens) + written
+    cached = from_cache(case, case.before_tokens, calls)
+    return Forecast(seconds=round(total_s, 2), tokens=tokens, calls=calls, written=written, cached=cached)
 
 
 def _pieces(case: Case, given: Given) -> int:
