@@ -30,13 +30,13 @@ from rich.table import Table
 
 from stretto import AsyncStretto
 from stretto.display.palette import Palette
-from stretto.strategies.fields.record_plan import OUTLINED
+from stretto.strategies.fields.record_plan import BRIEFLY, OUTLINED
 
 QUESTION = "Describe the harbour town of Vell for a travel guide."
 BAR, FIRST_BAR = 0.4, 1.2
 KEY = "benchmark"
 ERRS = (0.0, 0.02)  # of single values
-FASTEST, BALANCED = "fields, fastest", "fields, agreed on first"
+BALANCED, FASTEST, CAREFUL = "fields", "fields, fastest", "fields, careful"
 LONG = ("history", "sights", "food", "walks", "festivals", "practical")
 
 
@@ -72,8 +72,10 @@ def replies(words: int) -> list[tuple[str, str]]:
     short = {"name": "Vell", "inhabitants": 8200, "season": "May"}
     own = [(f"only the field `{name}` now", json.dumps({name: text})) for name, text in texts.items()]
     agreed = {name: " ".join(f"{name}{number}" for number in range(OUTLINED)) for name in LONG}
+    briefly = {name: " ".join(f"{name}{number}" for number in range(BRIEFLY)) for name in LONG[1:]}
     begun = {LONG[0]: texts[LONG[0]]}
     return [
+        ("only `outline` now", json.dumps({"outline": briefly})),
         ("is no field of the record", json.dumps(short | {"outline": agreed} | begun)),
         ("only these fields now", json.dumps(short | begun)),
         *own,
@@ -130,6 +132,7 @@ async def measured(options: argparse.Namespace) -> dict[str, list[Run]]:
             "straight": partial(by_stretto, url, strategy="direct"),
             BALANCED: partial(by_stretto, url, strategy="fields"),
             FASTEST: partial(by_stretto, url, preference="fastest"),
+            CAREFUL: partial(by_stretto, url, strategy="fields", preference="careful"),
             "LangChain": partial(by_langchain, url),
         }
         for _ in range(options.runs):
@@ -162,16 +165,22 @@ def draw(results: dict[str, Any], pyplot: Any, colours: Palette) -> Any:
     return figure
 
 
+def over_straight(ways: dict[str, Any], name: str, what: str) -> float:
+    """How many times as long as a straight answer one way takes to the end, or to something that is shown."""
+    share: float = ways[name][what]["median"] / ways["straight"][what]["median"]
+    return share
+
+
 def table(results: dict[str, Any]) -> list[list[str]]:
     """A row for each way."""
-    straight = results["ways"]["straight"]
     return [
         [
             name,
             f"{row['wall_s']['median']:.2f}",
-            f"{row['wall_s']['median'] / straight['wall_s']['median']:.2f}",
+            f"{over_straight(results['ways'], name, 'wall_s'):.2f}",
             f"{row['first_text_s']['median']:.2f}",
             f"{row['first_long_s']['median']:.2f}",
+            f"{over_straight(results['ways'], name, 'first_long_s'):.2f}",
             f"{row['completion_tokens']:,}" if row["completion_tokens"] else "",
             str(row["calls"]),
         ]
@@ -179,7 +188,7 @@ def table(results: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-HEADINGS = ("way", "seconds", "over straight", "first text, s", "first long field, s", "tokens written", "calls")
+HEADINGS = ("way", "seconds", "over straight", "first text, s", "long field, s", "over straight", "tokens", "calls")
 
 
 def page(results: dict[str, Any]) -> str:
@@ -196,11 +205,14 @@ Written by `python benchmarks/fields.py`.
 
 {lines}
 
-The bar is {BAR} of the time of a straight answer: {"met" if results["met"] else "missed"} with `preference="fastest"`,
-by which `auto` takes `fields`. Else the first call also decides what each long field will tell, in a line of
-{OUTLINED} tokens here. A straight answer is shown once it was checked, so its first text is its end. The column behind
-it is when `stream.partial()` (LangChain: `astream`) has words of a long field; with `preference="fastest"` the first
-one follows the short fields in their call, after {results["first_over_straight"]:.2f} times as long as straight.
+The bars are {BAR} of the time of a straight answer, and {FIRST_BAR} times its time to the words of a long field:
+{" and ".join(results["met"]) or "no way"} met both. A straight answer is shown once it was checked, so its first text
+is its end. The column behind it is when `stream.partial()` (LangChain: `astream`) has words of a long field.
+
+The first long field follows the short ones in their call. With `preference="fastest"` all others begin then. By default
+a separate call first decides what each of them will tell, in a line of {BRIEFLY} tokens here, while the first one is
+written; they read these lines and how it begins. With `preference="careful"`, and by a model that thinks before it
+writes, the first call decides that for all of them, in lines of {OUTLINED} tokens, before it goes on.
 
 ## Whether records fit
 
@@ -256,16 +268,16 @@ def main() -> None:
         }
         for name, each in runs.items()
     }
-    share = ways[FASTEST]["wall_s"]["median"] / ways["straight"]["wall_s"]["median"]
     results = {
         "machine": machine(),
         "server": {key: getattr(options, key) for key in ("words", "runs", "tokens_per_second")}
         | {"time_to_first_token_s": options.time_to_first_token},
         "ways": ways,
-        "over_straight": share,
-        "first_over_straight": ways[FASTEST]["first_long_s"]["median"] / ways["straight"]["first_long_s"]["median"],
-        "met": share <= BAR
-        and ways[FASTEST]["first_text_s"]["median"] <= FIRST_BAR * ways["straight"]["first_text_s"]["median"],
+        "met": [
+            f"`{name}`"
+            for name in (BALANCED, FASTEST, CAREFUL)
+            if over_straight(ways, name, "wall_s") <= BAR and over_straight(ways, name, "first_long_s") <= FIRST_BAR
+        ],
         "schemas": anyio.run(fitting, options.schemas),
     }
     shown = Table(*HEADINGS)

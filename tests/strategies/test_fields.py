@@ -96,14 +96,14 @@ async def test_short_fields_come_first_and_long_ones_side_by_side_in_the_order_o
     assert answer.parsed.summary == 'The summary,\nin "words" and ü.'
     assert (answer.strategy, answer.finish_reason, answer.warnings) == ("fields", "stop", ())
     first = backend.calls[0][0].response_schema
-    assert list(first["properties"]) == ["title", "kind", "when", "chapters", "outline", "summary"]
+    assert list(first["properties"]) == ["title", "kind", "when", "chapters", "summary"]
     assert list(first["properties"]["chapters"]["items"]["properties"]) == ["title"]
     assert [branch.title for branch in answer.branches] == [
-        *("", "findings", "chapters[0]", "chapters[1]", "conclusion"),
+        *("", "", "findings", "chapters[0]", "chapters[1]", "conclusion"),
     ]
-    assert [label_of(branch) for branch in answer.branches][:2] == ["fields", "findings"]
+    assert [label_of(branch) for branch in answer.branches][:3] == ["fields", "outline", "findings"]
     kinds = [event.kind for event in events if event.type == "branch_started"]
-    assert kinds == ["fields", "field", "element", "element", "field"]
+    assert kinds == ["fields", "terms", "field", "element", "element", "field"]
 
 
 async def test_every_call_sees_all_fields_and_the_values_that_are_there():
@@ -124,36 +124,103 @@ class Keeper(BaseModel):
     secret: str = Field(description="One paragraph")
 
 
+DECIDE = "only `outline_` now"
+THINKS = Capabilities(json_schema=True, reasoning=True)
+LINES = {"past": "born in Brest", "secret": "the lamp was out on 3 May"}
+LEAD = "He is tall, and has kept the light since 1902. " * 20
+
+
 @pytest.mark.parametrize(
     "written",
-    [
-        {"outline": "tall", "past": "born in Brest", "secret": "the lamp was out on 3 May"},
-        {"outline": "tall", "past": "born in Brest"},
-        "none",
-        None,
-    ],
+    [LINES, {"past": "born in Brest"}, "none", None],
     ids=["whole", "a line is missing", "no object", "none"],
 )
-async def test_what_the_long_fields_will_tell_is_decided_once_and_every_writer_is_told(written):
-    agreed = {} if written is None else {"outline_": written}
-    first = {"name": "Jean"} | agreed | {"outline": "He is tall."}
-    backend = writer({"only these fields now": json.dumps(first)})
-    answer, _ = await ask(backend, Keeper)
+@pytest.mark.parametrize("way", ["beside", "careful", "thinks"])
+async def test_what_the_long_fields_will_tell_is_decided_once_and_every_writer_is_told(written, way):
+    whole = written == LINES
+    if way == "beside":
+        agreed = {}
+        rules = {DECIDE: "none" if written is None else json.dumps({"outline_": written})}
+    else:
+        agreed = {} if written is None else {"outline_": {"outline": "tall"} | written if whole else written}
+        rules = {}
+    first = {"name": "Jean"} | agreed | {"outline": LEAD}
+    backend = writer(
+        {"only these fields now": json.dumps(first)} | rules, capabilities=THINKS if way == "thinks" else HELD
+    )
+    answer, _ = await ask(backend, Keeper, preference="careful" if way == "careful" else "balanced")
     assert list(json.loads(answer.text)) == list(Keeper.model_fields)
-    assert answer.parsed.outline == "He is tall."
-    assert answer.warnings == ()
-    asked_for = backend.calls[0][0].response_schema["properties"]["outline_"]
-    assert list(asked_for["properties"]) == ["outline", "past", "secret"]
-    told = [text_of(prompt) for prompt, _ in backend.calls[1:]]
+    assert (answer.parsed.outline, answer.warnings) == (LEAD, ())
+    asked_for = backend.calls[way == "beside"][0].response_schema["properties"]["outline_"]
+    assert list(asked_for["properties"]) == list(LINES) if way == "beside" else ["outline", *LINES]
+    told = [text for prompt, _ in backend.calls if "only the field" in (text := text_of(prompt))]
     assert len(told) == 2
-    whole = isinstance(written, dict) and len(written) == 3
     assert all(("- `secret`: the lamp was out on 3 May" in each) == whole for each in told)
+    assert all(("The text of `outline` has begun" in each) == (way == "beside") for each in told)
+
+
+async def test_the_first_long_text_is_read_while_the_lines_for_the_others_are_decided():
+    held = anyio.Event()
+    lines = Reply(json.dumps({"outline_": LINES}), hold=held)
+    backend = writer({"only these fields now": json.dumps({"name": "Jean", "outline": LEAD}), DECIDE: lines})
+    async with (
+        AsyncStretto(backend) as stretto,
+        stretto.stream(QUESTION, response_format=Keeper, strategy="fields") as stream,
+    ):
+        said = ""
+        async for text in stream.text():
+            said += text
+            if LEAD in said and not held.is_set():
+                assert len(backend.calls) == 2
+                held.set()
+    assert Keeper.model_validate_json(said).outline == LEAD
+    assert len(backend.calls) == 4
+
+
+@pytest.mark.parametrize(
+    "lead", [LEAD, 'Née "à Brest", \n le 3 mai 😀.' * 9, "Short."], ids=["long", "escapes", "short"]
+)
+async def test_what_others_read_of_the_first_long_text_does_not_depend_on_how_it_came(lead):
+    prompts = set()
+    for size in (1, 7, 5_000):
+        text = json.dumps({"name": "Jean", "outline": lead})
+        first = Reply(chunks=[text[at : at + size] for at in range(0, len(text), size)])
+        backend = writer({"only these fields now": first, DECIDE: json.dumps({"outline_": LINES})})
+        await ask(backend, Keeper)
+        prompts.add(frozenset(text_of(prompt) for prompt, _ in backend.calls[2:]))
+    (told,) = prompts
+    assert all(json.dumps(lead[:160], ensure_ascii=False) in each for each in told)
+
+
+@pytest.mark.parametrize("reply", [Reply(fault=ServerFailedError("down")), '{"outline_": {"past": "'])
+async def test_without_lines_the_record_is_whole(reply):
+    answer, _ = await ask(writer({DECIDE: reply}), Keeper)
+    assert list(json.loads(answer.text)) == list(Keeper.model_fields)
+    assert (answer.strategy, answer.parsed.name) == ("fields", 'The name,\nin "words" and ü.')
+
+
+async def test_no_call_decides_on_lines_where_the_budget_has_none_left_for_it():
+    backend = writer()
+    answer, _ = await ask(backend, Keeper, budget=Budget(max_calls=3))
+    assert list(json.loads(answer.text)) == list(Keeper.model_fields)
+    assert not any(DECIDE in text_of(prompt) for prompt, _ in backend.calls)
+
+
+@pytest.mark.parametrize("preference", ["balanced", "careful", "fastest"])
+async def test_the_forecast_counts_the_calls_that_are_made(preference):
+    backend = writer()
+    async with AsyncStretto(backend) as stretto:
+        asked = {"response_format": Keeper, "strategy": "fields", "preference": preference}
+        route = await stretto.route(QUESTION, **asked)
+        await stretto.ask(QUESTION, **asked)
+    assert route.forecast["fields"].calls == len(backend.calls) == 3 + (preference == "balanced")
 
 
 @pytest.mark.parametrize(
     ("limits", "agreed"),
     [
         ({"max_tokens": 20_000, "part_tokens": 4_000}, True),
+        ({"max_tokens": 20_000, "preference": "careful"}, True),
         ({"max_tokens": 800}, False),
         ({"preference": "fastest"}, False),
         ({"part_tokens": 200}, False),
@@ -163,7 +230,7 @@ async def test_what_the_long_fields_will_tell_is_decided_once_and_every_writer_i
 async def test_where_tokens_or_time_are_short_nothing_is_agreed_on(limits, agreed):
     backend = writer()
     answer, _ = await ask(backend, Keeper, **limits)
-    assert ("outline_" in backend.calls[0][0].response_schema["properties"]) == agreed
+    assert any("outline_" in prompt.response_schema["properties"] for prompt, _ in backend.calls) == agreed
     assert (answer.strategy, answer.warnings) == ("fields", ())
 
 
@@ -180,7 +247,7 @@ async def test_what_is_agreed_on_is_no_field_of_the_partial_value():
 async def test_the_long_calls_share_their_beginning():
     backend = writer()
     await ask(backend)
-    beginnings = {prompt.prefix for prompt, _ in backend.calls[1:]}
+    beginnings = {prompt.prefix for prompt, _ in backend.calls[2:]}
     assert len(beginnings) == 1
     assert "Filled in already" in beginnings.pop()
 
@@ -225,9 +292,9 @@ async def test_text_is_shown_while_it_comes():
 
 
 async def test_the_first_long_text_streams_behind_the_short_fields_while_the_others_are_written():
-    begun = Reply(chunks=[SHORT, '"summary": "It', *[" begins"] * 20, '."}'])
+    begun = Reply(chunks=[SHORT, '"summary": "It', *[" begins"] * 90, '."}'])
     answer, events = await ask(writer({"only these fields now": begun}))
-    assert answer.parsed.summary == "It" + " begins" * 20 + "."
+    assert answer.parsed.summary == "It" + " begins" * 90 + "."
     assert answer.parsed.title == "Bicycles"
     ids = [(event.type, event.branch_id) for event in events if event.type in ("branch_started", "branch_delta")]
     last = max(place for place, each in enumerate(ids) if each == ("branch_delta", "fields"))
@@ -508,6 +575,12 @@ HOSTILE = [
     "\u2028",
     '{"summary": {}}',
 ]
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+async def test_hostile_lines_leave_the_whole_record(said):
+    answer, _ = await ask(writer({DECIDE: Reply(chunks=list(said) or [""])}), Keeper)
+    assert (answer.strategy, list(json.loads(answer.text))) == ("fields", list(Keeper.model_fields))
 
 
 @pytest.mark.parametrize("said", HOSTILE)

@@ -13,7 +13,7 @@ from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, reading_s, seconds
 from stretto.router.history import history_of
 from stretto.router.offer import Offer
-from stretto.strategies.fields.record_plan import NotSplit, Record, is_outlined, record_of
+from stretto.strategies.fields.record_plan import NotSplit, Record, outline_of, record_of
 from stretto.values.route import Forecast, Obstacle
 
 __all__ = ["offer_fields"]
@@ -101,11 +101,16 @@ def _reads_too_often(case: Case, forecast: Forecast) -> bool:
 
 
 def fields_forecast(case: Case, record: Record) -> Forecast:
-    """Expected cost: the short fields, then waves of the others, each as long as its longest call."""
+    """Expected cost: the short fields, what is agreed on, then waves of the others, as long as their longest calls."""
     speed, calls = case.speed, record.calls
-    outline = record.outline_tokens if is_outlined(case.request, record) else 0
-    first = record.first_tokens + outline
+    outline = outline_of(case.request, record, record.lead, thinks=case.backend.capabilities.reasoning)
+    lines = 0 if outline is None else outline.tokens
+    beside = outline is not None and outline.beside
+    first = record.first_tokens + (0 if beside else lines)
     total_s = seconds(speed, first / speed.alone) if record.first is not None else 0.0
+    if beside:
+        total_s += seconds(speed, lines, calls=2)
+        calls += 1
     for wave in record.waves:
         many = sum(part.calls for part in wave)
         side_by_side = min(many, speed.concurrent_calls)
@@ -113,5 +118,5 @@ def fields_forecast(case: Case, record: Record) -> Forecast:
         total_s += math.ceil(many / speed.concurrent_calls) * seconds(speed, longest, calls=side_by_side)
     each = case.prompt_tokens + INSTRUCTION_TOKENS
     total_s += calls * reading_s(speed, case.measured, each)
-    written = record.tokens + outline
+    written = record.tokens + lines
     return Forecast(seconds=round(total_s, 2), tokens=round(calls * each + written), calls=calls, written=written)

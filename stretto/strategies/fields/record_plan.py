@@ -1,8 +1,8 @@
 """What of a record is written in which call, by its JSON schema alone.
 
-Short fields come first, in one call, with a line on what each long field will tell, so that their writers agree. Long
-texts, lists and objects follow side by side. Of an array of objects that hold long fields, the first call writes the
-short ones of each element, and a call each fills in the rest.
+Short fields come first, in one call, and then a line on what each long field will tell, so that their writers agree.
+Long texts, lists and objects follow side by side. Of an array of objects that hold long fields, the first call writes
+the short ones of each element, and a call each fills in the rest.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, wi
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 
-__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Record", "is_outlined", "record_of"]
+__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Outline", "Record", "outline_of", "record_of"]
 
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
 LARGE_OBJECT = 160  # tokens of an object that is taken apart
 FEWEST = 2  # calls for long fields
 ROOMY = 1.5  # times the expected tokens of a call, of a limit that leaves room
-OUTLINED = 28  # tokens of the line on what a long field will tell
+OUTLINED = 28  # tokens of the line on what a long field will tell: fifteen words
+BRIEFLY = 20  # of one that other calls wait for: ten words
 QUOTED = 200  # tokens of quotations, of a call that looks a field up
 _NAMED = 4  # letters of a name that counts where a description holds it
 DEFINITIONS = ("$defs", "definitions")
@@ -106,19 +107,6 @@ class Record:
         texts = (part for part in self.parts if part.is_text and len(part.path) == 1 and not part.after)
         return None if self.first is None else next(texts, None)
 
-    @cached_property
-    def outline(self) -> Mapping[str, Any] | None:
-        """The schema of the lines on what the long fields will tell; ``None`` where no call goes ahead of them."""
-        lines = {path_name(part.path): {"type": "string"} for part in self.parts if not part.keys}
-        if self.apart or self.first is None or len(lines) < FEWEST:
-            return None
-        return {"type": "object", "properties": lines, "required": list(lines), "additionalProperties": False}
-
-    @property
-    def outline_tokens(self) -> int:
-        """Expected of the lines on what the long fields will tell."""
-        return 0 if self.outline is None else OUTLINED * len(self.outline["properties"])
-
     @property
     def calls(self) -> int:
         """Expected number of calls."""
@@ -153,18 +141,57 @@ class Record:
         return list(without_null(resolved(schema, self.schema), self.schema)["properties"])
 
 
-def is_outlined(request: Request, record: Record) -> bool:
-    """Whether the first call decides what the long fields will tell.
+@dataclass(frozen=True)
+class Outline:
+    """Lines on what long fields will tell, which their writers agree on.
 
-    Not where only time counts, nor where limits of tokens leave no room for these lines, which are not in the answer.
+    Attributes:
+        names: of these fields.
+        beside: a separate call writes the lines while the first one goes on with its long text, which has none.
     """
-    if request.preference == "fastest":
-        return False
+
+    names: tuple[str, ...]
+    beside: bool
+
+    @property
+    def words(self) -> str:
+        """The most of one line."""
+        return "ten" if self.beside else "fifteen"
+
+    @property
+    def tokens(self) -> int:
+        """Expected of all lines."""
+        return len(self.names) * (BRIEFLY if self.beside else OUTLINED)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Of the object that holds them."""
+        lines = {name: {"type": "string"} for name in self.names}
+        return {"type": "object", "properties": lines, "required": list(lines), "additionalProperties": False}
+
+
+def outline_of(request: Request, record: Record, lead: FieldPart | None, *, thinks: bool) -> Outline | None:
+    """What writers of long fields agree on before they write; ``None``: nothing.
+
+    Nothing where only time counts, nor where limits of tokens leave no room for lines, which are not in the answer.
+
+    Args:
+        request: for the record.
+        record: that is written.
+        lead: the long text that the first call goes on with.
+        thinks: the model thinks before it writes, so that one more call takes longer than the lines do.
+    """
+    if request.preference == "fastest" or record.apart or record.first is None:
+        return None
+    outlined = [part for part in record.parts if not part.keys]
+    others = [part for part in outlined if part is not lead]
+    beside = lead is not None and len(others) >= FEWEST and not (thinks or request.preference == "careful")
+    found = Outline(tuple(path_name(part.path) for part in (others if beside else outlined)), beside)
     most = request.options.max_tokens
-    limits = [request.part_tokens, None if most is None else most // max(1, record.calls)]
-    lead = 0 if record.lead is None else record.lead.tokens
-    needed = ROOMY * (record.first_tokens + record.outline_tokens + lead)
-    return request.budget.max_tokens_total is None and all(limit is None or limit >= needed for limit in limits)
+    limits = [request.part_tokens, None if most is None else most // max(1, record.calls + beside)]
+    needed = ROOMY * (record.first_tokens + found.tokens + (0 if lead is None else lead.tokens))
+    has_room = request.budget.max_tokens_total is None and all(limit is None or limit >= needed for limit in limits)
+    return found if has_room and len(outlined) >= FEWEST else None
 
 
 def record_of(

@@ -19,7 +19,15 @@ from stretto.router.schema_tokens import resolved, without_null
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.direct import Direct, asked
 from stretto.strategies.fields.mending import Mending
-from stretto.strategies.fields.record_plan import DEFINITIONS, FieldPart, NotSplit, Record, is_outlined, record_of
+from stretto.strategies.fields.record_plan import (
+    DEFINITIONS,
+    FieldPart,
+    NotSplit,
+    Outline,
+    Record,
+    outline_of,
+    record_of,
+)
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
@@ -44,9 +52,10 @@ _MOST_LISTED = 300  # fields
 _DESCRIPTION = 400  # characters that others are shown of a field's description, or of its line in the outline
 OUTLINE = (
     "`{}` is no field of the record, but what you decide for the writers of the long fields: for each, in at most "
-    "fifteen words, the names, figures, times and facts that it alone tells. Be as definite as the finished texts are: "
+    "{} words, the names, figures, times and facts that it alone tells. Be as definite as the finished texts are: "
     'not "its history", but what happened and when. Put into them all that the reader of this record must find.'
 )
+BEGUN = "The text of `{}` has begun. Where something else that is decided here differs from it, this text counts: {}"
 AGREED = "Decided for the long fields, so that they agree. All of it is true in this record:"
 FULLER = (
     "These lines are only the frame. Write your part as a careful author who writes the whole record alone would: with "
@@ -54,6 +63,7 @@ FULLER = (
     "that is asked for. Where none is, a paragraph has about 100 words, and an element of a list is one sentence that "
     "says all it has to, as who does what by when. Mention what stands at another name only where yours depends on it."
 )
+_BEGINNING = 80  # characters of the first long text that others read, for each line that is decided meanwhile
 _RECEIVED = 2_000  # characters that a second try is shown of the first
 
 
@@ -141,7 +151,11 @@ class RecordRun:
         self.request, self.runner, self.record = request, runner, record
         self.effort: Literal["low"] | None = None if request.preference == "careful" else "low"
         self.known: dict[str, Any] = {}
-        self.outline: dict[str, str] = {}
+        self.outline: Outline | None = None
+        self.lines: dict[str, str] = {}
+        self.leading: RunningBranch | None = None
+        self.begun = ""
+        self.deciding: RunningBranch | None = None
         self.mending: Mending | None = None
         self.result = StrategyResult()
         self.written: dict[tuple[str | int, ...], Written] = {}
@@ -168,24 +182,23 @@ class RecordRun:
     async def _write_short(self, schema: Mapping[str, Any]) -> str | None:
         """Ask for the short fields, once more where they do not fit; returns why there are none.
 
-        Behind them stands what each long field will tell, so that those who write them decide nothing twice. The first
-        long text is written there, too, by the same call, so that it is read early; the others are asked for when it
-        begins.
+        The first long text is written behind them, by the same call, so that it is read early; the others are asked
+        for when it begins. What each of them will tell stands before it, or is decided by a separate call.
         """
-        outline, wrong = self.record.outline if is_outlined(self.request, self.record) else None, ""
-        named = _unused("outline", schema, self.record)
-        lead = None if self.withheld else self.record.lead
+        lead, thinks = None if self.withheld else self.record.lead, self.runner.capabilities.reasoning
+        self.outline, wrong = outline_of(self.request, self.record, lead, thinks=thinks), ""
+        outline = None if self.outline is None or self.outline.beside else self.outline
         for attempt in range(TRIES):
-            asked_for = schema if outline is None else _with(schema, _object(named, outline))
+            asked_for = schema if outline is None else _with(schema, _object(self._lines_name, outline.schema))
             asked_for = asked_for if lead is None else _with(asked_for, lead.held)
             names = ", ".join(f"`{name}`" for name in asked_for["properties"])
             task = f"Fill in only these fields now: {names}. The others are written afterwards, by what you write here."
             if _arrays(schema):
                 task += " Give every element that a list is to have, with the fields that are asked for here."
             if outline is not None:
-                task += " " + OUTLINE.format(named)
+                task += " " + OUTLINE.format(self._lines_name, outline.words)
             tokens = self.record.first_tokens + (lead.tokens if lead is not None else 0)
-            tokens += self.record.outline_tokens if outline is not None else 0
+            tokens += outline.tokens if outline is not None else 0
             spec = self.spec("fields", "fields", task, asked_for, tokens=tokens, wrong=wrong)
             running = self.runner.start(replace(spec, label="The short fields", on_end=self._lead_ended))
             running.withhold()
@@ -197,8 +210,7 @@ class RecordRun:
             if isinstance(found.value, dict):
                 self.known = found.value
                 if outline is not None:
-                    lines = found_in(short, _object(named, outline), named).value
-                    self.outline = {} if lines is MISSING else lines
+                    self._take_lines(short, outline)
                 if lead is not None and (at or found_in(running.text, lead.held, lead.name).value is not MISSING):
                     self._take_lead(Written(lead, running=running, tries=1, behind=at or 0))
                 return None
@@ -227,7 +239,7 @@ class RecordRun:
         """Go on with the long text that is written behind the short fields."""
         running = written.running
         assert running is not None  # noqa: S101 - given with it; for the type checker
-        self.written[written.path] = written
+        self.written[written.path], self.leading = written, running
         if running.branch is None:
             running.withheld = False
         else:
@@ -254,12 +266,53 @@ class RecordRun:
         elif len(self.written) > MOST_ELEMENTS:
             reason = f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
         if reason is None:
+            if self.outline is not None and self.outline.beside and (left is None or left > len(wanted)):
+                self._decide(self.outline)
             for written in wanted:
                 self.start(written)
             return None
         for running in self.runner.branches:
             running.drop("the whole is asked for at once")
         return reason
+
+    @property
+    def _lines_name(self) -> str:
+        """Under which name a call writes the lines on what long fields will tell."""
+        return _unused("outline", self.record)
+
+    def _take_lines(self, text: str, outline: Outline) -> None:
+        """Take what a call decided for the writers of long fields; without it, they write by the short fields alone."""
+        found = found_in(text, _object(self._lines_name, outline.schema), self._lines_name).value
+        self.lines = {} if found is MISSING else found
+
+    def _decide(self, outline: Outline) -> None:
+        """Have a separate call decide what the long fields will tell, while the first long text is read."""
+        lead = self.record.lead
+        assert lead is not None  # noqa: S101 - lines are written beside it; for the type checker
+        task = f"Fill in only `{self._lines_name}` now. {OUTLINE.format(self._lines_name, outline.words)}"
+        task += f" `{path_name(lead.path)}` is being written already: leave to it what belongs there."
+        schema = _object(self._lines_name, outline.schema)
+        spec = self.spec("outline", "terms", task, schema, tokens=outline.tokens)
+        label = "What the long fields will tell"
+        self.deciding = self.runner.start(
+            replace(spec, label=label, on_end=lambda running: self._take_lines(running.text, outline))
+        )
+        self.deciding.withhold()
+
+    async def _agree(self) -> None:
+        """Wait for what a field agrees with: the lines, and as much of the first long text as came meanwhile."""
+        if self.deciding is not None:
+            await self.deciding.ended()
+        lead, running = self.record.lead, self.leading
+        if lead is None or running is None or self.outline is None or not self.outline.beside:
+            return
+        most = _BEGINNING * len(self.outline.names)
+        while len(self.begun) < most:
+            received, over = running.text, running.branch is not None
+            self.begun = _text_in(received, lead.name)[:most]
+            if over:
+                break
+            await running.reached(len(received) + 1)
 
     def start(self, written: Written, wrong: str = "") -> None:
         """Ask for a value; ``wrong`` tells of an earlier try."""
@@ -289,11 +342,12 @@ class RecordRun:
         )
 
         async def until() -> None:
+            await self._agree()
             for each in needed:
                 await each.done.wait()
 
         written.running = self.runner.start(
-            replace(spec, until=until if needed else None, on_end=lambda running: self.ended(written, running))
+            replace(spec, until=until, on_end=lambda running: self.ended(written, running))
         )
         if self.withheld or written.index is not None or not part.is_text or written.tries > 1:
             written.running.withhold()
@@ -343,8 +397,10 @@ class RecordRun:
             )
             last = f"{there}{task} {form}{wrong}"
             known = f"Filled in already: {json_text(self.known)}" if self.known else ""
-            if self.outline:
-                lines = {name: " ".join(line.split())[:_DESCRIPTION] for name, line in self.outline.items()}
+            if self.begun and self.record.lead is not None:
+                known += "\n\n" + BEGUN.format(path_name(self.record.lead.path), json_text(self.begun))
+            if self.lines:
+                lines = {name: " ".join(line.split())[:_DESCRIPTION] for name, line in self.lines.items()}
                 told = "\n".join(f"- `{name}`: {line}" for name, line in lines.items())
                 known = f"{known}\n\n{AGREED}\n\n{told}\n\n{FULLER}".strip()
             shown = {} if documents is None else {"documents": documents}
@@ -659,6 +715,14 @@ def _closed_at(text: str, at: int) -> str:
     return text[:at].rstrip().removesuffix(",") + "}"
 
 
+def _text_in(text: str, name: str) -> str:
+    """The text of a field in an object that is being written, as far as it came."""
+    at = begun_at(text, name)
+    said = "" if at is None else TextOfField(name).feed("{" + text[at:])
+    whole: str = json.loads(f'"{said}"')
+    return whole
+
+
 def _with(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an object that has the fields of both, those of the other one last."""
     both = {**first, "properties": {**first["properties"], **other["properties"]}}
@@ -673,9 +737,9 @@ def _object(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
 
 
-def _unused(name: str, schema: Mapping[str, Any], record: Record) -> str:
+def _unused(name: str, record: Record) -> str:
     """A name that no field has."""
-    taken = {*schema["properties"], *record.order()}
+    taken = record.order()
     while name in taken:
         name += "_"
     return name
