@@ -87,7 +87,7 @@ async def test_another_model_goes_on_in_the_middle_of_an_aggregation(kind):
     assert answer.text == "All agree that they show where food is."
     writers = answer.branches[-1].writers
     assert [(each.model, each.start > 0) for each in writers] == [("openai:b", False), ("openai:c", True)]
-    assert any("continued by openai:c, where openai:b broke off" in said for said in answer.warnings)
+    assert "fallback" in [warning.code for warning in answer.warnings]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_another_judge_is_asked_where_one_chooses_nothing(judging):
             "Write about the bridge.", strategy="consensus", strategy_options={"samples": 3, "judge": "main"}
         )
     assert answer.agreement.decided_by == "judge"
-    assert answer.warnings[-1].startswith("openai:b was the judge, because another one chose no answer: ")
+    assert answer.warnings[-1].code == "votes"
 
 
 async def test_a_long_wait_for_a_limit_is_left_to_another_model():

@@ -320,8 +320,7 @@ def test_a_demand_in_the_question_makes_it_direct(demand):
 
 def test_more_points_than_an_outline_has_are_written_straight_through():
     route = fixed(0.95, prompt="Give me 15 tips for saving money.")
-    assert route.strategy == "direct"
-    assert "15 points are asked for, and an outline has at most 10" in route.reason
+    assert (route.strategy, route.code) == ("direct", "demand")
     assert fixed(0.95, prompt="Give me 10 tips for saving money.").strategy == "skeleton"
     assert fixed(0.95, prompt="Give me 15 tips for saving money.", strategy="skeleton").strategy == "skeleton"
 

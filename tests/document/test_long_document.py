@@ -74,7 +74,7 @@ async def test_quotations_that_do_not_stand_in_the_passage_are_dropped_and_count
 
     found = await ask(scripted(inventing), "What is the code of name3?", haystack(10, FACTS))
     assert "9999" not in found.text
-    assert f"{len(found.passages)} quotations that do not stand in their passage were dropped." in found.warnings
+    assert "quotation" in [warning.code for warning in found.warnings]
 
 
 async def test_backends_without_schemas_may_write_lines():

@@ -90,7 +90,7 @@ async def test_an_answer_that_must_have_a_form_is_marked():
 
     found = await ask(scripted(script), QUESTION, haystack(10, FACTS), response_format=Code)
     assert (found.parsed, found.citations, found.finish_reason) == (Code(code=777), (), "nothing_found")
-    assert "No part of the documents supports what the answer says in its form." in found.warnings
+    assert "quotation" in [warning.code for warning in found.warnings]
 
 
 async def test_an_answer_that_names_none_of_its_findings_is_marked():
@@ -99,7 +99,7 @@ async def test_an_answer_that_names_none_of_its_findings_is_marked():
 
     found = await ask(scripted(script), "What is the code of name3?", haystack(10, FACTS))
     assert found.citations == ()
-    assert "The answer names none of the 1 quotations that it was given. They are in Answer.passages." in found.warnings
+    assert "quotation" in [warning.code for warning in found.warnings]
 
 
 async def test_the_last_event_says_it_too():

@@ -166,7 +166,7 @@ async def test_tool_calls_pass_through_whole_and_streamed():
         assert (call.id, call.type, call.function.name) == ("call_1", "function", "weather")
         assert json.loads(call.function.arguments) == {"city": "Turin"}
     assert sent["tools"] == [TOOL]
-    assert "tools come with the request" in whole.stretto["route"]["reason"]
+    assert whole.stretto["route"]["code"] == "whole"
 
 
 async def test_the_results_of_tools_and_images_reach_the_model():

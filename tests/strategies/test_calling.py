@@ -246,7 +246,7 @@ async def test_a_function_that_raises_is_an_error_for_the_model_and_a_warning():
         "Error: RuntimeError: coroutine raised StopIteration",
     ]
     assert wrong.startswith("Error: The arguments do not fit.")
-    assert answer.warnings[0] == "The tool broken failed, and the model was told so: OSError: disk is full"
+    assert {warning.code for warning in answer.warnings} == {"tool"}
     assert [branch.status for branch in answer.branches] == ["finished", *["failed"] * 4, "finished"]
     messages = backend.calls[-1][0].messages
     assert [message.extra for message in messages if message.role == "tool"] == [{"is_error": True}] * 4
@@ -479,7 +479,7 @@ async def test_an_endless_asker_has_to_answer_in_the_end():
     )
     answer = await ask(backend, weather, budget=Budget(max_tool_rounds=3))
     assert (answer.text, len(backend.calls)) == ("Enough.", 4)
-    assert "after 3 calls of tools" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["budget"]
 
 
 async def test_a_model_that_asks_for_the_same_again_and_again_has_to_answer():
@@ -562,7 +562,7 @@ async def test_a_stream_that_breaks_in_a_call_keeps_the_calls_before_it():
     answer = await ask(backend, weather)
     assert (answer.text, answer.finish_reason) == ("Done.", "stop")
     assert results(backend) == ["Rain in x for 1 days."]
-    assert "went on with the calls that were whole" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["tool"]
 
 
 async def test_what_was_said_stays_when_a_later_round_fails():

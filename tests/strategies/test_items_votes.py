@@ -72,14 +72,14 @@ async def test_an_item_whose_samples_all_fail_is_told_of():
     answer = await ask(backend)
     assert answer.finish_reason == "error"
     assert answer.text.count("negative") == 2
-    assert any("out of order" in said for said in answer.warnings)
+    assert "part_missing" in [warning.code for warning in answer.warnings]
 
 
 async def test_a_budget_of_calls_leaves_fewer_votes():
     backend = saying(["positive"], ["negative"], ["negative"])
     answer = await ask(backend, samples=5, budget=Budget(max_calls=6))
     assert len(backend.calls) <= 6
-    assert "The budget leaves 2 of 5 samples of each item." in answer.warnings
+    assert "budget" in [warning.code for warning in answer.warnings]
 
 
 async def test_the_price_is_told_beforehand():

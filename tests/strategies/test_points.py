@@ -89,7 +89,7 @@ async def test_the_straight_answer_of_an_outline_with_one_point_stands_under_no_
     backend = ScriptedBackend(script(outline))
     answer, _ = await ask(backend, QUESTION + form, on_missing=on_missing)
     assert (answer.text, answer.finish_reason) == ("A straight answer.", "stop")
-    assert answer.warnings == ("Answered in one piece instead of by points: the outline had one point.",)
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
     assert answer.usage.discarded_tokens == 3  # the point that was written and not needed
 
 
@@ -133,14 +133,14 @@ async def test_the_half_title_of_an_outline_that_the_deadline_ended_is_no_point(
     slow = Reply(chunks=["1. Tyres\n2. Chain\n3. Bra", "kes"], chunk_delay_s=3600)
     answer, _ = await ask(ScriptedBackend(script(slow)), deadline_s=30)
     assert [branch.heading for branch in answer.branches if branch.kind == "section"] == ["Tyres", "Chain"]
-    assert "broke off after 2 points" in answer.warnings[0]
+    assert (answer.warnings[0].code, answer.warnings[0].part) == ("part_cut", "outline")
 
 
 async def test_a_long_outline_is_cut_with_a_warning():
     backend = ScriptedBackend({OUTLINE: "\n".join(f"{n}. Care {n}" for n in range(1, 201)), "": "Text."})
     answer, _ = await ask(backend)
     assert sum(branch.kind == "section" for branch in answer.branches) == 10
-    assert "more than 10 points" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["part_missing"]
     assert answer.finish_reason == "stop"
 
 

@@ -58,7 +58,7 @@ async def test_a_text_whose_pieces_are_all_refused_is_asked_for_in_one_piece(que
 
     answer, events = await ask(ScriptedBackend(reply), question)
     assert (answer.text, answer.strategy, answer.finish_reason) == (SORRY, "direct", "refusal")
-    assert "no piece was written" in answer.warnings[0]
+    assert answer.warnings[0].code == "strategy"
     assert "".join(event.text for event in events if event.type == "text_delta") == SORRY
 
 

@@ -113,7 +113,7 @@ async def test_strings_of_json_are_written_and_keys_and_addresses_kept():
 
 async def test_a_text_that_lost_a_tag_or_is_missing_is_asked_for_again_and_then_told():
     answer = await translated(HTML, "page.html", lambda text: text.replace("<b>", "").replace("</b>", ""))
-    assert any("its tags are not those of the source" in warning for warning in answer.warnings)
+    assert "kept" in [warning.code for warning in answer.warnings]
 
 
 MARKS = [
@@ -154,7 +154,7 @@ async def test_what_a_browser_would_run_is_never_added_to_a_file():
     assert added not in answer.text
     assert f"<li>one thing {LONG}</li>" in answer.text
     assert shouted(f"another thing {LONG}") in answer.text
-    assert any("it has markup that a browser runs" in each for each in answer.warnings)
+    assert "kept" in [warning.code for warning in answer.warnings]
 
 
 @pytest.mark.parametrize(

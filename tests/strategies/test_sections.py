@@ -419,7 +419,7 @@ def test_a_list_that_was_asked_for_has_no_headings_and_is_numbered_by_the_librar
 def test_a_plan_with_too_few_items_becomes_an_answer_in_one_piece_and_one_with_too_many_is_cut():
     answer, _ = ask_for_list("Give me five tips for sleeping better.")
     assert answer.text == "Sleep is a habit.\n\nSleep more."
-    assert "fewer than 5 items" in answer.warnings[0]
+    assert [warning.code for warning in answer.warnings] == ["strategy"]
     more = LISTED.replace("noon\n", "noon | Get up | Eat early\n")
     answer, _ = ask_for_list("Give me three tips for sleeping better. In 150 words.", more)
     assert [branch.index for branch in answer.sections] == [1, 2, 3]
@@ -482,4 +482,4 @@ def test_an_opening_that_was_shown_stays_where_the_budget_ends_behind_it():
         answer = stretto.ask(QUESTION, strategy="skeleton", budget=Budget(max_tokens_total=800))
     assert answer.text.startswith("Clean it. Clean it.")
     assert answer.finish_reason == "budget"
-    assert any("max_tokens_total=800" in warning for warning in answer.warnings)
+    assert "budget" in [warning.code for warning in answer.warnings]
