@@ -187,7 +187,7 @@ async def test_what_others_read_of_the_first_long_text_does_not_depend_on_how_it
         first = Reply(chunks=[text[at : at + size] for at in range(0, len(text), size)])
         backend = writer({"only these fields now": first, DECIDE: json.dumps({"outline_": LINES})})
         await ask(backend, Keeper)
-        prompts.add(frozenset(text_of(prompt) for prompt, _ in backend.calls[2:]))
+        prompts.add(tuple(text_of(prompt) for prompt, _ in backend.calls[2:]))
     (told,) = prompts
     assert all(json.dumps(lead[:160], ensure_ascii=False) in each for each in told)
 

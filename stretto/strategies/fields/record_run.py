@@ -307,10 +307,10 @@ class RecordRun:
         if lead is None or running is None or self.outline is None or not self.outline.beside:
             return
         most = _BEGINNING * len(self.outline.names)
-        while len(self.begun) < most:
+        while True:
             received, over = running.text, running.branch is not None
             self.begun = _text_in(received, lead.name)[:most]
-            if over:
+            if over or len(self.begun) == most:
                 break
             await running.reached(len(received) + 1)
 
