@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -195,92 +195,98 @@ def load_model(
 
     Raises `ModelNotFoundError`, `MissingDependencyError`, `BackendError` and `SettingsError`.
     """
-    target = _device(device)
-    chosen = chosen_dtype(dtype, target)
-    kept = source.file is not None and dtype is None and change is None  # nothing can be added to blocks
-    how = quantize or ("stored" if kept else "none")
-    if not (packed and compiled is not False and target.type == "cpu"):
-        if how not in ("none", "stored"):
-            _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, how)
-        how = "none"
-    how = how if can_compile() else "none"
+    target, rounded_to = _device(device), None if quantize == "none" else quantize
+    compiles = packed and compiled is not False and target.type == "cpu"
+    if rounded_to and not compiles:
+        _log.warning("%s is not held in few bits: quantize=%s needs compiled code on a CPU", source.name, rounded_to)
+    few_bits = compiles and can_compile()
+    plan = _Plan(
+        dtype=chosen_dtype(dtype, target),
+        device=target,
+        stored=few_bits and source.file is not None and quantize is None and dtype is None and change is None,
+        rounded_to=rounded_to if few_bits else None,
+        change=change,
+        trust_remote_code=trust_remote_code,
+        packed=packed,
+        compiled=compiled,
+        cuda_graphs=cuda_graphs,
+    )
     ready: LoadedModel | None = None
     failure: StrettoError | None = None
     with older_objects_kept():
         while ready is None:
-            # Weights that are rounded are read as bfloat16
-            check_room(source, chosen if how == "none" else torch.bfloat16, target, stays=how == "stored")
+            check_room(source, torch.bfloat16 if plan.rounded_to else plan.dtype, target, stays=plan.stored)
             try:
-                ready = _loaded(
-                    source,
-                    how,
-                    dtype=chosen,
-                    device=target,
-                    change=change,
-                    trust_remote_code=trust_remote_code,
-                    packed=packed,
-                    compiled=compiled,
-                    cuda_graphs=cuda_graphs,
-                )
+                ready = _loaded(source, plan)
             except NotInBlocksError as error:
                 _log.warning(
                     "%s is unpacked, since products with weights in few bits fail here: %s", source.name, error
                 )
-                how = "none"
+                plan = replace(plan, stored=False, rounded_to=None)
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-                weights = 0 if how == "stored" else weights_of(source)  # of those, the file's size says more
-                failure = does_not_fit(source.name, weights, chosen, target)
+                weights = 0 if plan.stored else weights_of(source)  # of those, the file's size says more
+                failure = does_not_fit(source.name, weights, plan.dtype, target)
             give_back()  # here, and no error is raised before: its frames hold the weights
             if failure is not None:
                 raise failure
-    return replace(ready, folder=source.folder, file=source.file, changed=change is not None)
+    return ready
 
 
-def _loaded(
-    source: Source,
-    how: str,
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-    change: Callable[[Mapping[str, torch.Tensor]], None] | None,
-    trust_remote_code: bool,
-    **options: Any,
-) -> LoadedModel:
-    """Read a model and make it ready by `prepare`, which takes the options.
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What is loaded and how, decided before anything is read; `load_model` says more.
 
-    ``how``: ``stored``, ``int8`` or ``int4`` for weights in few bits, else ``none``.
-
-    Raises `NotInBlocksError`, and what `read_model` and `prepare` raise.
+    Attributes:
+        dtype: of weights that are in no few bits.
+        stored: weights stay in few bits as the file holds them, to which no change can be added.
+        rounded_to: ``int8`` or ``int4`` for weights that are rounded once they are read, as bfloat16.
     """
-    name, rounds = source.name, how not in ("none", "stored")
-    size = bytes_in_blocks(source) if how == "stored" else dtype.itemsize * weights_of(source)
+
+    dtype: torch.dtype
+    device: torch.device
+    stored: bool
+    rounded_to: str | None
+    change: Callable[[Mapping[str, torch.Tensor]], None] | None
+    trust_remote_code: bool
+    packed: bool
+    compiled: bool | None
+    cuda_graphs: bool | None
+
+
+def _loaded(source: Source, plan: _Plan) -> LoadedModel:
+    """Carry out a plan. Raises `NotInBlocksError`, and what `read_model` and `prepare` raise."""
+    name, dtype, diffusion = source.name, plan.dtype, None
+    size = bytes_in_blocks(source) if plan.stored else dtype.itemsize * weights_of(source)
     takes = round(size / 1e9, 2) if size else None
-    step(name, "reading the weights", takes_gb=takes, free_gb=round(free_bytes(device) / 1e9, 2))
-    quantisation: Quantisation | None
-    model, tokenizer, quantisation = read_model(
-        source, "auto" if rounds else dtype, trust_remote_code=trust_remote_code, blocks=how == "stored"
+    step(name, "reading the weights", takes_gb=takes, free_gb=round(free_bytes(plan.device) / 1e9, 2))
+    model, tokenizer, stored = read_model(
+        source, "auto" if plan.rounded_to else dtype, trust_remote_code=plan.trust_remote_code, blocks=plan.stored
     )
-    if change is not None:
-        change(dict(model.named_parameters()))
-    if rounds:
-        quantisation = rounding(how, model, name)
-        if quantisation is None and model.dtype != dtype:
-            model = model.to(dtype)
-    if model.device != device:  # some quantised ones cannot be moved
-        model = model.to(device)
-    diffusion = _block_form(source)
-    return prepare(name, model, tokenizer, owned=True, quantisation=quantisation, diffusion=diffusion, **options)
+    if plan.change is not None:
+        plan.change(dict(model.named_parameters()))
+    quantisation: Quantisation | None = rounding(plan.rounded_to, model, name) if plan.rounded_to else stored
+    if plan.rounded_to and quantisation is None and model.dtype != dtype:
+        model = model.to(dtype)
+    if model.device != plan.device:  # some quantised ones cannot be moved
+        model = model.to(plan.device)
+    if source.file is None:
+        from stretto.local_engine.model.loading.weights import block_form  # noqa: PLC0415 - slow
 
-
-def _block_form(source: Source) -> BlockForm | None:
-    """How a model that was read writes blocks at once; ``None`` for one that writes from left to right."""
-    if source.file is not None:
-        return None
-    from stretto.local_engine.model.loading.weights import block_form  # noqa: PLC0415 - slow
-
-    return block_form(source)
+        diffusion = block_form(source)
+    ready = prepare(
+        name,
+        model,
+        tokenizer,
+        packed=plan.packed,
+        compiled=plan.compiled,
+        cuda_graphs=plan.cuda_graphs,
+        owned=True,
+        quantisation=quantisation,
+        diffusion=diffusion,
+    )
+    return replace(ready, folder=source.folder, file=source.file, changed=plan.change is not None)
 
 
 def prepare(
@@ -306,14 +312,12 @@ def prepare(
     refuse_elsewhere(cuda_graphs, model.device)
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
-    penalties = recommended.penalties(name, model, config.vocab_size)
-    sampling = recommended.sampling(name, model)
-    window, threads = context_window(name, config), threads_of(model)
-    if quantisation is not None:
-        threads = 1  # torch multiplies nothing large, and threads of OpenMP spin while they wait for each other
-    if compiled is None and model.device.type != "cpu":
-        compiled = False
-    ready, blocks = compile_now if compiled else are_ready, block_models()
+    penalties, sampling = recommended.penalties(name, model, config.vocab_size), recommended.sampling(name, model)
+    window, blocks = context_window(name, config), None if diffusion is None else block_models()
+    # Beside blocks torch multiplies nothing large, and threads of OpenMP spin while they wait for each other
+    threads = threads_of(model) if quantisation is None else 1
+    compiles = False if compiled is None and model.device.type != "cpu" else compiled
+    ready = compile_now if compiles else are_ready
     with _threads_of_loading(model):
         if diffusion is not None and blocks is not None and diffusion.canvas:
             forward: Forward = blocks.block_forward(model)
@@ -322,30 +326,30 @@ def prepare(
             forward = in_blocks(name, model, quantisation, ready)
         else:
             step(name, "comparing it with transformers")
-            packs = packed and compiled is not False
-            forward = choose_forward(name, model, packed=packs, ready=ready, owned=owned)
+            forward = choose_forward(name, model, packed=packed and compiles is not False, ready=ready, owned=owned)
+    lean = forward if isinstance(forward, LlamaForward) else None
+    form = diffusion
     if diffusion is not None and blocks is not None:
-        diffusion, cuda_graphs = blocks.checked_form(name, diffusion, forward, config.vocab_size, tokenizer), False
-        window = window // diffusion.block * diffusion.block if diffusion.sight == "block" else window
+        form = blocks.checked_form(name, diffusion, forward, config.vocab_size, tokenizer)
+        window = window // form.block * form.block if form.sight == "block" else window
     limit = tolerance(model.dtype)
-    unpacked = _unpacked(model, forward, limit, owned=owned) if packed and compiled is None else None
+    unpacked = _unpacked(model, lean, limit, owned=owned) if packed and compiles is None else None
     comparison = None
-    if quantisation is not None and isinstance(forward, LlamaForward):
-        comparison = Comparison(name, partial(_in_transformers, model), forward, quantisation.key)
-    kept = forward.dtype if isinstance(forward, LlamaForward) else model.dtype
-    if unpacked is not None:
-        kept = torch.float32  # the type after the switch to compiled code
-    token_size = bytes_per_token(config, kept)
-    mapped = forward.weights.mapped if isinstance(forward, LlamaForward) else 0
+    if quantisation is not None and lean is not None:
+        in_transformers = model.in_transformers if isinstance(model, PlainModel) else lambda: model
+        comparison = Comparison(name, in_transformers, lean, quantisation.key)
+    # After the switch to compiled code, keys and values are kept in float32
+    kept = torch.float32 if unpacked is not None else model.dtype if lean is None else lean.dtype
+    token_size, mapped = bytes_per_token(config, kept), 0 if lean is None else lean.weights.mapped
     # Growing it takes the old and the new for a moment
-    cache_tokens = max(0, free_bytes(model.device) - mapped) // 2 // token_size
+    slots = max(0, free_bytes(model.device) - mapped) // 2 // token_size
     longest = min(window, forward.longest or LONGEST_WINDOW)
-    forward, cache_tokens = recorded(
-        forward, model.device, wanted=cuda_graphs, tolerance=limit, slots=cache_tokens, longest=longest
+    recorded_forward, cache_tokens = recorded(
+        forward, model.device, wanted=blocks is None and cuda_graphs, tolerance=limit, slots=slots, longest=longest
     )
     return LoadedModel(
         name=name,
-        forward=forward,
+        forward=recorded_forward,
         tokenizer=tokenizer,
         decode=decoder(tokenizer, form_of(getattr(tokenizer, "chat_template", None)).marks),
         device=model.device,
@@ -359,21 +363,16 @@ def prepare(
         penalties=penalties,
         threads=threads,
         token_bytes=token_bytes(tokenizer),
-        diffusion=diffusion,
-        compiled=compiled,
+        diffusion=form,
+        compiled=compiles,
         unpacked=unpacked,
         comparison=comparison,
     )
 
 
-def _in_transformers(model: Any) -> Any:
-    """A model that can run in transformers' code."""
-    return model.in_transformers() if isinstance(model, PlainModel) else model
-
-
-def _unpacked(model: Any, forward: Forward, limit: float, *, owned: bool) -> Unpacked | Partial | None:
+def _unpacked(model: Any, forward: LlamaForward | None, limit: float, *, owned: bool) -> Unpacked | Partial | None:
     """What switches a forward to compiled code later; ``None`` if it has none or runs it already."""
-    if not isinstance(forward, LlamaForward) or forward.compiled is not None or not (parts := forward.parts()):
+    if forward is None or forward.compiled is not None or not (parts := forward.parts()):
         return None
     if forward.is_packed:
         return Partial(forward, parts) if forward.weights.quantisation is not None else None
