@@ -3,6 +3,7 @@ from stretto.backends.base import Backend as Backend
 from stretto.backends.base import Capabilities as Capabilities
 from stretto.backends.base import Chunk as Chunk
 from stretto.backends.base import CountsText as CountsText
+from stretto.backends.base import Forgets as Forgets
 from stretto.backends.base import LoadsAhead as LoadsAhead
 from stretto.backends.base import Measured as Measured
 from stretto.backends.base import MeasuresItself as MeasuresItself

@@ -378,6 +378,17 @@ class LoadsAhead(Protocol):
         ...
 
 
+class Forgets(Protocol):
+    """A backend that learns from its calls, beyond what the library learns of it.
+
+    Provisional: it may change in any release.
+    """
+
+    def forget_learned(self) -> None:
+        """Forget that, for everybody who uses the model in this process. `AsyncStretto.forget` calls it."""
+        ...
+
+
 class MeasuresItself(Protocol):
     """A backend that measures its own speed: a local engine.
 

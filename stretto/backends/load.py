@@ -13,7 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from weakref import ref
 
 from stretto.backends.base import Backend, Chunk, measured_by, method_of
@@ -318,9 +318,12 @@ class ByBackend(Generic[Seen]):
         new: makes the value of a backend that was not seen before.
     """
 
+    _all: ClassVar[list[ByBackend[Any]]] = []
+
     def __init__(self, new: Callable[[], Seen]) -> None:
         self._new = new
         self._found: dict[int, tuple[ref[Backend], Seen]] = {}
+        self._all.append(self)
 
     def of(self, backend: Backend) -> Seen:
         """The value of a backend; a new one each time for a backend that takes no weak references."""
@@ -333,6 +336,12 @@ class ByBackend(Generic[Seen]):
                 return self._new()
             self._found[key] = found
         return found[1]
+
+    @classmethod
+    def forget(cls, backend: Backend) -> None:
+        """Begin anew with a backend, in all that is kept so. Calls under way are counted where they began."""
+        for each in cls._all:
+            each._found.pop(id(backend), None)
 
 
 _METERS = ByBackend(LoadMeter)

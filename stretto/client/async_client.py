@@ -240,6 +240,19 @@ class AsyncStretto:
         await anyio.to_thread.run_sync(keep, found)
         return found
 
+    async def forget(self) -> None:
+        """Forget what was learned of this client's models, for all who use them in this process.
+
+        That is what checks and calibrations found, what answers and calls showed, what servers refused, and which
+        drafts a local model took. A calibration goes if one of the models takes part in it. What makes later starts
+        faster stays. Raises `OSError` for a file that cannot be removed.
+        """
+        from stretto.client.forgetting import forget  # noqa: PLC0415 - keeps `import stretto` light
+
+        self._check_usable()
+        for backend in (*self.backends.values(), *self.fallback):
+            forget(backend)
+
     def _writing(self, request: Request, began: float) -> AnswerTask:
         """The writing of an answer, not started yet. Raises `StrettoError` after a fork."""
         self._check_usable()

@@ -99,6 +99,10 @@ class Stretto:
         """Measure what the main model holds, and keep it; see `AsyncStretto.check`."""
         return self._loop.call(partial(self._stretto.check, progress))
 
+    def forget(self) -> None:
+        """Forget what was learned of this client's models; see `AsyncStretto.forget`."""
+        self._loop.call(self._stretto.forget)
+
     def _begin(self, prompt: PromptLike | Request, options: RequestOptions) -> tuple[AnswerTask, Start]:
         began = time.perf_counter()
         self._loop.call(partial(self._stretto._made_ready, self._stretto._deadline_of(prompt, options)))

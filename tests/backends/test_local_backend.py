@@ -86,6 +86,14 @@ async def test_the_next_turn_of_a_chat_starts_from_the_turn_before_and_says_the_
     assert reused >= len(b"How do I oil a chain?")
 
 
+async def test_how_tokens_were_found_is_forgotten(folder):
+    async with opened(folder) as backend:
+        await collect(backend, max_tokens=10)
+        assert backend.measured().decodings
+        backend.forget_learned()
+        assert not backend.measured().decodings
+
+
 async def test_a_seed_repeats_a_sampled_answer(folder):
     async with opened(folder) as backend:
         first, again, other = [

@@ -117,3 +117,11 @@ def test_earlier_answers_help_only_if_asked_to(decoding, loaded, start, monkeypa
         each._cost.fit({1: 10.0, 64: 10.1})
         first, again = steps(each, 1, decoding), steps(each, 1, decoding)
         assert again < first / 2 if each is engine else again > 0.8 * first
+
+
+def test_earlier_answers_that_are_forgotten_help_no_more(loaded, start):
+    engine = start(loaded("llama"), draft_history_tokens=1000)
+    first, again = steps(engine, 1, "suffix"), steps(engine, 1, "suffix")
+    engine.forget_learned()
+    assert again < first / 2
+    assert steps(engine, 1, "suffix") > 0.8 * first

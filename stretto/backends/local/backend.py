@@ -202,6 +202,13 @@ class LocalBackend:
         seen = self._records.of(asking()).by_method()
         return Measured(engine.step_ms, {name: decoding_of(found) for name, found in seen.items()})
 
+    def forget_learned(self) -> None:
+        """Forget which drafts were taken, and the answers that drafts come from; so do all that share its engine."""
+        self._records.clear()
+        for share in (self._loader, self._reading):
+            if share is not None and (engine := share.engine) is not None:
+                engine.forget_learned()
+
     def load_now(self) -> Load:
         """The sequences in its batch, and those that wait for a place there."""
         engine = self._loader.engine

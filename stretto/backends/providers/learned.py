@@ -52,8 +52,8 @@ class Learned:
     @property
     def engine(self) -> Engine | None:
         """The program: as it answered, else as it was named."""
-        engine = self.facts.engine if self.facts is not None else None
-        return engine or self.assumed
+        facts = self.facts  # another thread may forget them
+        return (facts.engine if facts is not None else None) or self.assumed
 
     @property
     def settled(self) -> bool:
@@ -64,6 +64,12 @@ class Learned:
     def manner_of(self, schema: Mapping[str, Any] | Sequence[Any]) -> Manner | None:
         """How a schema, or a list of tools with theirs, is told after refusals; ``None``: as it may be."""
         return self._manners.get(_hash(schema)) if self._manners else None
+
+    def forget(self) -> None:
+        """Know no more than the user has named."""
+        with _turn:
+            self.refused, self.renamed, self._manners = set(), {}, OrderedDict()
+            self.facts, self.bare_thoughts, self.ask_again = None, None, -math.inf
 
     def tell(self, schema: Mapping[str, Any] | Sequence[Any], manner: Manner) -> None:
         """From here on, tell a schema in this manner."""

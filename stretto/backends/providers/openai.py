@@ -100,7 +100,8 @@ class OpenAIBackend(RemoteBackend):
     @property
     def quantisation(self) -> str | None:
         """Of the model's weights, where its server told it."""
-        return None if self._learned.facts is None else self._learned.facts.quantisation
+        facts = self._learned.facts
+        return None if facts is None else facts.quantisation
 
     async def ask_server(self, within_s: float) -> None:
         """Ask a compatible server what it can do, once in a process; one that does not answer, again after a minute."""

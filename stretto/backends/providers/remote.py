@@ -139,6 +139,10 @@ class RemoteBackend(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self.endpoint}>"
 
+    def forget_learned(self) -> None:
+        """Forget what the server told of itself and refused, for all who ask it for this model."""
+        self._learned.forget()
+
     @property
     def name(self) -> str:
         """The model name, ``provider:model``."""

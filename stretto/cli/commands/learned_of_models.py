@@ -93,16 +93,13 @@ def _files() -> list[Path]:
 
 
 def _files_about(model: str) -> list[Path]:
-    """The files about a model, which may be named without its server; those of cascades it takes part in, too."""
-    from stretto.abilities.kept import all_abilities  # noqa: PLC0415 - keeps `stretto --help` light
+    """The files about a model, or about the router."""
+    from stretto.client.forgetting import files_about  # noqa: PLC0415 - keeps `stretto --help` light
     from stretto.router.correction import correction_file  # noqa: PLC0415 - likewise
-    from stretto.strategies.cascade.learned import all_learned  # noqa: PLC0415 - likewise
 
     if model == ROUTER:
         return [file for file in [correction_file()] if file.is_file()]
-    about = [(file, [found.model]) for file, found in all_abilities()]
-    about += [(file, [*(step.model for step in found.steps), found.main]) for file, found in all_learned()]
-    return [file for file, names in about if any(model in (name, name.partition(" at ")[0]) for name in names)]
+    return files_about(model)
 
 
 def said_of_correction(found: Correction) -> str:

@@ -102,13 +102,14 @@ class Engine:
         self._grammars = Grammars(model.tokenizer)
         self._equipped: set[str] = set()  # decoding methods that have what they need
         self._adapters: set[str] = set()  # beside the weights
+        self._answers = EarlierAnswers(draft_history_tokens)
         schedule = partial(
             Scheduler,
             model,
             prefill_tokens=prefill_tokens,
             draft_nodes=draft_nodes,
             prefixes=PrefixCache(prefix_cache_bytes, model.cache_tokens // 4, switch=model.forward.switch),
-            answers=EarlierAnswers(draft_history_tokens),
+            answers=self._answers,
             cost=self._cost,
         )
         self._serving = EngineThread(
@@ -135,6 +136,11 @@ class Engine:
             return dict(sorted(plain.items())) if 1 in plain and len(plain) > 1 else {}
         counts = (1, 2, 4, 8, 16, 32, 64)
         return dict(zip(counts, accumulate(map(self._cost.lately, counts), max), strict=True))  # more rows take no less
+
+    def forget_learned(self) -> None:
+        """Forget which drafts were taken, and earlier answers, of all tenants. From any thread."""
+        self._answers.clear()
+        self._serving.forget_learned()
 
     def wait_measured(self) -> None:
         """Block until the timing of steps has finished, if it has begun; for benchmarks."""

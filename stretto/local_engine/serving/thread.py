@@ -97,6 +97,9 @@ class EngineThread:
         self._thread.start()
         tell_waits_of(model.name, self)
 
+    def forget_learned(self) -> None:
+        self._learned.clear()
+
     def wait_measured(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._timer.under_way)

@@ -129,6 +129,10 @@ class EarlierAnswers:
         self._of_tenants = Latest(partial(Texts, limit), _TENANTS)
         self._of_answers = Latest(partial(Texts, _TOKENS), _ANSWERS)
 
+    def clear(self) -> None:
+        """Keep nothing of earlier answers. Those that are being written stay with their requests. From any thread."""
+        self._of_tenants.clear()
+
     def of(self, request: Generation) -> Texts | None:
         """Where a request may look, and where its answer is kept."""
         tenant, answer = request.tenant, request.answer
