@@ -78,7 +78,10 @@ def file_server(answers: Mapping[str, str], asked: dict[str, dict[str, Messages]
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             key = key_of(body["messages"])
-            asked.setdefault(self.headers["authorization"].removeprefix("Bearer "), {})[key] = body["messages"]
+            said = list(body["messages"])
+            if (held := body.get("response_format", {}).get("json_schema")) is not None:  # who writes has to see it
+                said.append({"content": f"Answer with one JSON object that fits this JSON schema: {json.dumps(held)}"})
+            asked.setdefault(self.headers["authorization"].removeprefix("Bearer "), {})[key] = said
             if (text := answers.get(key)) is None:
                 closed.wait()
                 return
