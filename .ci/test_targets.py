@@ -10,7 +10,8 @@ Each processor has a separate folder of compiled code, which is removed afterwar
 the processor is said to have. So this shows that code for older processors is right, not that it runs on them.
 
 Models compute in bfloat16 by default where the processor does. Of the two number types, the one that is not this
-processor's own is tested here, without the thorough tests; all others run with this processor's own.
+processor's own is tested here, in the files that load a model, without the thorough tests; all others run with this
+processor's own.
 """
 
 from __future__ import annotations
@@ -49,7 +50,15 @@ COMPILED = (
 )
 THOROUGH = ("-m", "thorough", "--dist", "worksteal")
 PROPERTIES = ("-m", "hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
-ENGINE = ("-m", "not thorough", "tests/local_engine", "--dist", "worksteal")
+LOADS = ("load_model", "LocalBackend", "Stretto(", "local:pocket")  # only what loads a model has a default number type
+ENGINE = (
+    *("-m", "not thorough", "--dist", "worksteal"),
+    *(
+        str(path.relative_to(SOURCE))
+        for path in sorted((SOURCE / "tests" / "local_engine").rglob("test_*.py"))
+        if any(each in path.read_text(encoding="utf-8") for each in LOADS)
+    ),
+)
 ANY = ("tests/local_engine/test_engine.py", "tests/backends/test_local_backend.py", "tests/test_answer_decoding.py")
 TESTS = {"thorough": THOROUGH, "properties": PROPERTIES, "no-compiler": ANY, "float32": ENGINE, "bfloat16": ENGINE}
 

@@ -15,6 +15,8 @@ from tiny_models import WINDOW, build
 from transformers import LlamaForCausalLM
 
 from stretto.local_engine.generation import Finished, Generation, Piece
+from stretto.local_engine.kernels.compiling.store import Store
+from stretto.local_engine.model.loading import kept_data
 from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving import step_timing as measure
@@ -360,8 +362,11 @@ def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noq
 
 @pytest.fixture
 def of_a_file(loaded, tmp_path, monkeypatch):
-    """A model as if it had been read from a file, for which nothing is kept yet."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    """A model as if it had been read from a file, for which nothing is kept yet. Compiled code is where it is."""
+    store = Store(tmp_path / "kept")
+    store.folder.mkdir(parents=True)
+    monkeypatch.setattr(kept_data, "stores", lambda: [store])
+    monkeypatch.setattr(kept_data, "writable_store", lambda: store)
     file = tmp_path / "model.gguf"
     file.write_bytes(b"weights")
     return replace(loaded("llama"), file=file)

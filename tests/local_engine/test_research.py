@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -44,6 +45,7 @@ print(json.dumps([said, sorted(stretto.strategies.STRATEGIES), stretto.__file__]
 """
 
 
+@cache
 def answered(package):
     """What each method of the pocket model writes and which strategies there are, with the package of this folder."""
     environment = {**os.environ, "PYTHONPATH": str(package.parent), "STRETTO_STRATEGY": ""}

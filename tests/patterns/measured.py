@@ -138,6 +138,7 @@ def wanted() -> tuple[dict[tuple[re.Pattern, str], str], list[str]]:
 
 
 KINDS = {"findall": "finditer", "split": "finditer", "subn": "finditer", "sub": "finditer"}
+WIDER = {"search": ("finditer",), "match": ("finditer", "search")}
 
 
 def measured(patterns: Mapping[tuple[re.Pattern, str], str]) -> list[str]:
@@ -154,8 +155,9 @@ def measured(patterns: Mapping[tuple[re.Pattern, str], str]) -> list[str]:
     return [
         f"{place}: {method} of {pattern.pattern[:80]!r} on {found}"
         for (pattern, method), place in ways.items()
-        # What is found one after the other is searched for, too.
-        if not (method == "search" and (pattern, "finditer") in ways) and (found := offence(pattern, method, floor))
+        # What is found one after the other is searched for, too, and a search begins with a match at the beginning.
+        if not any((pattern, wider) in ways for wider in WIDER.get(method, ()))
+        and (found := offence(pattern, method, floor))
     ]
 
 

@@ -81,4 +81,4 @@ async def test_where_nothing_listens_the_real_server_goes_on(llamacpp):
     await fallback.aclose()
     assert answer.text.strip()
     assert answer.branches[-1].model == "llamacpp:smollm2"
-    assert "was written by llamacpp:smollm2 for openai:gone" in answer.warnings[0]
+    assert (answer.warnings[0].code, answer.warnings[0].part) == ("fallback", "direct")
