@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from collected import METHODS, Collector, call_cached, held, import_all, sites, uses
@@ -57,7 +58,7 @@ def runner(pattern: re.Pattern, method: str) -> Callable[[str], object]:
             return getattr(pattern, method)(subject)
         if method in {"sub", "subn"}:
             return pattern.sub(b"" if given else "", subject)
-        return sum(1 for _ in pattern.finditer(subject))
+        return deque(pattern.finditer(subject), maxlen=0)
 
     return run
 

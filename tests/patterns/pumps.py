@@ -170,12 +170,8 @@ def _characters(node: tuple) -> Iterator[str]:
 @cache  # compiling each of them anew for every text took nearly all of the time
 def _matched(operator: object, argument: object, flags: int) -> tuple[str, ...]:
     """The characters that such a node matches."""
-    node = operator, argument
-    return tuple(char for char in _characters(node) if _matches(node, char, flags))
-
-
-def _matches(node: tuple, char: str, flags: int) -> bool:
-    state = parser.State()
+    node, state = (operator, argument), parser.State()
     state.flags, state.str = flags, ""
     code = _compiler._code(parser.SubPattern(state, [node]), flags)
-    return _sre.compile("", flags, code, 0, {}, (None,)).match(char) is not None
+    matches = _sre.compile("", flags, code, 0, {}, (None,)).match
+    return tuple(filter(matches, _characters(node)))
