@@ -199,6 +199,49 @@ async def test_without_lines_the_record_is_whole(reply):
     assert (answer.strategy, answer.parsed.name) == ("fields", 'The name,\nin "words" and ü.')
 
 
+async def test_fields_do_not_wait_for_lines_that_do_not_come():
+    rules = {"only these fields now": json.dumps({"name": "Jean", "outline": LEAD})}
+    backend = writer(rules | {DECIDE: Reply(hold=anyio.Event())})
+    answer, _ = await ask(backend, Keeper, deadline_s=4)
+    assert (list(json.loads(answer.text)), answer.warnings) == (list(Keeper.model_fields), ())
+    assert [branch.discarded for branch in answer.branches] == [False, True, False, False]
+    told = [text for prompt, _ in backend.calls if "only the field" in (text := text_of(prompt))]
+    assert all(json.dumps(LEAD[:160]) in each for each in told)
+
+
+async def test_fields_do_not_wait_for_a_first_long_text_that_stalls():
+    first = Reply(chunks=['{"name": "Jean", "outline": "He is', ' tall."}'], chunk_delay_s=1_000)
+    backend = writer({"only these fields now": first, DECIDE: json.dumps({"outline_": LINES})})
+    asked, done = {"response_format": Keeper, "strategy": "fields", "deadline_s": 4}, 0
+    async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, **asked) as stream:
+        async for event in stream:
+            done += event.type == "branch_finished" and event.branch.kind == "field"
+            if done == 2:
+                break
+    told = [text for prompt, _ in backend.calls if "only the field" in (text := text_of(prompt))]
+    assert len(told) == 2
+    assert all('counts: "He is"' in each and "the lamp was out" in each for each in told)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [['{"name": "Jean"}'], ['{"name": "Jean", "outline": 7}'], ['{"name": 7}', '{"name": "Jean"}']],
+    ids=["it is left out", "it does not fit", "second try"],
+)
+async def test_no_call_decides_on_lines_where_the_first_long_text_is_not_written_yet(first):
+    backend = writer({"only these fields now": first})
+    answer, _ = await ask(backend, Keeper)
+    assert (list(json.loads(answer.text)), answer.warnings) == (list(Keeper.model_fields), ())
+    assert not any("being written already" in text_of(prompt) for prompt, _ in backend.calls)
+
+
+async def test_the_last_call_of_a_budget_is_kept_for_a_second_try():
+    backend = writer({"only the field `past`": ["{}", obliging]})
+    answer, _ = await ask(backend, Keeper, budget=Budget(max_calls=4))
+    assert list(json.loads(answer.text)) == list(Keeper.model_fields)
+    assert len(backend.calls) == 4
+
+
 async def test_no_call_decides_on_lines_where_the_budget_has_none_left_for_it():
     backend = writer()
     answer, _ = await ask(backend, Keeper, budget=Budget(max_calls=3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,6 +32,7 @@ from stretto.strategies.fields.record_plan import (
 from stretto.strategies.fields.value_text import LACKS, MISSING, Found, TextOfField, begun_at, found_in, json_text
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
+from stretto.strategies.runtime.going_ahead import LONGEST_WAIT_S
 from stretto.strategies.runtime.overlap_trimmer import OverlapTrimmer
 from stretto.strategies.runtime.parts import THINKING, share_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
@@ -64,6 +66,7 @@ FULLER = (
     "says all it has to, as who does what by when. Mention what stands at another name only where yours depends on it."
 )
 _BEGINNING = 80  # characters of the first long text that others read, for each line that is decided meanwhile
+_WAITING = 0.25  # of the time until the deadline, that writers wait for what they agree with
 _RECEIVED = 2_000  # characters that a second try is shown of the first
 
 
@@ -156,6 +159,7 @@ class RecordRun:
         self.leading: RunningBranch | None = None
         self.begun = ""
         self.deciding: RunningBranch | None = None
+        self.agreeing, self.agreed = anyio.Lock(), False
         self.mending: Mending | None = None
         self.result = StrategyResult()
         self.written: dict[tuple[str | int, ...], Written] = {}
@@ -266,7 +270,8 @@ class RecordRun:
         elif len(self.written) > MOST_ELEMENTS:
             reason = f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
         if reason is None:
-            if self.outline is not None and self.outline.beside and (left is None or left > len(wanted)):
+            # One call is kept for a second try of a field, which the record needs more than the lines.
+            if self.leading and self.outline and self.outline.beside and (left is None or left > len(wanted) + 1):
                 self._decide(self.outline)
             for written in wanted:
                 self.start(written)
@@ -294,25 +299,35 @@ class RecordRun:
         schema = _object(self._lines_name, outline.schema)
         spec = self.spec("outline", "terms", task, schema, tokens=outline.tokens)
         label = "What the long fields will tell"
-        self.deciding = self.runner.start(
-            replace(spec, label=label, on_end=lambda running: self._take_lines(running.text, outline))
-        )
+        self.deciding = self.runner.start(replace(spec, label=label))
         self.deciding.withhold()
 
     async def _agree(self) -> None:
-        """Wait for what a field agrees with: the lines, and as much of the first long text as came meanwhile."""
-        if self.deciding is not None:
-            await self.deciding.ended()
-        lead, running = self.record.lead, self.leading
-        if lead is None or running is None or self.outline is None or not self.outline.beside:
+        """Wait for what all fields agree with: the lines, and the beginning of the first long text.
+
+        Where these stall, or the deadline is near, the fields are written with what is there. It is the same for all.
+        """
+        lead, leading, outline = self.record.lead, self.leading, self.outline
+        if lead is None or leading is None or outline is None or not outline.beside:
             return
-        most = _BEGINNING * len(self.outline.names)
-        while True:
-            received, over = running.text, running.branch is not None
-            self.begun = _text_in(received, lead.name)[:most]
-            if over or len(self.begun) == most:
-                break
-            await running.reached(len(received) + 1)
+        async with self.agreeing:
+            if self.agreed:
+                return
+            most, limit = _BEGINNING * len(outline.names), self.request.deadline_s
+            now = anyio.current_time()
+            last = math.inf if limit is None else now + _WAITING * (limit - self.runner.now_s())
+            with anyio.CancelScope(deadline=min(last, now + LONGEST_WAIT_S)) as scope:
+                for running in (self.deciding, leading):
+                    while running is not None and running.branch is None:
+                        if running is leading and len(_text_in(running.text, lead.name)) >= most:
+                            break
+                        await running.reached(len(running.text) + 1)
+                        scope.deadline = min(last, anyio.current_time() + LONGEST_WAIT_S)  # slow is not stalled
+            self.begun = _text_in(leading.text, lead.name)[:most]
+            if self.deciding is not None:
+                self._take_lines(self.deciding.text, outline)
+                self.deciding.cancel("the fields are written without waiting longer for it")
+            self.agreed = True
 
     def start(self, written: Written, wrong: str = "") -> None:
         """Ask for a value; ``wrong`` tells of an earlier try."""
