@@ -241,7 +241,7 @@ class AsyncStretto:
         return found
 
     async def forget(self) -> None:
-        """Forget what was learned of this client's models, for all who use them in this process.
+        """Forget what was learned of this client's models: of their servers and engines, for all clients.
 
         That is what checks and calibrations found, what answers and calls showed, what servers refused, and which
         drafts a local model took. A calibration goes if one of the models takes part in it. What makes later starts

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from stretto.foundation.threads import stay_if_changed
+from stretto.foundation.threads import stay_if_changed, were_threads_changed
 
 __all__ = ["EndingThread", "is_exiting", "lower_priority"]
 
@@ -28,7 +28,7 @@ _running: set[EndingThread] = set()
 
 
 class EndingThread(threading.Thread):
-    """Ends when it is told to, or when the interpreter exits, which waits for it some seconds.
+    """Ends when it is told to, or when the interpreter exits, which waits for it: some seconds, or 30 while it works.
 
     Args:
         target: what it runs.
@@ -54,17 +54,32 @@ class EndingThread(threading.Thread):
         if not self._interrupted:
             self.end()
         if self._over.acquire(timeout=_LOOK_S):  # a signal that comes as a wait begins does not end it
+            self._over.release()
             return False
         now = time.monotonic()
         if self._interrupted:
             if (used := _processor_s(self)) > self._used:
                 self._used, self._idle_until = used, now + _LAST_S
             return now < min(self._until, self._idle_until)
-        if now >= self._until and self.ident is not None:
-            # It ends where it next runs Python code. A long loading is many short calls of torch.
-            self._interrupted, self._until, self._idle_until = True, now + _MOST_S, now + _LAST_S
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
+        if now < self._until:
+            return True
+        if self.ident is None:
+            return False
+        # It ends where it next runs Python code. A long loading is many short calls of torch.
+        self._interrupted, self._until, self._idle_until = True, now + _MOST_S, now + _LAST_S
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(SystemExit))
         return True
+
+    def is_alive(self) -> bool:
+        """Whether it runs; one that stays where threads were changed does not."""
+        return self._over.locked() if were_threads_changed() else super().is_alive()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, for so many seconds at most."""
+        if not were_threads_changed():
+            super().join(timeout)
+        elif self._over.acquire(timeout=-1 if timeout is None else timeout):
+            self._over.release()
 
     def start(self) -> None:
         self._over.acquire()
@@ -77,8 +92,11 @@ class EndingThread(threading.Thread):
 
     def run(self) -> None:
         try:
-            with suppress(SystemExit):  # what the frames of that refer to is freed here, before the exit goes on
-                super().run()
+            super().run()
+        except SystemExit:
+            pass
+        except BaseException:  # noqa: BLE001 - as a thread does; what its frames refer to is freed before the exit goes on
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self)))
         finally:
             self._tell = _ended  # what it refers to is freed now, not when cycles are collected
             self._leave()

@@ -145,6 +145,10 @@ class EngineLoader:
 
     def _load_for(self, loading: Future[Engine]) -> None:
         """Load, in the worker, for those who wait for a future; by then they may wait no more."""
+        if is_exiting():  # the worker has ended, and the exit would wait for the event loop in whose thread this runs
+            with suppress(InvalidStateError):
+                loading.set_exception(self._is_closed())
+            return
         engine: Engine | None = None
         try:
             with told_of_loading(self._name, wanted=any(share.progress for share in self.shares)):
