@@ -18,7 +18,7 @@ from stretto.testing import ScriptedBackend
 from stretto.values.partial_values import path_of
 
 SUITE = Path(__file__).parents[2] / "benchmarks" / "schema_suite" / "draft2020-12.jsonl"
-NAMES = st.sampled_from(["title", "body", "a b", "x.y", 'q"', "history", "Ü", "tags[0]", "$ref2", "summary"])
+NAMES = st.sampled_from(["title", "body", "a b", "x.y", 'q"', "history", "Ü", "tags[0]", "$ref2", "summary", ""])
 LONG = "Two paragraphs on it, at length."
 
 
@@ -188,3 +188,103 @@ def test_an_object_whose_type_stands_in_a_list_is_taken_apart():
     value = {"body": "A text.", "history": "Another."}
     answer = written(schema, value, "fields")
     assert (answer.strategy, answer.parsed) == ("fields", value)
+
+
+def test_fields_beside_a_reference_are_left_to_one_writer():
+    base = {"type": "object", "properties": {"title": {"type": "string"}, "body": BODY}, "required": ["title"]}
+    more = {"$ref": "#/$defs/base", "properties": {"history": BODY, "summary": BODY}, "required": ["history"]}
+    assert record_of({**more, "$defs": {"base": base}}, explicit=True).reason == (
+        "its fields are described in several places"
+    )
+    schema = {"type": "object", "properties": {"more": more, "history": BODY}, "$defs": {"base": base}}
+    schema["required"] = ["more", "history"]
+    assert [part.path for part in record_of(schema, explicit=True).parts] == [("more",), ("history",)]
+    schema["properties"]["more"] = {"type": "array", "items": more}
+    assert [part.keys for part in record_of(schema, explicit=True).parts] == [(), ()]
+
+
+def test_an_object_with_definitions_of_its_own_is_left_to_one_writer():
+    own = {
+        "$id": "https://example.org/own",
+        "type": "object",
+        "properties": {"body": {"$ref": "#/$defs/body"}, "summary": BODY},
+        "required": ["body"],
+        "$defs": {"body": BODY},
+    }
+    schema = {"type": "object", "properties": {"own": own, "history": BODY}, "required": ["own", "history"]}
+    schema["$defs"] = {"body": {"type": "array", "items": {"type": "string"}}}
+    value = {"own": {"body": "A text.", "summary": "Short."}, "history": "Another."}
+    answer = written(schema, value, "fields")
+    assert (answer.strategy, answer.parsed) == ("fields", value)
+    del own["$id"]
+    paths = [part.path for part in record_of(schema, explicit=True).parts]
+    assert paths == [("own", "body"), ("own", "summary"), ("history",)]
+
+
+def test_a_part_has_the_definitions_that_its_definitions_lead_to():
+    schema = {"type": "object", "properties": {"tags": {"$ref": "#/$defs/tags"}, "body": BODY, "history": BODY}}
+    schema["$defs"] = {"tags": {"type": "array", "items": {"$ref": "#/$defs/label"}}}
+    schema["$defs"] |= {"label": {"$ref": "#/$defs/word"}, "word": {"type": "string", "maxLength": 90}}
+    plan = record_of(schema, explicit=True)
+    assert set(plan.parts[0].held["$defs"]) == {"tags", "label", "word"}
+    validator_of(plan.parts[0].held)  # raises what is wrong with it
+
+
+def test_a_field_that_may_not_be_null_is_left_out_where_nothing_fits():
+    mood = {"type": ["string"], "description": LONG}
+    schema = {"type": "object", "properties": {"mood": mood, "body": BODY, "history": BODY}}
+    said = {"mood": 5, "body": "A text.", "history": "Another."}
+    with Stretto(ScriptedBackend(lambda _: json.dumps(said))) as stretto:
+        answer = stretto.ask("Fill it in.", response_format=schema, strategy="fields")
+    assert (answer.strategy, answer.parsed) == ("fields", {"body": "A text.", "history": "Another."})
+    mood |= {"type": ["string", "null"], "enum": ["calm", "wild"]}
+    assert not record_of(schema, apart=True).parts[0].nullable
+    mood["enum"].append(None)
+    assert record_of(schema, apart=True).parts[0].nullable
+
+
+def test_elements_that_are_no_objects_are_left_to_one_writer():
+    chapter = {"properties": {"title": {"type": "string"}, "text": BODY}}
+    schema = {"type": "object", "properties": {"chapters": {"type": "array", "items": chapter}, "history": BODY}}
+    schema["required"] = ["chapters", "history"]
+    value = {"chapters": ["One", "Two"], "history": "Another."}
+    assert record_of(schema, explicit=True).parts[0].keys == ("title",)
+    answer = written(schema, value, "fields")
+    assert (answer.strategy, answer.parsed) == ("direct", value)
+
+
+def test_a_field_without_a_name_is_written_with_the_short_ones():
+    names = {"type": "array", "items": {"type": "string"}}
+    schema = {"type": "object", "properties": {"": names, "body": BODY, "history": BODY}, "required": ["", "body"]}
+    value = {"": ["No name."], "body": "A text.", "history": "Another."}
+    answer = written(schema, value, "fields")
+    assert (answer.strategy, answer.parsed) == ("fields", value)
+
+
+def test_records_that_hold_each_other_are_described_up_to_a_limit():
+    people = {f"friend{number}": {"$ref": "#/$defs/person"} for number in range(30)}
+    person = {"type": "object", "properties": people}
+    schema = {"type": "object", "properties": {"person": {"$ref": "#/$defs/person"}, "body": BODY, "history": BODY}}
+    schema["$defs"] = {"person": person}
+    value = {"body": "A text.", "history": "Another."}
+    answer = written(schema, value, "fields")
+    assert (answer.strategy, answer.parsed) == ("fields", value)
+
+
+def test_an_object_of_given_ones_is_left_to_one_writer():
+    schema = {
+        "type": "object",
+        "properties": {"body": BODY, "history": BODY},
+        "enum": [{"body": "A.", "history": "B."}],
+    }
+    assert record_of(schema, explicit=True).reason == "enum of its schema holds several fields together"
+
+
+def test_an_object_with_further_fields_of_a_known_form_is_left_to_one_writer():
+    more = {"type": "object", "properties": {"body": BODY, "summary": BODY}, "additionalProperties": {"type": "string"}}
+    assert record_of(more, explicit=True).reason == "its schema describes fields that it does not name"
+    schema = {"type": "object", "properties": {"more": more, "history": BODY}, "required": ["more", "history"]}
+    assert [part.path for part in record_of(schema, explicit=True).parts] == [("more",), ("history",)]
+    more["additionalProperties"] = {}
+    paths = [part.path for part in record_of(schema, explicit=True).parts]
+    assert paths == [("more", "body"), ("more", "summary"), ("history",)]

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
-from stretto.foundation.schema_graph import parts
+from stretto.foundation.schema_graph import parts, pointed_at
 from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, without_null
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
@@ -33,10 +33,12 @@ _NAMED = 4  # letters of a name that counts where a description holds it
 DEFINITIONS = ("$defs", "definitions")
 _TOGETHER = (
     "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$dynamicRef", "unevaluatedProperties", "dependentSchemas",
-    "dependentRequired", "dependencies", "patternProperties", "propertyNames", "minProperties", "maxProperties",
+    "dependentRequired", "dependencies", "patternProperties", "propertyNames", "minProperties", "maxProperties", "enum",
+    "const",
 )  # fmt: skip
 """Keywords of an object by which its fields depend on each other."""
 _MOVED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor")
+_OF_FIELDS = ("properties", "required", "additionalProperties")
 _OF_OTHERS = re.compile(r"(?:^|_)(?:reasoning|rationale|thinking|thoughts?|chain_of_thought|scratchpad|steps)(?:$|_)")
 _ANY_TEXT = frozenset({"type", "title", "description", "default", "examples", "after", "$comment", "deprecated"})
 
@@ -245,6 +247,10 @@ class _Planner:
             return
         yield from (f"{each} of its schema holds several fields together" for each in _TOGETHER if each in top)
         yield from (f"its schema requires {name!r} and does not say what it is" for name in _undescribed(top))
+        if _is_open(top):
+            yield "its schema describes fields that it does not name"
+        if self._is_spread(self.root):
+            yield "its fields are described in several places"
         if any(keyword in each for each in _all(self.root) for keyword in _MOVED) or not self._is_local():
             yield "its schema refers to places outside of its definitions"
         elif any(name in self._reached(top) for name in self._names_of_itself()):
@@ -292,16 +298,17 @@ class _Planner:
         if not _is_object(resolved(inner.get("items"), self.root)):  # what is learned of others is of one element
             tokens = self.learned.get(path_name(path), tokens)
         is_free = isinstance(described, Mapping) and not described.get("after")
-        if not isinstance(described, Mapping) or (tokens <= SHORT and is_free and not self.apart):
+        is_first = (tokens <= SHORT and is_free) or not path[-1]  # a field without a name cannot be asked for
+        if not isinstance(described, Mapping) or (is_first and not self.apart):
             self._first_tokens += tokens + 4
             return given
-        nullable = inner is not described
+        nullable = _takes_null(described)
         # Where null is possible, whether there is an object is for one call to say.
         if (
             _is_object(inner)
             and not nullable
             and required
-            and not self._is_held(inner)
+            and not (self._is_held(inner) or self._is_spread(given))
             and (tokens >= LARGE_OBJECT or self.apart)
         ):
             return self._pruned(inner, path)
@@ -316,7 +323,7 @@ class _Planner:
                 schema=_without_after(self._alone(described)),
                 held=self._alone(_wrapped(path[-1], given)),
                 tokens=tokens + QUOTED * self.apart,
-                nullable=nullable or _takes_null(described),
+                nullable=nullable,
                 required=required,
                 is_text=inner.get("type") == "string" and _ANY_TEXT.issuperset(inner),
             )
@@ -328,7 +335,7 @@ class _Planner:
         items = resolved(schema.get("items"), self.root)
         if schema.get("type") != "array" or not isinstance(items, Mapping) or not _is_object(items):
             return None
-        if self._is_held(items) or "prefixItems" in schema or "contains" in schema:
+        if self._is_held(items) or self._is_spread(schema["items"]) or "prefixItems" in schema or "contains" in schema:
             return None
         named = items["properties"]
         size = {name: self.tokens.of(each, name) for name, each in named.items()}
@@ -390,7 +397,24 @@ class _Planner:
         return path_name(next(iter(needs))) if needs else None
 
     def _is_held(self, schema: Mapping[str, Any]) -> bool:
-        return any(keyword in schema for keyword in _TOGETHER) or bool(_undescribed(schema))
+        return any(keyword in schema for keyword in _TOGETHER) or bool(_undescribed(schema)) or _is_open(schema)
+
+    def _is_spread(self, given: Any) -> bool:
+        """Whether not all that is said of an object's fields stands in one place, from which its references lead.
+
+        What stands beside a ``$ref`` adds to what that leads to in newer dialects, and does not count in older ones. In
+        an object with an ``$id``, references lead to definitions of its own.
+        """
+        schema, seen = given, set[int]()
+        while isinstance(schema, Mapping) and id(schema) not in seen:
+            seen.add(id(schema))
+            refers = isinstance(schema.get("$ref"), str)
+            if refers and any(keyword in schema for keyword in _OF_FIELDS):
+                return True
+            if schema is not self.root and _has_base(schema) and any("$ref" in each for each in _all(schema)):
+                return True
+            schema = pointed_at(schema["$ref"], self.root) if refers else None
+        return False
 
     def _is_local(self) -> bool:
         """Whether each reference leads to a definition at the root, which goes along with a part."""
@@ -408,7 +432,7 @@ class _Planner:
         while level:
             new = {each["$ref"] for part in level for each in _all(part) if isinstance(each.get("$ref"), str)} - seen
             seen |= new
-            level = [resolved({"$ref": each}, self.root) for each in new]
+            level = [pointed_at(each, self.root) for each in new]  # a definition may be a reference itself
         return seen
 
     def _alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -433,12 +457,24 @@ def _undescribed(schema: Mapping[str, Any]) -> list[str]:
     return [name for name in _required(schema) if name not in schema["properties"]]
 
 
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    """Whether it says what further fields are like: nobody would write them."""
+    more = schema.get("additionalProperties")
+    return isinstance(more, Mapping) and bool(more)
+
+
 def _closed(schema: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     """An object's schema with these of its fields and no others."""
     required = [name for name in _required(schema) if name in kept]
     bare = {key: value for key, value in schema.items() if key != "required"}
-    bare |= {"properties": dict(kept), "additionalProperties": False}
+    bare |= {"type": "object", "properties": dict(kept), "additionalProperties": False}
     return {**bare, "required": required} if required else bare  # in draft 4, no list may be empty
+
+
+def _has_base(schema: Mapping[str, Any]) -> bool:
+    """Whether its references do not begin at the root; of drafts before 6, ``id`` says so."""
+    given = schema.get("$id", schema.get("id"))
+    return isinstance(given, str) and not given.startswith("#")
 
 
 def _pointer(name: str) -> str:
@@ -472,9 +508,8 @@ def _is_object(schema: Any) -> bool:
 def _takes_null(schema: Mapping[str, Any]) -> bool:
     kinds = schema.get("type")
     several = [each for keyword in ("anyOf", "oneOf") for each in parts(schema.get(keyword))]
-    return (isinstance(kinds, list) and "null" in kinds) or any(
-        isinstance(each, Mapping) and each.get("type") == "null" for each in several
-    )
+    either = any(isinstance(each, Mapping) and each.get("type") == "null" for each in several)
+    return (either or (isinstance(kinds, list) and "null" in kinds)) and None in schema.get("enum", (None,))
 
 
 def _names(said: str, name: str) -> bool:

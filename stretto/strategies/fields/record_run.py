@@ -785,6 +785,8 @@ def _listed(schema: Mapping[str, Any]) -> str:
         if not isinstance(named, Mapping) or depth > _LEVELS:
             return
         for name, given in named.items():
+            if len(lines) == _MOST_LISTED:  # of records that hold each other, there would be millions
+                return
             inner = resolved(given, schema)
             said = inner.get("description") if isinstance(inner, Mapping) else None
             line = f"{'  ' * depth}- `{name}`"
@@ -793,7 +795,7 @@ def _listed(schema: Mapping[str, Any]) -> str:
                 add(inner, depth + 1)
 
     add(schema, 0)
-    return "\n".join(lines[:_MOST_LISTED])
+    return "\n".join(lines)
 
 
 def _has_validators(model: type[BaseModel] | None) -> bool:
