@@ -263,11 +263,13 @@ async def compared(cases: Iterable[Case], *, each: bool) -> dict[str, Any]:
     """Count the records that fit, straight and field by field; print which do not fit in both."""
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    unknown: list[str] = []
     for case in cases:
         origin, writer = case.writer
         straight, fields = [await written(way, case.schema, writer) for way in ("direct", "fields")]
         is_refused = straight.said.startswith("InvalidRequestError")
         kind = "refused" if is_refused else origin
+        unknown += [case.name.removesuffix(".json")] * (kind == "none")
         counts.update({"schemas": 1, "apart": fields.apart, kind: 1})
         counts.update({f"{kind}_straight": straight.fits, f"{kind}_fields": fields.fits})
         why = re.search(r"instead of field by field: (.*?)\.(?: |$)", fields.said)
@@ -276,7 +278,7 @@ async def compared(cases: Iterable[Case], *, each: bool) -> dict[str, Any]:
         if each or straight.fits != fields.fits or (is_refused and fields.said != straight.said):
             told = f"{case.name}: {kind}, straight {straight.fits}, fields {fields.fits}, apart {fields.apart}"
             print(f"{told}. {fields.said or straight.said}"[:LONGEST_LINE])
-    return {**counts, "reasons": dict(reasons.most_common())}
+    return {**counts, "reasons": dict(reasons.most_common()), "unknown": unknown}
 
 
 def main() -> None:
