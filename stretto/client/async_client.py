@@ -241,11 +241,13 @@ class AsyncStretto:
         return found
 
     async def forget(self) -> None:
-        """Forget what was learned of this client's models: of their servers and engines, for all clients.
+        """Forget what was learned of this client's models.
 
-        That is what checks and calibrations found, what answers and calls showed, what servers refused, and which
-        drafts a local model took. A calibration goes if one of the models takes part in it. What makes later starts
-        faster stays. Raises `OSError` for a file that cannot be removed.
+        What checks and calibrations found is forgotten for all programs with these settings; a calibration goes if one
+        of the models takes part in it. What servers told and refused, and which drafts a local model took, is forgotten
+        for all clients of this process. What answers and calls showed is forgotten for this client, and for others that
+        were given the same backend. What makes later starts faster stays. Raises `OSError` for a file that cannot be
+        removed.
         """
         from stretto.client.forgetting import forget  # noqa: PLC0415 - keeps `import stretto` light
 

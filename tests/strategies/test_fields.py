@@ -210,6 +210,25 @@ async def test_fields_do_not_wait_for_lines_that_do_not_come(monkeypatch, bound,
     assert len({prompt.prefix for prompt, _ in backend.calls if "only the field" in text_of(prompt)}) == 1
 
 
+async def test_lines_are_waited_for_in_a_queue_in_which_the_first_call_waited_too(monkeypatch):
+    monkeypatch.setattr("stretto.strategies.fields.record_run.LONGEST_WAIT_S", 0.0)
+    monkeypatch.setattr("stretto.strategies.fields.record_run._QUEUES", 1e9)
+    queued, late = anyio.Event(), anyio.Event()
+    first = Reply(json.dumps({"name": "Jean", "outline": LEAD}), hold=queued)
+    lines = Reply(json.dumps({"outline_": LINES}), hold=late)
+    backend = writer({"only these fields now": first, DECIDE: lines})
+    asked = {"response_format": Keeper, "strategy": "fields"}
+    async with AsyncStretto(backend) as stretto, stretto.stream(QUESTION, **asked) as stream:
+        async for event in stream:
+            if event.type == "branch_started":
+                queued.set()
+            if event.type == "branch_finished" and event.branch.kind == "fields":
+                late.set()
+    told = [text for prompt, _ in backend.calls if "only the field" in (text := text_of(prompt))]
+    assert len(told) == 2
+    assert all("the lamp was out on 3 May" in each for each in told)
+
+
 async def test_fields_do_not_wait_for_a_first_long_text_that_stalls(monkeypatch):
     monkeypatch.setattr("stretto.strategies.fields.record_run._WAITING", 0.001)
     first = Reply(chunks=['{"name": "Jean", "outline": "He is', ' tall."}'], chunk_delay_s=1_000)

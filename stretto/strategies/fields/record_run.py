@@ -67,6 +67,7 @@ FULLER = (
 )
 _BEGINNING = 80  # characters of the first long text that others read, for each line that is decided meanwhile
 _WAITING = 0.25  # of the time until the deadline, that writers wait for what they agree with
+_QUEUES = 2  # times as long as the first call waited for its first text, that writers wait for news
 _RECEIVED = 2_000  # characters that a second try is shown of the first
 
 
@@ -306,6 +307,7 @@ class RecordRun:
         """Wait for what all fields agree with: the lines, and the beginning of the first long text.
 
         Where these stall, or the deadline is near, the fields are written with what is there. It is the same for all.
+        A queue is no stall: the first call tells how long a call waits in it.
         """
         lead, leading, outline = self.record.lead, self.leading, self.outline
         if lead is None or leading is None or outline is None or not outline.beside:
@@ -314,15 +316,15 @@ class RecordRun:
             if self.agreed:
                 return
             most, limit = _BEGINNING * len(outline.names), self.request.deadline_s
-            now = anyio.current_time()
+            now, patience_s = anyio.current_time(), max(LONGEST_WAIT_S, _QUEUES * _waited_s(leading))
             last = math.inf if limit is None else now + _WAITING * (limit - self.runner.now_s())
-            with anyio.CancelScope(deadline=min(last, now + LONGEST_WAIT_S)) as scope:
+            with anyio.CancelScope(deadline=min(last, now + patience_s)) as scope:
                 for running in (self.deciding, leading):
                     while running is not None and running.branch is None:
                         if running is leading and len(_text_in(running.text, lead.name)) >= most:
                             break
                         await running.reached(len(running.text) + 1)
-                        scope.deadline = min(last, anyio.current_time() + LONGEST_WAIT_S)  # slow is not stalled
+                        scope.deadline = min(last, anyio.current_time() + patience_s)  # slow is not stalled
             self.begun = _text_in(leading.text, lead.name)[:most]
             if self.deciding is not None:
                 self._take_lines(self.deciding.text, outline)
@@ -728,6 +730,12 @@ def _is_single(value: Any, path: Iterable[str | int]) -> bool:
 def _closed_at(text: str, at: int) -> str:
     """The object that stands before a field."""
     return text[:at].rstrip().removesuffix(",") + "}"
+
+
+def _waited_s(running: RunningBranch) -> float:
+    """How long a call waited for its first text."""
+    started_s, first_s = running.progress.started_s, running.progress.first_s
+    return 0.0 if started_s is None or first_s is None else first_s - started_s
 
 
 def _text_in(text: str, name: str) -> str:
