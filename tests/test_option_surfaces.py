@@ -31,7 +31,7 @@ NOT_ON_THE_COMMAND_LINE = {
     "tools": "nobody at a terminal runs what the model calls",
     "tool_choice": "likewise",
     "n": "a terminal shows one answer",
-    "response_format": "--schema FILE of `ask`: the other commands make no record",
+    "response_format": "--schema FILE of `ask` and `chat`: the other commands make no record",
     "extra": PROGRAMS,
 }
 OTHERWISE_ON_THE_COMMAND_LINE = {"documents": "--document", "deadline_s": "--deadline"}

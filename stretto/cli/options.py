@@ -212,6 +212,15 @@ Documents = Annotated[
         parser=path_of,
     ),
 ]
+Schema = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        metavar="FILE",
+        dir_okay=False,
+        help="A JSON schema: the answer is a record that fits it, printed as JSON when it is complete.",
+    ),
+]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", metavar="N", help="The most tokens of the whole answer.")
 ]

@@ -1,4 +1,4 @@
-"""``stretto ask --schema FILE``: the schema of a record, and the record as JSON."""
+"""``--schema FILE``: the schema of a record, and the record as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stretto.cli.output.plain import plain_json
+from stretto.cli.output.plain import json_lines
 from stretto.foundation.json_schema import read_format
 from stretto.values.errors import InvalidRequestError
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["print_record", "schema_in"]
 
 
-def schema_in(file: Path) -> dict[str, Any]:
-    """The JSON schema of a file. Raises `InvalidRequestError`."""
+def schema_in(file: Path, named: str = "--schema") -> dict[str, Any]:
+    """The JSON schema of a file that an option or command has ``named``. Raises `InvalidRequestError`."""
     try:
         given = json.loads(file.read_text(encoding="utf-8-sig"))
         schema = read_format(given) if isinstance(given, dict) else None
@@ -33,7 +33,7 @@ def schema_in(file: Path) -> dict[str, Any]:
             return schema
         cause = "it holds no JSON schema"
     raise InvalidRequestError(
-        f"--schema {str(file)!r} cannot be used: {cause.rstrip('.')}. "
+        f"{named} {str(file)!r} cannot be used: {cause.rstrip('.')}. "
         'Name a file with a JSON schema such as {"type": "object", "properties": {...}}.'
     )
 
@@ -47,4 +47,4 @@ def print_record(answer: Answer, screen: Screen) -> None:
         except (ValueError, RecursionError):
             screen.warn("The answer is no JSON, and was not printed; --json shows it.")
             return
-    screen.write(plain_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
+    screen.write(json_lines(value) + "\n")

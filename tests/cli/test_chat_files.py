@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from patience import patience
 
-from stretto.cli.chat.chat_file import ChatFile, Turn, read
+from stretto.cli.chat.chat_file import ChatFile, Saved, Turn, read
 from stretto.cli.chat.chat_folder import ChatFolder
 from stretto.values.answer import Answer
 from stretto.values.errors import InvalidRequestError, StrettoError
@@ -53,10 +53,12 @@ def test_what_was_written_is_read_again(chat):
     first = answered(chat, first, "First.")
     chat.asked(second)
     chat.stopped(replace(second, text="Sec", stopped="Stopped after 1.0 s."))
-    chat.set(documents=["/home/me/lease.md"], system="Be brief.")
+    settings = Saved(documents=("/home/me/lease.md",), system="Be brief.", schema="/home/me/lease.json")
+    chat.set(settings)
     saved = ChatFile(chat.file).read()
     assert saved.turns == (first, replace(second, text="Sec", stopped="Stopped after 1.0 s."))
-    assert (saved.documents, saved.system, saved.model) == (("/home/me/lease.md",), "Be brief.", "scripted:model")
+    assert replace(saved, turns=()) == settings
+    assert saved.model == "scripted:model"
 
 
 def test_only_the_owner_may_read_a_chat(chat):

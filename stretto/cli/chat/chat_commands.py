@@ -16,6 +16,7 @@ COMMANDS = (
     ("preference NAME", "fastest, balanced or careful"),
     ("system TEXT", "instructions for the model; without text, none"),
     ("document PATH", "read a file or folder for every question; - for none"),
+    ("schema FILE", "answer with records that fit a JSON schema; - for none"),
     ("retry", "ask the last question again"),
     ("edit [TEXT]", "ask TEXT instead of the last question"),
     ("compare [TEXT]", "ask both in parts and in one piece, with times"),
@@ -67,6 +68,10 @@ async def obey(state: ChatState, name: str, rest: str) -> Said | None:
             said = await state.set_model(rest)
         case "document":
             said = await _document(state, rest)
+        case "schema":
+            import anyio.to_thread  # noqa: PLC0415 - keeps `stretto --help` light
+
+            said = await anyio.to_thread.run_sync(state.set_schema, rest)
         case "export" if not rest:
             raise InvalidRequestError("/export takes the name of a file: /export chat.md")
         case "export":

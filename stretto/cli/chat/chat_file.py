@@ -56,11 +56,13 @@ class Saved:
         turns: every question, in the order in which they were asked.
         documents: what is read for every question, as it was named.
         system: the instructions for the model.
+        schema: the file of the schema that answers fit, as it was named.
     """
 
     turns: Sequence[Turn] = ()
     documents: Sequence[str] = ()
     system: str | None = None
+    schema: str | None = None
 
     @property
     def conversation(self) -> Sequence[Turn]:
@@ -112,9 +114,10 @@ class ChatFile:
         """Write an answer as far as it came."""
         self._append({"type": "answer", "to": turn.id, "at": now(), "text": turn.text, "stopped": turn.stopped})
 
-    def set(self, *, documents: Sequence[str], system: str | None) -> None:
+    def set(self, settings: Saved) -> None:
         """Write what the next questions are asked with."""
-        self._append({"type": "settings", "at": now(), "documents": list(documents), "system": system})
+        kept = {"documents": list(settings.documents), "system": settings.system, "schema": settings.schema}
+        self._append({"type": "settings", "at": now()} | kept)
 
     def read(self) -> Saved:
         """All that can be read of it. Raises `StrettoError` where the file cannot be."""
@@ -162,6 +165,7 @@ def read(content: bytes) -> Saved:
     turns: dict[str, Turn] = {}
     documents: Sequence[str] = ()
     system: str | None = None
+    schema: str | None = None
     for record in records_of(content):
         match record:
             case {"type": "question", "id": str(name), "text": str(text)}:
@@ -174,7 +178,8 @@ def read(content: bytes) -> Saved:
                 turns[name] = replace(turns[name], text=text, stopped=stopped)
             case {"type": "settings", "documents": list(named), "system": str() | None as system}:
                 documents = [each for each in named if isinstance(each, str)]
-    return Saved(tuple(turns.values()), tuple(documents), system)
+                schema = value if isinstance(value := record.get("schema"), str) else None
+    return Saved(tuple(turns.values()), tuple(documents), system, schema)
 
 
 def records_of(content: bytes) -> Iterator[Mapping[str, Any]]:

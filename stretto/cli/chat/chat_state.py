@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stretto.cli.chat.chat_file import ChatFile, Turn, fresh_name, now
+from stretto.cli.chat.chat_file import ChatFile, Saved, Turn, fresh_name, now
 from stretto.cli.options import Preference
 from stretto.cli.output.live import notice_of
 from stretto.cli.output.plain import one_line
 from stretto.cli.output.progress import counted
+from stretto.cli.record import schema_in
 from stretto.strategies.runtime.assembly import check_strategy
 from stretto.values.errors import InvalidRequestError, StrettoError
 from stretto.values.messages import Message, documents_of
@@ -40,6 +42,7 @@ class ChatState:
         fresh: the client has not answered yet: a local model has to be loaded.
         turns: of the conversation.
         system: instructions for the model.
+        schema: the file whose JSON schema answers fit.
         notices: what is to be said at the beginning, and whether that is a warning.
         unkept: why the last turn could not be written to the file; empty where it could.
     """
@@ -55,6 +58,7 @@ class ChatState:
         preference: str | None = None,
         system: str | None = None,
         documents: Sequence[Path] = (),
+        schema: Path | None = None,
         decoding: str | None = None,
         on_missing: str | None = None,
         chat: ChatFile | None = None,
@@ -62,6 +66,15 @@ class ChatState:
     ) -> None:
         if strategy:
             check_strategy(strategy)
+        self._request: dict[str, Any] = {
+            "strategy": strategy,
+            "preference": preference,
+            "decoding": decoding,
+            "on_missing": on_missing,
+        }
+        self.schema: Path | None = None
+        if schema is not None:
+            self._take_schema(schema, "--schema")
         self._open = open_client
         self._server = {"base_url": base_url, "api_key": api_key}
         saved = chat.read() if chat is not None and chat.exists else None
@@ -74,20 +87,25 @@ class ChatState:
         self.client: AsyncStretto = open_client(model, **self._server)
         self._provider = self.client.backends["main"].name.partition(":")[0]
         self.fresh = True
-        self._request = {"strategy": strategy, "preference": preference, "decoding": decoding, "on_missing": on_missing}
         said, warns = notice_of(self.client, named=model is not None)
         self.notices += [(said, warns)] if said else []
         self.notices += self.add_documents(*documents)
-        self._again(saved.documents if saved else ())
-        self._written = (tuple(saved.documents), saved.system) if saved else ((), None)
+        self._again(saved or Saved())
+        self.notices += [(self._said_of_schema, False)] if self.schema else []
+        self._written = replace(saved, turns=()) if saved else Saved()
         if saved and saved.model and saved.model != self.name:
             self.notices.append(
                 (f"{one_line(saved.model)} wrote this chat so far. {one_line(self.name)} goes on.", True)
             )
 
-    def _again(self, documents: Sequence[str]) -> None:
+    def _again(self, saved: Saved) -> None:
         """Read once more what a kept chat was about, as far as it is still there."""
-        for named in documents:
+        if saved.schema and self.schema is None:
+            try:
+                self._take_schema(Path(saved.schema), "/schema")
+            except StrettoError as error:
+                self.notices.append((f"The schema of this chat is not used any more: {error}", True))
+        for named in saved.documents:
             if Path(named) not in self._read:
                 try:
                     self.notices += self.add_documents(Path(named))
@@ -136,12 +154,13 @@ class ChatState:
         before = self.turns[-1].id if self.turns else None
         turn = Turn(fresh_name(), question, before, now())
         self.turns.append(turn)
-        settings = (tuple(map(str, self._read)), self.system)
+        schema = str(self.schema) if self.schema else None
+        settings = Saved(documents=tuple(map(str, self._read)), system=self.system, schema=schema)
 
         def write(chat: ChatFile) -> None:
             chat.asked(turn)
             if settings != self._written:
-                chat.set(documents=settings[0], system=settings[1])
+                chat.set(settings)
                 self._written = settings
 
         self._keep(write)
@@ -160,7 +179,7 @@ class ChatState:
     def forget(self) -> None:
         """Begin another chat; the file of this one stays."""
         self.turns.clear()
-        self._written = ((), None)
+        self._written = Saved()
         self._chat = self._begin() if self._begin else None
 
     def _keep(self, write: Callable[[ChatFile], None]) -> None:
@@ -197,6 +216,24 @@ class ChatState:
         """Set the instructions for the model; without text, none."""
         self.system = text or None
         return "system: " + (one_line(text) if text else "none")
+
+    def set_schema(self, file: str) -> str:
+        """Have answers fit the JSON schema in a file, with ``-`` none; without a file, say which."""
+        if file == "-":
+            self.schema = self._request["response_format"] = None
+        elif file:
+            self._take_schema(Path(file), "/schema")
+        return self._said_of_schema
+
+    @property
+    def _said_of_schema(self) -> str:
+        return "schema: " + (one_line(str(self.schema)) if self.schema else "none")
+
+    def _take_schema(self, file: Path, named: str) -> None:
+        with suppress(RuntimeError):  # nobody has that name: it is the name of a file, then
+            file = file.expanduser()
+        self._request["response_format"] = schema_in(file, named)
+        self.schema = file.absolute()
 
     async def set_model(self, name: str) -> Sequence[tuple[str, bool]]:
         """Go on with another model; without a name, say which."""

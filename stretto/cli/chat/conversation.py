@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from stretto.cli.chat.chat_commands import command_in, obey, question_in, traced
-from stretto.cli.output.live import answer_live, conclude
-from stretto.cli.output.plain import one_line, plain
+from stretto.cli.output.live import answer_live, conclude, text_on
+from stretto.cli.output.plain import one_line, plain, record_in
 from stretto.cli.output.trace import render_timeline
 from stretto.values.errors import InvalidRequestError
 
@@ -81,11 +81,16 @@ class Conversation:
         self.state.ask(question, instead=instead)
         self._warn_unkept()
         prompt, request = self.state.prompt(), self.state.request
+        show = None
+        if self.state.schema:  # a record is printed when it is complete
+            show = text_on(self._screen, explain=self.state.strategy == "auto", silent=True)
         try:
-            answer = await answer_live(self.state.client, prompt, self._screen, first=self.state.fresh, **request)
+            answer = await answer_live(self.state.client, prompt, self._screen, show, first=self.state.fresh, **request)
         except asyncio.CancelledError:
             self.state.stopped("", "cancelled")
             raise
+        if self.state.schema:
+            self._screen.write((record_in(answer.text) or answer.text) + "\n")
         self._last = answer
         self.state.answered(answer)
         conclude(answer, self._screen)

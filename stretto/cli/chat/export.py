@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stretto.cli.chat.chat_file import Turn
-from stretto.cli.output.plain import one_line, plain, plain_json
+from stretto.cli.output.plain import one_line, plain, plain_json, record_in
 from stretto.values.errors import InvalidRequestError
 
 ENDINGS = (".md", ".json")
@@ -40,7 +40,8 @@ def as_markdown(turns: Sequence[Turn]) -> str:
 def _turn(turn: Turn) -> list[str]:
     heading, *rest = plain(turn.question).strip().split("\n")
     lines = [f"## {heading}", "", *rest, *([""] if rest else [])]
-    lines += [plain(turn.text), ""] if turn.text else ["*There is no answer.*", ""]
+    text = f"```json\n{record}\n```" if (record := record_in(turn.text)) else plain(turn.text)
+    lines += [text, ""] if turn.text else ["*There is no answer.*", ""]
     if about := about_of(turn):
         lines += [f"*{about}*", ""]
     return lines

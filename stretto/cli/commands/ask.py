@@ -50,15 +50,7 @@ def ask(
             "--out", "-o", metavar="FILE", dir_okay=False, help="Write the text of the answer to a file, too."
         ),
     ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema",
-            metavar="FILE",
-            dir_okay=False,
-            help="A JSON schema: the answer is a record that fits it, printed as JSON when it is complete.",
-        ),
-    ] = None,
+    schema: options.Schema = None,
     compare: Annotated[bool, typer.Option("--compare", help="Ask once more with direct, and compare both.")] = False,
     plain: options.Plain = False,
     quiet: options.Quiet = False,

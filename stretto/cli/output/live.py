@@ -101,8 +101,11 @@ async def wait_live(work: Coroutine[Any, Any, T], screen: Screen, doing: str) ->
         screen.erase()
 
 
-def text_on(screen: Screen, *, explain: bool = True) -> Show:
-    """Show the text of the answer; and before it, why it is written in this way: not before an error."""
+def text_on(screen: Screen, *, explain: bool = True, silent: bool = False) -> Show:
+    """Show the text of the answer; and before it, why it is written in this way: not before an error.
+
+    ``silent``: the text is shown otherwise.
+    """
     reason = ""
 
     def show(event: Event) -> None:
@@ -113,7 +116,7 @@ def text_on(screen: Screen, *, explain: bool = True) -> Show:
         match event:
             case RouteChosen() if explain:
                 reason = f"{event.route.strategy}: {event.route.reason}"
-            case TextDelta():
+            case TextDelta() if not silent:
                 screen.answer(event.text)
 
     return show

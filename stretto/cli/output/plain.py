@@ -7,10 +7,14 @@ scripts from right to left, but not those that turn the direction of others.
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
+from typing import Any
 
 from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
+from stretto.foundation.surrogates import fix_surrogates
 
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # overrides and isolates: they make text read otherwise
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
@@ -30,6 +34,22 @@ def one_line(text: str) -> str:
 def plain_json(text: str) -> str:
     """JSON with the controls escaped that the format would allow to stand as they are."""
     return _RAW_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def record_in(text: str) -> str:
+    """An object of JSON, or a list of them, on indented lines; empty where a text is neither."""
+    value = None
+    if text.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(text)
+    if not (isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict))):
+        return ""
+    return json_lines(value)
+
+
+def json_lines(value: Any) -> str:
+    """A value as JSON on indented lines."""
+    return plain_json(fix_surrogates(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 _OF_A_CLIENT = ("base_url", "fallback", "model", "prompt_family")

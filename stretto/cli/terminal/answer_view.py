@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -14,15 +15,17 @@ from textual.widget import Widget
 
 from stretto.cli.output.live import footnotes_of
 from stretto.cli.output.markdown import Part
-from stretto.cli.output.plain import one_line
+from stretto.cli.output.plain import one_line, record_in
 from stretto.cli.output.progress import counted, status_of
 from stretto.cli.output.trace import render_timeline
 from stretto.cli.terminal.cards import Card, Cards
+from stretto.cli.terminal.fields_text import KINDS, fields_text
 from stretto.cli.terminal.lines import CONSOLE, Lines, Words, Written, strips_of, words
 from stretto.cli.terminal.sections import Section, Sections
 from stretto.cli.terminal.unwritten import with_unwritten
 from stretto.cli.terminal.ways import is_other, name_of, others_of, reason_of
 from stretto.display.palette import TERMINAL
+from stretto.foundation.surrogates import fix_surrogates
 from stretto.strategies.document.citing import without_marks
 from stretto.values.answer import Answer, Branch
 from stretto.values.citation import PassageRecord
@@ -39,6 +42,7 @@ from stretto.values.events import (
     TextEdited,
     VoteCounted,
 )
+from stretto.values.partial_values import PartialValue
 
 if TYPE_CHECKING:
     from stretto.values.route import Route
@@ -50,6 +54,10 @@ WORTH_SAYING = 1.05  # times as fast
 
 class AnswerView(Widget):
     """Feed it the events of an answer, and `redraw` now and then; `finish`, `stop` or `fail` ends it.
+
+    Args:
+        heading: above it.
+        schema: that the answer fits, where it is a record.
 
     Attributes:
         text: of the answer, as far as it came.
@@ -70,10 +78,13 @@ class AnswerView(Widget):
             super().__init__()
             self.view = view
 
-    def __init__(self, heading: str = "") -> None:
+    def __init__(self, heading: str = "", schema: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.text = ""
         self.running = True
+        self._record = PartialValue(schema)
+        self._grown = False  # the record, since it was shown
+        self._of_record = set[str]()  # branches
         self._plan: str | None = None  # the branch that writes it
         self._route = Words(*([words(heading, "bold")] if heading else []), classes="route")
         self._passages: Passages | None = None
@@ -109,6 +120,7 @@ class AnswerView(Widget):
 
     def see(self, event: Event) -> None:
         """Take one event into account."""
+        self._grown |= self._record.feed(event)
         match event:
             case RouteChosen():
                 self.show_route(event.route)
@@ -119,7 +131,7 @@ class AnswerView(Widget):
             case BranchDelta() if event.branch_id in self.cards:
                 card = self.cards[event.branch_id]
                 self._received[event.branch_id] = self._received.get(event.branch_id, "") + event.text
-                card.text = without_marks(self._received[event.branch_id])
+                card.text = self._read(event.branch_id, self._received[event.branch_id])
                 card.state = "writing"
                 self._changed.add(card)
             case BranchFinished() | BranchFailed():
@@ -150,9 +162,12 @@ class AnswerView(Widget):
         if event.kind == "plan":
             self._plan = event.branch_id
             self.post_message(self.InSections(self))
+        elif event.kind in KINDS:
+            self._of_record.add(event.branch_id)
+            self._card(event.branch_id, name or KINDS[event.kind]).state = "silent"
         elif event.kind in PARTS:
             self._card(event.branch_id, name).state = "silent"
-        elif event.kind == "direct" and self._plan is None and self._sections_are_unwritten:
+        elif event.kind == "direct" and self._plan is None and (self._of_record or self._sections_are_unwritten):
             self._turn_straight()
         elif is_other(event.kind, self._way) and not self.text:
             self._card(event.branch_id, name or event.branch_id).state = "silent"
@@ -166,12 +181,17 @@ class AnswerView(Widget):
             self.mount(self._tail, after=self._cards)
         elif branch.id in self.cards:
             card = self.cards[branch.id]
-            card.text, card.error = without_marks(branch.text), branch.error or ""
+            card.text, card.error = self._read(branch.id, branch.text), branch.error or ""
             card.state = "discarded" if branch.discarded else branch.status
-            card.title = branch.heading or branch.title or branch.model or card.title
+            if branch.id not in self._of_record:
+                card.title = branch.heading or branch.title or branch.model or card.title
             self._changed.add(card)
             if isinstance(self._cards, Sections):
                 self._changed.add(self._cards)
+
+    def _read(self, branch: str, received: str) -> str:
+        """What is read of what a branch wrote."""
+        return fields_text(received) if branch in self._of_record else without_marks(received)
 
     def _card(self, branch: str, title: str) -> Card | Section:
         if self._cards is None and self._plan is not None:
@@ -202,8 +222,9 @@ class AnswerView(Widget):
         )
 
     def _turn_straight(self) -> None:
-        """There is no plan that can be carried out: what was announced of it goes, and the text goes on."""
+        """No plan or field can be carried out: what was announced of it goes, and the text goes on."""
         self._remove_cards()
+        self._written.display = True
         self._written.settle(self.text)
 
     def _show_chosen(self) -> None:
@@ -214,6 +235,9 @@ class AnswerView(Widget):
 
     def redraw(self) -> None:
         """Show what came since the last time."""
+        if self._grown and self._cards is None:  # the text comes when the whole was checked
+            self._written.settle(self.text, record_in(self._record_so_far))
+            self._grown = False
         for part in self._changed:
             part.changed()
         self._changed.clear()
@@ -248,19 +272,30 @@ class AnswerView(Widget):
         self._notes.say(words(f"error: {one_line(problem)}", TERMINAL.bad))
 
     def _whole_text(self) -> str:
-        """The text so far, and behind it what is not in it yet of the parts; of several answers the longest."""
+        """The text so far, and behind it what is not in it yet of the parts; of several answers the longest.
+
+        A record is whole JSON with what is there of its fields.
+        """
+        if record := self._record_so_far:
+            return record
         if self._others:
             return self.text or max((card.text for card in self.cards.values()), key=len, default="")
         parts = [(card.title, card.text) for card in self.cards.values()]
         parts += [("", self._tail.text)] if self._tail is not None else []
         return with_unwritten(self.text, [(title, text) for title, text in parts if text])
 
+    @property
+    def _record_so_far(self) -> str:
+        """As JSON; empty where the answer is none, or nothing is there yet."""
+        value = self._record.value
+        return fix_surrogates(json.dumps(value, ensure_ascii=False)) if value else ""
+
     def _settle(self, text: str) -> None:
-        self.running = False
+        self.running = self._grown = False
         self._remove_cards()
         self.text = text
         self._written.display = bool(text)
-        self._written.settle(text)
+        self._written.settle(text, record_in(text))
 
     @property
     def _others(self) -> bool:

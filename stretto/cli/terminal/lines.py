@@ -20,6 +20,7 @@ from textual.widget import Widget
 
 from stretto.cli.output.markdown import Part, blocks, rows
 from stretto.cli.output.plain import plain
+from stretto.display.palette import TERMINAL
 
 CONSOLE = Console(
     file=io.StringIO(), width=80, force_terminal=True, legacy_windows=False, markup=False, emoji=False, highlight=False
@@ -125,13 +126,17 @@ class Foot(Words):
 
 
 class Written(Lines):
-    """Feed it pieces. Blocks that are complete are drawn once for each width, the open one with each `show`."""
+    """Feed it pieces. Blocks that are complete are drawn once for each width, the open one with each `show`.
+
+    A record of JSON is drawn as it is: Markdown would take some of its signs away.
+    """
 
     def __init__(self, text: str = "", *, classes: str | None = None) -> None:
         super().__init__(classes=classes)
         self.text = text
         self._width = -1
         self._open = text
+        self._record = ""
         self._done: list[Strip] = []
 
     def feed(self, piece: str) -> None:
@@ -139,14 +144,16 @@ class Written(Lines):
         self.text += piece
         self._open += piece
 
-    def settle(self, text: str) -> None:
-        """Show this text instead."""
-        self.text = text
+    def settle(self, text: str, record: str = "") -> None:
+        """Show this text instead, which may be a record: it is shown as JSON on lines."""
+        self.text, self._record = text, record
         self._width = -1
         self.changed()
 
     def draw_rows(self, width: int) -> list[Strip]:
         """The blocks, with an empty row between them."""
+        if self._record:
+            return strips_of(_parts(line) for line in words(self._record, TERMINAL.code).wrap(CONSOLE, width))
         if width != self._width:
             self._width, self._open, self._done = width, self.text, []
         *done, self._open = blocks(self._open)

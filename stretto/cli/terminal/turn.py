@@ -44,6 +44,10 @@ class Answering:
         self._began_s = 0.0
         self._frame = 0
 
+    @property
+    def _schema(self) -> Mapping[str, Any] | None:
+        return self._state.request.get("response_format")
+
     def redraw(self) -> None:
         """Show what came of the answer since the last time."""
         if self._view is not None:
@@ -58,7 +62,7 @@ class Answering:
     async def ask(self, question: str, *, instead: bool = False) -> None:
         """Answer a question, as the next or ``instead`` of the last one."""
         self._state.ask(question, instead=instead)
-        view = AnswerView()
+        view = AnswerView(schema=self._schema)
         await self._talk.begin(question, view, instead=instead)
         await self._kept(view)
 
@@ -68,7 +72,7 @@ class Answering:
 
         question = rest or self._state.last().question
         self._state.ask(question, instead=not rest)
-        beside = SideBySide()
+        beside = SideBySide(self._schema)
         await self._talk.begin(question, beside, instead=not rest)
         self._view, self._keeps, self._began_s = beside.chosen, True, time.monotonic()
         try:
@@ -150,10 +154,10 @@ class SideBySide(Widget):
     SideBySide AnswerView { margin: 0 2 1 0; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, schema: Mapping[str, Any] | None) -> None:
         super().__init__()
-        self.chosen = AnswerView("In the chosen way")
-        self.direct = AnswerView("In one piece")
+        self.chosen = AnswerView("In the chosen way", schema)
+        self.direct = AnswerView("In one piece", schema)
 
     def compose(self) -> ComposeResult:
         """The chosen way first."""
