@@ -8,7 +8,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,37 +76,43 @@ class Site:
     literal: tuple[str | bytes, int] | None
 
 
-def sites() -> Iterator[Site]:
-    """All calls of ``re`` in the package."""
-    for file in sorted(ROOT.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        targets = {
-            id(node.value): node.targets[0].id
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        }
-        targets |= {  # what a function returns is used by its name
-            id(node.value): function.name
-            for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef) and function.name.startswith("_")
-            for node in ast.walk(function)
-            if isinstance(node, ast.Return) and node.value is not None
-        }
-        for node in ast.walk(tree):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method)) if method in {
-                    *METHODS,
-                    "compile",
-                }:
-                    yield Site(
-                        str(file.relative_to(ROOT)),
-                        node.lineno,
-                        node.end_lineno or node.lineno,
-                        method,
-                        ast.unparse(node.args[0]),
-                        targets.get(id(node)),
-                        _literal(node),
-                    )
+def read_source() -> tuple[list[Site], dict[tuple[str, str], set[str]]]:
+    """All calls of ``re`` in the package, and how the variables are used that hold patterns; see `_uses`."""
+    sites: list[Site] = []
+    used: dict[tuple[str, str], set[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        file, nodes = str(path.relative_to(ROOT)), list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        sites += _sites(file, nodes)
+        for name, use in _uses(nodes):
+            used.setdefault((file if name.startswith("_") else "", name), set()).add(use)
+    return sites, used
+
+
+def _sites(file: str, nodes: Sequence[ast.AST]) -> Iterator[Site]:
+    targets = {
+        id(node.value): node.targets[0].id
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    targets |= {  # what a function returns is used by its name
+        id(node.value): function.name
+        for function in nodes
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("_")
+        for node in ast.walk(function)
+        if isinstance(node, ast.Return) and node.value is not None
+    }
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method)) if method in {*METHODS, "compile"}:
+                yield Site(
+                    file,
+                    node.lineno,
+                    node.end_lineno or node.lineno,
+                    method,
+                    ast.unparse(node.args[0]),
+                    targets.get(id(node)),
+                    _literal(node),
+                )
 
 
 def _literal(node: ast.Call) -> tuple[str | bytes, int] | None:
@@ -125,34 +131,27 @@ def _literal(node: ast.Call) -> tuple[str | bytes, int] | None:
     return None
 
 
-def uses() -> dict[tuple[str, str], set[str]]:
-    """By file and name of a variable, the methods that are called on it; ``?`` where it is handed on.
+def _uses(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, str]]:
+    """The methods that are called on a variable; ``?`` where it is handed on.
 
     A name that begins with an underscore is private to its file; the uses of others are put together, under no file.
     """
-    found: dict[tuple[str, str], set[str]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        file, called, tree = str(path.relative_to(ROOT)), set(), ast.parse(path.read_text(encoding="utf-8"))
-
-        def note(name: str, use: str, file: str = file) -> None:
-            found.setdefault((file if name.startswith("_") else "", name), set()).add(use)
-
-        for node in ast.walk(tree):
-            match node:
-                case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name), attr=method):
-                    if method in METHODS:
-                        note(name, method)
-                        called.add(id(node.value))
-                case ast.Attribute(value=ast.Call(func=ast.Name(id=name)), attr=method):
-                    if method in METHODS:
-                        note(name, method)
-                        called.add(id(node.value.func))
-        for node in ast.walk(tree):
-            match node:
-                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
-                    if id(node) not in called:
-                        note(name, "?")
-    return found
+    called = set()
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=ast.Name(id=name) | ast.Attribute(attr=name), attr=method):
+                if method in METHODS:
+                    yield name, method
+                    called.add(id(node.value))
+            case ast.Attribute(value=ast.Call(func=ast.Name(id=name)), attr=method):
+                if method in METHODS:
+                    yield name, method
+                    called.add(id(node.value.func))
+    for node in nodes:
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                if id(node) not in called:
+                    yield name, "?"
 
 
 def held(seen: Callable[[re.Pattern, str], None]) -> None:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from collected import METHODS, Collector, call_cached, held, import_all, sites, uses
+from collected import METHODS, Collector, call_cached, held, import_all, read_source
 from pumps import shapes, text_of
 
 from examples import EXAMPLES
@@ -106,11 +106,11 @@ def wanted() -> tuple[dict[tuple[re.Pattern, str], str], list[str]]:
     with Collector() as collector:
         import_all()
         call_cached()
-    used = uses()
+    listed, used = read_source()
     found: dict[tuple[re.Pattern, str], str] = {}
     names: dict[int, set[str]] = {}
     held(lambda pattern, name: names.setdefault(id(pattern), set()).add(name))
-    listed, unseen = list(sites()), []
+    unseen = []
     for (file, line), patterns in collector.made.items():
         site = next((each for each in listed if each.file == file and each.first <= line <= each.last), None)
         for pattern in patterns:

@@ -82,11 +82,12 @@ def shapes(pattern: re.Pattern) -> Iterator[tuple[str, str, str]]:
                 yield shape
 
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
-    for before, body in islice(dict.fromkeys(_pumped(list(tree), "", pattern.flags)), 120):
+    pumped = list(islice(dict.fromkeys(_pumped(list(tree), "", pattern.flags)), 120))
+    for before, body in pumped:
         yield from fresh(("", body, "\0"), (before, body, "\0"), ("", before + body, "\0"))
     for body in _FIXED:
         yield from fresh(("", body, "\0"))
-    for before, body in islice(dict.fromkeys(_pumped(list(tree), "", pattern.flags)), 120):
+    for before, body in pumped:
         for behind in ("\0", "", "a\0", "\n\0"):
             yield from fresh((before, body, behind))
         yield from fresh(("", body, "\0"), ("", before + body, "\0"), ("", before, "\0"), ("", body + "\n", "\0"))
