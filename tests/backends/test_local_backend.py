@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -11,6 +10,7 @@ from dataclasses import astuple
 import anyio
 import anyio.lowlevel
 import pytest
+import warm
 from patience import patience
 from saved_models import collect, opened, prompt, save, text_of
 
@@ -194,8 +194,8 @@ with Stretto(LocalBackend("local:pocket", long_context=None)) as stretto:
     except Exception as error:
         print(type(error).__name__)
 """
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert (run.stdout, run.stderr) == ("ContextOverflowError\n", "")
+    run = warm.run([sys.executable, "-c", code], timeout=patience(110), local=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "ContextOverflowError\n", "")
 
 
 async def test_without_a_limit_an_answer_stays_inside_the_window(folder):

@@ -20,16 +20,16 @@ class Terminal:
     """Start a program on a separate terminal; leaving the context kills it if it still runs.
 
     ``controls``: keys and the closing of the window send signals, as in a window of a person. ``warm``: what it imports
-    is there already.
+    is there already; with ``local``, what runs a model too.
     """
 
-    def __init__(self, command, *, columns=80, rows=24, environment=None, controls=False, warm=True):
+    def __init__(self, command, *, columns=80, rows=24, environment=None, controls=False, warm=True, local=False):
         self._controller, worker = pty.openpty()
         fcntl.ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         variables = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **(environment or {})}
         variables.pop("COLUMNS", None)
         if warm:
-            self._program = Program(command, (worker, worker, worker), env=variables, controls=controls)
+            self._program = Program(command, (worker, worker, worker), env=variables, controls=controls, local=local)
         else:
             streams = {"stdin": worker, "stdout": worker, "stderr": worker}
             self._program = subprocess.Popen(command, **streams, env=variables, start_new_session=True)

@@ -172,7 +172,7 @@ def test_the_editor_suggests_takes_and_saves(tmp_path):
     file.write_text(CODE)
     command = [sys.executable, str(FOLDER / "editor.py"), str(file)]
     row, column = CODE.count("\n") + 1, len(CODE.rpartition("\n")[2]) + 1
-    with Terminal(command, columns=110, environment={"STRETTO_SETTINGS": os.devnull}, warm=False) as terminal:
+    with Terminal(command, columns=110, environment={"STRETTO_SETTINGS": os.devnull}, local=True) as terminal:
         terminal.wait_for(rf"{row}:{column}  \d+ tokens in ")
         terminal.type("r")
         terminal.wait_for(rf"{row}:{column + 1}  \d+ tokens in ")

@@ -24,15 +24,9 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def run(folder, *command, cwd):
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / folder / command[0]), *command[1:]],
-        cwd=cwd,
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=patience(240),
-        env={**os.environ, "STRETTO_SETTINGS": os.devnull},
-    )
+    program = [sys.executable, str(FOLDER / folder / command[0]), *command[1:]]
+    settings = {**os.environ, "STRETTO_SETTINGS": os.devnull}
+    done = warm.run(program, timeout=patience(240), cwd=cwd, env=settings, local=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

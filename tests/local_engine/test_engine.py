@@ -1,5 +1,4 @@
 import math
-import subprocess
 import sys
 import threading
 from contextlib import closing
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm
 from asking import PROMPTS, SHARED, outcome, submit_together, tokens
 from forwards import Watched
 from patience import patience
@@ -298,10 +298,9 @@ model = prepare("local:tiny", build("llama"), PreTrainedTokenizerFast(tokenizer_
 handle = Engine(replace(model, context_window=10**7, cache_tokens=10**7)).submit(Generation((1, 2, 3), 10**6))
 print(bool(next(iter(handle)).text))
 """
-    here = str(Path(__file__).parent)
-    run = subprocess.run([sys.executable, "-c", code, here], check=True, capture_output=True, text=True)
-    assert run.stdout == "True\n"
-    assert run.stderr == ""
+    command = [sys.executable, "-c", code, str(Path(__file__).parent)]
+    run = warm.run(command, timeout=patience(110), local=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "True\n", "")
 
 
 @pytest.fixture
