@@ -28,8 +28,9 @@ TRAINING = (
 
 def built(folder, source):
     """A wheel, built from this tree with the build tools that are installed: nothing is downloaded."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(source)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", folder], cwd=source, check=True
+    )
     (path,) = folder.glob("*.whl")
     return path
 
