@@ -84,7 +84,6 @@ for found in pkgutil.walk_packages(stretto.__path__, "stretto.", onerror=lambda 
     real_import(found.name)
     count += 1
 assert count > 300, count
-print(sorted(set(refused)))
 """
 
 CHAT = """
@@ -133,14 +132,12 @@ def run(program, folder):
     return done.stdout.strip().splitlines()[-1]
 
 
-def test_every_module_can_be_imported(tmp_path):
-    assert "os.register_at_fork" in run(ALL_MODULES, tmp_path)
+def test_every_module_can_be_imported_and_a_local_model_answers(tmp_path):
+    assert "os.register_at_fork" in run(ALL_MODULES + LOCAL, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("program", "missed"),
-    [(CHAT, "fcntl"), (DOCUMENT, "os.O_NONBLOCK"), (LOCAL, "os.register_at_fork")],
-    ids=["chat", "document", "local"],
+    ("program", "missed"), [(CHAT, "fcntl"), (DOCUMENT, "os.O_NONBLOCK")], ids=["chat", "document"]
 )
 def test_what_needs_the_system_most_works_without_what_windows_lacks(program, missed, tmp_path):
     assert missed in run(program, tmp_path)
