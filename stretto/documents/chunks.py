@@ -11,8 +11,6 @@ from stretto.documents.plain import fences
 from stretto.language.sentences import sentence_spans
 from stretto.values.document import Document
 
-__all__ = ["Chunk", "cut"]
-
 _BEGUN = re.compile(r"\S")
 _REST = re.compile(r"[^\n]*(?:\n[^\S\n]*+\S[^\n]*)*")  # of a paragraph, from a character that is no white space
 _CLAUSE_END = re.compile(r"[,;:](?=\s)|[，；：、،؛]")

@@ -13,8 +13,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Protocol
 
-__all__ = ["in_columns"]
-
 _BREAKS = "\r\n"
 _BROKEN = "\x02\ufffe"  # PDFium's sign for a hyphen at the end of a line
 _WIDE = 1.0  # heights of the type that are between columns at least

@@ -11,8 +11,6 @@ from stretto.documents.finding import kind_of
 from stretto.documents.limits import ReadingTime
 from stretto.values.errors import DocumentError, StrettoError
 
-__all__ = ["MOST_BYTES", "contents"]
-
 MOST_BYTES = 256 * 2**20
 _PIECE = 2**20
 _LOOK_S = 0.02  # seconds between two looks at a pipe that nobody has written to

@@ -22,8 +22,6 @@ from stretto.documents.word_package import WordPackage, attribute_of, integer, n
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError
 
-__all__ = ["read_docx"]
-
 _STYLE = re.compile(r"(?:heading|überschrift|titre|título|intestazione|kop)\s*(\d)", re.IGNORECASE)
 _GONE = frozenset({"del", "moveFrom", "delText", "instrText", "delInstrText", "cellDel"})
 _NO_TEXT = frozenset({"rPr", "pPr", "sectPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sdtEndPr", "binData", "rt"})

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from stretto.values.errors import DocumentError
 
-__all__ = ["decoded", "with_replacements"]
-
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with

@@ -7,8 +7,6 @@ from typing import Any
 
 from stretto.documents.word_package import name_of
 
-__all__ = ["latex"]
-
 _LARGE = {"∑": r"\sum", "∏": r"\prod", "∐": r"\coprod", "∫": r"\int", "∬": r"\iint", "∭": r"\iiint", "∮": r"\oint"}
 _LARGE |= {"⋃": r"\bigcup", "⋂": r"\bigcap", "⋁": r"\bigvee", "⋀": r"\bigwedge"}
 _ACCENTS = {"\u0302": "hat", "\u0303": "tilde", "\u0304": "bar", "\u0305": "overline", "\u0307": "dot", "\u20d7": "vec"}

@@ -14,8 +14,6 @@ from stretto.documents.formats import is_document
 from stretto.documents.limits import ReadingTime
 from stretto.values.errors import DocumentError
 
-__all__ = ["found", "kind_of", "located"]
-
 Leave = Callable[[Path, str], object]
 
 _LINKED_FOLDER = "it is a link to a folder, and links are not followed; name the folder, or set follow_links"

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Literal
 
-__all__ = ["Format", "format_of", "is_document", "seen_in"]
-
 Format = Literal["pdf", "docx", "html", "markdown", "notebook", "text"]
 
 _PARSED: Mapping[str, Format] = {

@@ -14,8 +14,6 @@ from stretto.documents.encoding import decoded, with_replacements
 from stretto.documents.layout import Cell, TextLayout, before_script, numeral, rows_of
 from stretto.values.document import Document
 
-__all__ = ["read_html"]
-
 _UNSEEN = frozenset(
     """
     area audio canvas datalist dialog frameset head iframe link meta noscript object param rp script source style

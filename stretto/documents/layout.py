@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from stretto.values.document import Heading
 from stretto.values.errors import DocumentError
 
-__all__ = ["MOST_CHARACTERS", "Cell", "TextLayout", "before_script", "numeral", "rows_of"]
-
 MOST_CHARACTERS = 200_000_000
 _MOST_COLUMNS = 200
 _REPEATED = 100  # characters of a cell that is written in each of the places which it spans

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from stretto.values.errors import DeadlineExceededError, DocumentError, StrettoError
 
-__all__ = ["ReadingLimits", "ReadingTime"]
-
 _START_S = 60.0  # for the start of a process, which is not counted among the time of its file
 
 

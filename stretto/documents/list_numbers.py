@@ -10,8 +10,6 @@ from typing import Any
 from stretto.documents.layout import numeral
 from stretto.documents.word_package import attribute_of, integer, name_of, value_of
 
-__all__ = ["ListNumbers"]
-
 _PLACES = re.compile(r"%([1-9])")
 _LEVELS = 9
 

@@ -11,8 +11,6 @@ from stretto.documents.encoding import decoded
 from stretto.documents.plain import markdown, read_text
 from stretto.values.document import Document
 
-__all__ = ["read_notebook"]
-
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -20,8 +20,6 @@ from stretto.documents.limits import ReadingTime
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError
 
-__all__ = ["Parser"]
-
 _PACKAGES = {
     "pdf": "pypdfium2",
     "docx": "lxml",

@@ -18,8 +18,6 @@ from stretto.documents.layout import MOST_CHARACTERS
 from stretto.values.document import Document, Heading
 from stretto.values.errors import DocumentError
 
-__all__ = ["MOST_PAGES", "read_pdf"]
-
 MOST_PAGES = 20_000
 _MOST_NAMED = 20  # pages in a warning
 _MOST_ENTRIES = 50_000  # of an outline

@@ -7,8 +7,6 @@ import re
 from stretto.documents.encoding import decoded
 from stretto.values.document import Document, Heading
 
-__all__ = ["fences", "markdown", "read_markdown", "read_text"]
-
 _PICTURE = re.compile(r"(data:image/[\w.+-]{1,40};base64,)[\w+/=%]{64,}")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _HASHED = re.compile(r"^ {0,3}(#{1,6})[ \t]++([^\n]*)", re.MULTILINE)

@@ -18,8 +18,6 @@ from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError, MissingDependencyError
 
-__all__ = ["MOST_CHARACTERS", "MOST_FILES", "LeftOut", "ReadFiles", "read_bytes", "read_document", "read_documents"]
-
 MOST_FILES = 5_000
 MOST_CHARACTERS = 500_000_000
 

@@ -10,8 +10,6 @@ from itertools import chain, groupby, pairwise, zip_longest
 
 from stretto.documents.plain import fences
 
-__all__ = ["Table", "cells_of", "table_at", "tables_of"]
-
 _LINE = re.compile(r"[^\n]+")
 _BARS, _FLAT, _DOUBLE = "│┃║╎╏┆┇┊┋", "─━╌╍┄┅┈┉", "═"
 _DRAWN = str.maketrans(

@@ -16,8 +16,6 @@ from lxml import etree
 
 from stretto.values.errors import DocumentError
 
-__all__ = ["WordPackage", "attribute_of", "integer", "name_of", "opened", "value_of"]
-
 _MOST_UNPACKED = 256 * 2**20  # bytes of all parts together
 _HIGHEST_RATIO = 200  # of unpacked to packed bytes; text packs by less than 20
 _OLD = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # begins files of Word before 2007, and locked ones

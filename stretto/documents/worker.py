@@ -14,8 +14,6 @@ from typing import IO
 from stretto.values.document import Document
 from stretto.values.errors import DocumentError
 
-__all__ = ["work"]
-
 _KINDS = {"pdf": "a PDF", "docx": "a Word file", "html": "a page of HTML"}
 
 

@@ -12,8 +12,6 @@ from itertools import pairwise
 
 from stretto.language.telling import languages
 
-__all__ = ["WITHOUT_BLANKS", "on_one_line", "pieces"]
-
 WITHOUT_BLANKS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u30ff\u3400-\u9fff\uf900-\ufaff"
 )

@@ -17,8 +17,6 @@ from stretto.language import tables_in
 from stretto.language.line_ends import pieces
 from stretto.language.telling import language_of
 
-__all__ = ["last_sentence", "sentence_spans", "sentences", "settled", "whole_until"]
-
 _LOOKED_AT = 4_000  # characters of a paragraph at a time: the time of sentencex is square where no mark is closed
 _BLANK = re.compile(r"\s")
 _UNREAD = re.compile("[\ud800-\udfff]")

@@ -10,8 +10,6 @@ from stretto.language import tables_in
 from stretto.language.folding import fold
 from stretto.language.forms import is_of_each
 
-__all__ = ["Measure", "length_asked"]
-
 Measure = Literal["share", "words", "characters"]
 
 _PARTS = {"three-quarters": 3 / 4, "two-thirds": 2 / 3, "half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4}

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from stretto.markup.call_forms import FORMS, WRAPPERS, CallText, python_calls, python_value
 
-__all__ = ["BEGINS", "JsonSpan", "ParsedCall", "Parts", "Tools", "held_back", "undoubled"]
-
 _MOST = 128  # calls of one answer
 _NAMED = re.compile(r"[\w.-]{1,128}")
 _CALL_ID = re.compile(r"\[CALL_ID\][\w-]{1,64}")

@@ -8,19 +8,6 @@ from typing import Literal
 
 from stretto.markup.call_forms import FORMS, WRAPPERS
 
-__all__ = [
-    "ANSWER",
-    "ANSWERS",
-    "CHANNEL_MARKS",
-    "FINAL",
-    "IN_WORDS",
-    "PLAIN",
-    "THOUGHTS",
-    "CallForm",
-    "MarkupForm",
-    "form_of",
-]
-
 THOUGHTS = (
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),

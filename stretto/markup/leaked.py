@@ -13,8 +13,6 @@ from stretto.markup.calls import Parts, Tools
 from stretto.markup.forms import ANSWER, ANSWERS, IN_WORDS, THOUGHTS, MarkupForm
 from stretto.markup.reading import Channels, MarkReader, Reader
 
-__all__ = ["BEGINS", "Leaked"]
-
 _CHANNELS = ("<|channel|>", "<|start|>assistant")  # of gpt-oss
 _BARE_CHANNEL, _BARE_FINAL = "analysis", "assistantfinal"  # the same, from a server that leaves out control tokens
 _LONGEST_BARE = 100_000  # characters

@@ -12,11 +12,6 @@ from stretto.values.errors import BudgetExceededError
 from stretto.values.request import Preference
 from stretto.values.route import Forecast
 
-__all__ = [
-    "ALLOW_MORE", "cost_of", "from_cache", "least_shared", "over_budget", "price_needed", "priced", "sum_of",
-    "unknown_price",
-]  # fmt: skip
-
 ALLOW_MORE = "Allow more, or ask for a shorter answer with max_tokens."
 
 

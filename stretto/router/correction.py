@@ -17,8 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from stretto.config.kept_values import beside_settings, read_kept, write_kept
 from stretto.router.shape import Judgement
 
-__all__ = ["Correction", "corrected", "correction", "correction_file", "fitted", "keep_correction", "moved"]
-
 AGAIN = "stretto calibrate --router"
 _SPREAD = 1.0  # of the correction before anything is known: that of a normal distribution, in log-odds
 _WIDEST, _STEPS = 20.0, 50

@@ -20,8 +20,6 @@ from stretto.language import tables_in
 from stretto.language.lists import first_letter_first, in_ascii
 from stretto.values.request import Request
 
-__all__ = ["EDITED", "Change", "Doubt", "Given", "given_in", "ordered_change", "unseen_tokens"]
-
 Change = Literal[
     "redact",
     "shorten",

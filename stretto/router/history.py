@@ -21,8 +21,6 @@ from stretto.values.route import Shape
 if TYPE_CHECKING:
     from stretto.router.case import Case
 
-__all__ = ["ENOUGH", "WHOLE", "History", "history_of", "track_record_for"]
-
 ENOUGH = 3
 """Answers that tell more than what is usual of all models."""
 LEARNED: frozenset[Shape] = frozenset({"points", "steps", "prose"})

@@ -11,8 +11,6 @@ from stretto.language.folding import fold
 from stretto.language.forms import words_wanted
 from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 
-__all__ = ["USUAL_ELEMENTS", "SchemaTokens", "elements_of", "resolved", "without_null"]
-
 USUAL_ELEMENTS = 5  # of an array whose schema gives no number
 LONG_TEXT, SOME_TEXT, SHORT_TEXT = 150, 25, 8
 _CHAIN = 6  # $refs that lead to one another

@@ -11,8 +11,6 @@ from stretto.strategies.base import Strategy
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
 
-__all__ = ["check_strategy_options", "options_of"]
-
 Options = TypeVar("Options", bound=BaseModel)
 
 

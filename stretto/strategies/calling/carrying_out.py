@@ -27,8 +27,6 @@ from stretto.values.generation_options import GenerationOptions
 from stretto.values.tool_calls import ToolCall
 from stretto.values.tools import Tool, WrongArgumentsError
 
-__all__ = ["MOST_CHARACTERS", "result_of", "start_tool"]
-
 MOST_CHARACTERS = 100_000  # of a result; what is longer is cut, and says so
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

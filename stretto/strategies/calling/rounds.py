@@ -21,8 +21,6 @@ from stretto.values.messages import messages_of
 from stretto.values.request import Message, Request
 from stretto.values.tool_calls import ToolCall, ToolCallFragment, turn_of
 
-__all__ = ["write_with_tools"]
-
 MOST_ROUNDS, MOST_CALLS = 8, 64
 _REPEATS = (
     3  # rounds of the same calls with the same results, after which the model has to answer; fewer if it is small

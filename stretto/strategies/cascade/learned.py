@@ -13,8 +13,6 @@ from stretto.backends.base import Backend
 from stretto.config.kept_values import file_for, read_all, read_kept, write_kept
 from stretto.strategies.cascade.answer_verdict import Bound, By
 
-__all__ = ["Estimate", "Learned", "Step", "all_learned", "keep_learned", "learned_for"]
-
 AGAIN = "stretto calibrate"
 FOLDER = "cascades"
 

@@ -15,8 +15,6 @@ from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.answer import REFUSALS
 
-__all__ = ["PARTS", "PartsFirst"]
-
 PARTS = ("section", "item")
 """Kinds of branches that a smaller model writes first."""
 

@@ -15,9 +15,6 @@ from stretto.router.offer import Offer
 from stretto.strategies.strategy_options import options_of
 from stretto.values.route import Forecast
 
-__all__ = ["DRAFTS", "MOST_PROPOSALS", "CollaborateOptions", "offer_collaborate"]
-
-
 DRAFTS = 3  # of one model that proposes alone
 MOST_PROPOSALS = 16
 

@@ -19,8 +19,6 @@ from fractions import Fraction
 
 from stretto.values.answer import Decided
 
-__all__ = ["certainty", "confident", "decided", "posterior"]
-
 _LEAST_SURE, _MOST_SURE = 0.01, 0.99  # what a model says of one sample decides nothing by itself
 _FEWEST_VOTES = 2  # for the answer of a confident vote
 

@@ -15,19 +15,6 @@ from stretto.strategies.runtime.parts import THINKING
 from stretto.values.errors import ContextOverflowError
 from stretto.values.request import Request
 
-__all__ = [
-    "EDGE",
-    "LARGEST_CHUNK",
-    "OUTLINE",
-    "SMALL_PASSAGE",
-    "UNKNOWN_WINDOW",
-    "Sizes",
-    "read_well",
-    "reading_s",
-    "sizes_of",
-    "useful_slots",
-]
-
 _READ_LOCALLY = 150.0  # prompt tokens a second, while not measured; a model of 1.5B on two cores has 164
 SMALL_PASSAGE = 256  # tokens of a passage in which such a model finds a sentence
 _SMALL_RECORD = 96

@@ -9,8 +9,6 @@ from typing import Literal
 from stretto.language.sentences import sentence_spans
 from stretto.language.words import words
 
-__all__ = ["REPORT_WORDS", "Task", "task_of"]
-
 Kind = Literal["answer", "summarise", "extract", "compare"]
 
 # A task is an order: its verb begins a sentence. Within one ("why should we simplify it?") it is part of a question.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stretto.strategies.base import StrategyResult
     from stretto.strategies.runtime.runner import Runner
 
-__all__ = ["Fields"]
-
 
 class Fields:
     """Short fields first, then one call for each long one."""

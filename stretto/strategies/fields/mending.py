@@ -19,8 +19,6 @@ from stretto.values.partial_values import path_name
 if TYPE_CHECKING:
     from stretto.strategies.fields.record_run import RecordRun, Written
 
-__all__ = ["Mending"]
-
 
 @dataclass(eq=False)
 class Mending:

@@ -30,8 +30,6 @@ from stretto.values.citation import Citation
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 
-__all__ = ["evidence_run"]
-
 PASSAGE = 400  # tokens of a passage of documents that are not shown whole
 FITS = 0.6  # of the context window, that documents may fill beside prompt and answer
 _WORD = re.compile(r"\w{3,}")

@@ -16,8 +16,6 @@ from stretto.router.offer import Offer
 from stretto.strategies.fields.record_plan import NotSplit, Record, outline_of, record_of
 from stretto.values.route import Forecast, Obstacle
 
-__all__ = ["offer_fields"]
-
 PRIORITY = 30  # a schema says better than words what the answer consists of
 MOST_AGAIN = 3  # times the tokens of a straight answer, that calls may read again
 FROM_CACHE = 0.1  # of a prompt token's price

@@ -19,8 +19,6 @@ from stretto.router.schema_tokens import SchemaTokens, elements_of, resolved, wi
 from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 
-__all__ = ["DEFINITIONS", "FieldPart", "NotSplit", "Outline", "Record", "outline_of", "record_of"]
-
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
 LARGE_OBJECT = 160  # tokens of an object that is taken apart

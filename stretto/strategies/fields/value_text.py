@@ -14,8 +14,6 @@ from stretto.foundation.json_schema import MOST_LEVELS, is_deeper, validator_of
 from stretto.strategies.structured.bare_json import json_in
 from stretto.values.content import mended
 
-__all__ = ["LACKS", "MISSING", "Found", "TextOfField", "begun_at", "found_in", "json_text", "without_the_last"]
-
 MISSING: Any = object()
 """Of a field: there is no value."""
 

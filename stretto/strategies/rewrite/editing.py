@@ -18,8 +18,6 @@ from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.values.answer import REFUSALS, FinishReason
 from stretto.values.events import TextEdited
 
-__all__ = ["Editing"]
-
 TRIES = 2
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from stretto.strategies.rewrite.terms import read_object
 
-__all__ = ["SCHEMA", "Applied", "Edit", "apply", "edits_in"]
-
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

@@ -21,8 +21,6 @@ from stretto.router.given import Given
 from stretto.strategies.rewrite.edits import Applied, Edit, apply
 from stretto.strategies.rewrite.text_pieces import LEAST, MOST, Piece
 
-__all__ = ["Entries", "entry_pieces"]
-
 _LETTER = re.compile(r"[^\W\d_]")
 _MARKUP = re.compile(r"<[^<>]*>|&#?\w{1,40};")
 _INLINE = frozenset(

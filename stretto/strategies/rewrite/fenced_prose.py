@@ -12,8 +12,6 @@ import re
 from stretto.router.given import Change
 from stretto.strategies.quality.words import words_of
 
-__all__ = ["are_changed", "is_prose"]
-
 _EVERYWHERE: frozenset[Change] = frozenset({"translate", "correct", "tone", "simplify", "redact"})
 """Changes of all that a reader reads, wherever it stands."""
 _NAMES_CODE = re.compile(

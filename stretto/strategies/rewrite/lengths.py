@@ -9,8 +9,6 @@ from stretto.language.folding import UNSPACED
 from stretto.language.shares import Measure, length_asked
 from stretto.strategies.quality.words import words_of
 
-__all__ = ["Lengths"]
-
 FEWEST = 20  # words of a piece; a shorter one, a heading for instance, has little to leave out
 SHORTER = 0.9  # of the text, that a number of words has to be to ask for fewer
 OVER = 1.2  # times what was asked for

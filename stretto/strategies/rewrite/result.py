@@ -7,8 +7,6 @@ import re
 from stretto.language.echoes import echoes
 from stretto.language.folding import fold
 
-__all__ = ["Result"]
-
 _HEAD = 160  # characters in which an announcement ends
 _WRAPPED = re.compile(r"`{3,}[\w+-]{0,20}[ \t]*\n")
 _COLON = re.compile(r"[:：]\s*")

@@ -32,8 +32,6 @@ from stretto.values.answer import REFUSALS, Branch
 from stretto.values.request import GenerationOptions, Request
 from stretto.values.route import Route
 
-__all__ = ["RewritePart", "Rewriting", "any_of", "title_of", "write_rewritten"]
-
 TITLE = 60  # characters of a piece that name it
 TERMS_READ = 12_000  # characters of a text that terms are looked for in
 FEWEST_FOR_TERMS = 3  # pieces

@@ -19,8 +19,6 @@ from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
 from stretto.values.route import Forecast, Obstacle
 
-__all__ = ["RewriteOptions", "offer_rewrite"]
-
 PRIORITY = 22  # the form of the request shows the text, as that of a list shows its items
 OF_DOCUMENTS = 27  # above citing them, below callers' own strategies
 BEYOND = 45  # a document that does not fit is not to be read for an answer

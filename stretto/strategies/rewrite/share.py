@@ -9,8 +9,6 @@ from stretto.backends.base import Backend
 from stretto.router.given import Change
 from stretto.router.history import history_of
 
-__all__ = ["Way", "is_by_edits", "share_of_change", "written_by_edits"]
-
 Way = Literal["auto", "pieces", "edits"]
 
 _ANEW = 0.5  # the share of a text that edits are expected to write, from which on it is written anew

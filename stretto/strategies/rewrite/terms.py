@@ -11,8 +11,6 @@ from typing import Any
 
 from stretto.strategies.structured.bare_json import json_in, read_json
 
-__all__ = ["SHARED", "TERMS_TOKENS", "Shared", "read_object"]
-
 SHARED = ("translate", "tone", "simplify", "expand")
 """Changes whose writers have to agree on words."""
 TERMS_TOKENS = 700

@@ -21,8 +21,6 @@ from stretto.strategies.rewrite.fenced_prose import is_prose
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-__all__ = ["Piece", "cut", "edited_pieces"]
-
 
 class Span(NamedTuple):
     """Where a part of a text stands; ``indent``: of prose between fences, what its lines begin with."""

@@ -16,8 +16,6 @@ from stretto.values.tool_calls import ToolCall
 if TYPE_CHECKING:
     from stretto.strategies.runtime.branch import RunningBranch
 
-__all__ = ["NOT_TEXT", "BranchSpec", "PromptTarget", "TextWatch"]
-
 NOT_TEXT: frozenset[str] = frozenset({
     "outline", "plan", "terms", "sections", "edit", "edits", "passage", "collapse", "proposal", "judgement", "tool",
     "vote",

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from stretto.values.document import Document
 
-__all__ = ["fence_for", "fenced", "numbered", "one_line", "titles_of", "unfenced"]
-
 _LONGEST_TITLE = 120
 
 

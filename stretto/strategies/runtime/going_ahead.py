@@ -11,8 +11,6 @@ from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.values.request import Preference
 
-__all__ = ["GoingAhead"]
-
 LONGEST_WAIT_S = 5.0  # a model that thinks first may be silent for long
 
 

@@ -16,8 +16,6 @@ from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 from stretto.values.route import Shape
 
-__all__ = ["ModelProfile"]
-
 
 class ModelProfile:
     """What is known of one model, which an answer adds to.

@@ -12,9 +12,6 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.generation_options import GenerationOptions
 from stretto.values.request import Request
 
-__all__ = ["TEMPERATURE", "backend_for", "prompt_tokens", "sampled"]
-
-
 TEMPERATURE = 0.7  # of local models, which would take the likeliest token each time; servers sample anyway
 
 

@@ -17,8 +17,6 @@ from stretto.markup.calls import BEGINS, JsonSpan, ParsedCall, Tools, held_back,
 from stretto.strategies.structured.bare_json import json_in, read_json
 from stretto.values.tool_calls import ToolCallFragment
 
-__all__ = ["WrittenCalls"]
-
 _BEGIN = re.compile(r"(?:(`{3,}+)[ \t]*+(?:json|tool_calls?|tool_code)?[ \t\r]*+\n\s*+)?(?=[{\[])", re.IGNORECASE)
 _BEGINS = re.compile(r"`{1,2}|`{3,}+[ \t]*+\w{0,10}[ \t\r]*+(?:\n\s*+)?")  # what may become one
 _BLANKS = 40  # signs of white space behind text that are held, since a call may follow

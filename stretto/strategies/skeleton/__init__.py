@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stretto.strategies.base import StrategyResult
     from stretto.strategies.runtime.runner import Runner
 
-__all__ = ["Skeleton", "SkeletonOptions"]
-
 
 class SkeletonOptions(BaseModel):
     """Options of ``skeleton``.

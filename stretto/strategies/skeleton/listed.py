@@ -15,8 +15,6 @@ from stretto.strategies.skeleton.skeleton_offer import items_of
 from stretto.values.request import Request
 from stretto.values.route import Route
 
-__all__ = ["ListAnswer"]
-
 
 class ListAnswer(SectionsAnswer):
     """One list. Its items start once all names are there, and are numbered, or marked, by the library."""

@@ -11,8 +11,6 @@ from stretto.strategies.quality.words import words_of
 from stretto.strategies.skeleton.outline import clean_title
 from stretto.strategies.skeleton.skeleton_offer import MOST_SECTIONS
 
-__all__ = ["PlanParser", "Section"]
-
 MOST_BEFORE = 120  # characters before the opening that are no plan yet: "Here is the plan:"
 RUNNING_TEXT = 60  # characters of a line that is no heading and no announcement of the plan
 LONGEST_OPENING = 700  # characters, up to the end of a sentence; a longer one is the answer itself

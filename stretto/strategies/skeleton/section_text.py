@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["Seams", "SectionText"]
-
 _HEADING = re.compile(r"\s*(?P<marks>#{1,6})\s+(?P<text>\S.*)$")
 _BOLD_LINE = re.compile(r"\s*+(?:\*\*|__)(?P<text>.{1,300}?)(?:\*\*|__)\s{0,3}[:：]?\s{0,3}$")
 _FENCE = re.compile(r"\s*(```|~~~)")

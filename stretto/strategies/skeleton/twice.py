@@ -10,8 +10,6 @@ from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.merge import TextFilter
 from stretto.values.answer import Branch
 
-__all__ = ["Told", "ToldOnce"]
-
 RUN, UNSPACED_RUN = 6, 14  # words in a row that stand twice; characters, where words are not spaced
 MOSTLY = 2 / 3  # of a sentence that stands twice: then nothing new is in it
 LONGEST = 1_000  # characters of a sentence; a longer one is passed on in pieces

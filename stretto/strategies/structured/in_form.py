@@ -15,8 +15,6 @@ from stretto.strategies.structured.fitting import Fit, fit
 from stretto.values.answer import REFUSALS
 from stretto.values.request import Message, Request
 
-__all__ = ["held_to_format", "warn_of_misfit", "write_in_form"]
-
 Again = Callable[[PromptTarget, str, str], tuple[Message, ...]]
 """Messages that ask once more, given the answer that was received and what is wrong with it."""
 
