@@ -38,7 +38,6 @@ class Chunk:
     tokens: int
 
     def text(self, document: Document) -> str:
-        """The passage."""
         return document.text[self.start : self.end]
 
 

@@ -88,7 +88,6 @@ class Given:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the text."""
         return typical_tokens(round(len(self.text) * (1 if self.text.isascii() else 1.3)))
 
     @property

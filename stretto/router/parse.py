@@ -56,7 +56,6 @@ class Parse:
 
     @lazy
     def points(self) -> Points:
-        """How many points the question asks for."""
         return points_in(self.folded)
 
     @lazy

@@ -68,7 +68,6 @@ class Judgement:
 
     @lazy
     def shape(self) -> Shape:
-        """The most probable shape."""
         return max(SHAPES, key=self.shapes.__getitem__)
 
     @lazy

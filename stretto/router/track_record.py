@@ -45,7 +45,6 @@ class TrackRecord:
     clock: Callable[[], float] = time.monotonic
 
     def note(self, *, held: bool) -> None:
-        """Note one: whether the model held it."""
         self.last.append((self.clock(), held))
 
     @property

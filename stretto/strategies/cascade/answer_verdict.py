@@ -79,7 +79,6 @@ class Sureness:
     said: str
 
     def verdict(self, bound: Bound) -> AnswerVerdict:
-        """Whether the answer stands."""
         if self.score is None:
             return AnswerVerdict(False, self.said)
         needed = {
@@ -106,10 +105,6 @@ class Small:
     """The answer of a smaller model, withheld until it is known whether it stands.
 
     Args:
-        role: of the model in the client.
-        backend: the model.
-        request: to answer.
-        runner: starts the calls.
         number: of the model among the smaller ones, from 1.
         by: what tells how sure it is.
         until_s: seconds after the request at which the model has to be done.
@@ -152,13 +147,11 @@ class Small:
             self._second = self._sampled()
 
     def cancel(self, reason: str) -> None:
-        """End what is under way."""
         for running in (self.running, self._second, self._check):
             if running is not None:
                 running.cancel(reason)
 
     def drop(self, reason: str) -> None:
-        """Discard everything that was written."""
         for running in (self.running, self._second, self._check):
             if running is not None:
                 running.drop(reason)

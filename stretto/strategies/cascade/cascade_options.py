@@ -46,5 +46,4 @@ class CascadeOptions(BaseModel):
         return self
 
     def threshold_of(self, role: str) -> float | None:
-        """The threshold that was named for a role."""
         return self.threshold.get(role) if isinstance(self.threshold, Mapping) else self.threshold

@@ -23,9 +23,6 @@ class PartsFirst:
     """Gives each part of an answer a smaller model that writes it first.
 
     Args:
-        runner: of the answer.
-        role: of the smaller model.
-        backend: the smaller model.
         bound: least mean log-probability of the tokens of a part that stands.
     """
 

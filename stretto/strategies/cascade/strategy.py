@@ -44,7 +44,6 @@ class Cascade:
 
     name = "cascade"
     options = CascadeOptions
-    """What ``strategy_options`` may hold."""
     asks_several = True
     """The main model stays the main one, whatever is preferred."""
 
@@ -171,8 +170,6 @@ def _step(role: str, backend: Backend, options: CascadeOptions, learned: Learned
 
 
 class _Cascade:
-    """One run."""
-
     def __init__(self, request: Request, runner: Runner, steps: list[_Step], *, hand_on: bool) -> None:
         self.request, self.runner, self.steps, self.hand_on = request, runner, steps, hand_on
         self.at_once = request.preference == "fastest"

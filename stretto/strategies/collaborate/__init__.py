@@ -26,7 +26,6 @@ class Collaborate:
     """The main model stays the main one, whatever is preferred."""
 
     options = CollaborateOptions
-    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer | None:
         """Tell the price, where it was asked for by name."""

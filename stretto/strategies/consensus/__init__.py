@@ -23,7 +23,6 @@ class Consensus:
 
     name = "consensus"
     options = ConsensusOptions
-    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer | None:
         """Tell the price, where it was asked for by name."""

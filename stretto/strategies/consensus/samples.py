@@ -227,12 +227,10 @@ class _SampleWatch:
         self._loops = TextGuard()
 
     def feed(self, text: str) -> str:
-        """Pass the text on."""
         self._loops.feed(text)
         self._heard(looping=bool(self._loops.fault))
         return text
 
     def finish(self) -> str:
-        """Nothing was held back."""
         self._heard(looping=False)
         return ""

@@ -111,7 +111,6 @@ class CitationFilter:
         self._cited_places: set[tuple[int, int, int]] = set()
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         return "".join(self._take(character) for character in text)
 
     def finish(self) -> str:

@@ -61,12 +61,10 @@ class DocumentOptions(BaseModel):
 
     @property
     def reading(self) -> Budget:
-        """The budget of the calls that read."""
         return Budget(max_calls=self.reading_calls, max_tokens_total=self.reading_tokens)
 
     @property
     def answer(self) -> Budget:
-        """The budget of the calls that put together."""
         return Budget(max_calls=self.answer_calls, max_tokens_total=self.answer_tokens)
 
 
@@ -236,7 +234,6 @@ class DocumentRun:
         )
 
     async def announce(self, record: PassageRecord, done: int, total: int) -> None:
-        """Emit the event that a passage was read."""
         title = self.library.called(record.document, record.start, record.end)
         await self.runner.announce(PassageRead(record=record, done=done, total=total, title=title))
 

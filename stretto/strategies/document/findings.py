@@ -28,12 +28,7 @@ class Finding:
 
 
 class Findings:
-    """All quotations that were found, numbered from 1 in the order of the documents.
-
-    Args:
-        reading: the run.
-        records: of its passages.
-    """
+    """All quotations that were found, numbered from 1 in the order of the documents."""
 
     def __init__(self, reading: DocumentRun, records: Sequence[PassageRecord]) -> None:
         self._library = reading.library
@@ -54,7 +49,6 @@ class Findings:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
 
     def citation(self, number: int) -> Citation:
-        """The citation of a quotation."""
         quote = self.quotes[number]
         return self._library.citation(number, quote.document, quote.start, quote.end)
 
@@ -73,7 +67,6 @@ class Findings:
         return unfenced("\n\n".join(self.shown(each) for each in findings), self._library.fence)
 
     def tokens(self, *findings: Finding) -> int:
-        """Tokens of findings in a prompt."""
         return sum(self._count(self.shown(each)) + 2 for each in findings)
 
     def split(self, finding: Finding, most: int) -> list[Finding]:

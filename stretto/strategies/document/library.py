@@ -73,7 +73,6 @@ class Library:
 
     @cached_property
     def tables(self) -> tuple[list[Table], ...]:
-        """The tables of each document."""
         return tuple(tables_of(document.text) for document in self.documents)
 
     def header(self, document: int, offset: int) -> str:
@@ -82,13 +81,11 @@ class Library:
         return table.header if table else ""
 
     def has_table(self, place: Place) -> bool:
-        """Whether rows of a table stand in a passage."""
         tables = self.tables[place.document]
         return any(table.start < place.chunk.end and table.end > place.chunk.start for table in tables)
 
     @property
     def longest_header(self) -> str:
-        """Of all tables."""
         return max((table.header for tables in self.tables for table in tables), key=len, default="")
 
     def shown(self, place: Place) -> dict[str, str]:

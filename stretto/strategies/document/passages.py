@@ -47,13 +47,8 @@ async def read_passages(
     """Read these passages in parallel. Records come back in the order of the documents, one or more a passage.
 
     A record that was cut off by its length is read again in halves, so that nothing in it is lost; one that cannot be
-    understood is asked for again. What fails for good is a record with the status ``failed``.
-
-    Args:
-        reading: the run.
-        places: the passages.
-        ask: the prompt for a passage; by default the one that asks what it holds.
-        name: of the branches, before their numbers.
+    understood is asked for again. What fails for good is a record with the status ``failed``. ``ask`` makes the prompt
+    for a passage, by default the one that asks what it holds; ``name`` is that of the branches before their numbers.
     """
     schema = TRAINED_SCHEMA if reading.trained else MAP_SCHEMA
 
@@ -277,7 +272,6 @@ class _Outcome:
 
 
 def _outcome_of(running: RunningBranch, place: Place, reading: DocumentRun) -> _Outcome:
-    """The outcome of a branch that has ended."""
     error = running.exception
     if error is not None:
         out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))

@@ -84,7 +84,6 @@ class _Found:
         return f"- {said} {''.join(labelled(self.mark, number) for number in finding.evidence)}".rstrip()
 
     def quote(self, number: int) -> str:
-        """What a number stands for."""
         return " ".join(self.findings.quotes[number].quote.split())
 
     def part(self, index: int, numbers: Sequence[int]) -> str:
@@ -147,12 +146,6 @@ class Report(SectionsAnswer):
     The last section waits for the whole plan: it tells the findings that no section names, unless another one is nearer
     to them that has not begun.
 
-    Args:
-        reading: the run.
-        route: of the router.
-        material: what was read.
-        parse: of the question.
-
     Attributes:
         citations: of the finished report, in the order in which they appear, each once.
         unknown: numbers in marks that name nothing; they were left out.
@@ -174,7 +167,6 @@ class Report(SectionsAnswer):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """Those of all parts."""
         found: dict[tuple[int, int, int], Citation] = {}
         for _, part in sorted(self._cited.items()):
             for each in part.citing.citations if part.citing else ():
@@ -183,7 +175,6 @@ class Report(SectionsAnswer):
 
     @property
     def unknown(self) -> int:
-        """Of all parts."""
         return sum(part.citing.unknown for part in self._cited.values() if part.citing)
 
     def _words(self) -> int:
@@ -338,7 +329,6 @@ class _Cited:
         self.citing: CitationFilter | None = None
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         return self._filter().feed(text if self._inner is None else self._inner.feed(text))
 
     def finish(self) -> str:

@@ -59,7 +59,6 @@ class LongDocument:
 
     name = "document"
     options = DocumentOptions
-    """What ``strategy_options`` may hold."""
 
     def __init__(self) -> None:
         self._cache = DocumentCache()

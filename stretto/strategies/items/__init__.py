@@ -27,7 +27,6 @@ class Items:
 
     name = "items"
     options = ItemsOptions
-    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer:
         """Offer one call per item if the request contains items or asks for samples."""

@@ -233,11 +233,9 @@ class _Held:
     """Shows nothing while streaming: the entry is assembled when its branch has ended."""
 
     def feed(self, text: str) -> str:  # noqa: ARG002 - a filter is given its text
-        """Nothing to show yet."""
         return ""
 
     def finish(self) -> str:
-        """Nothing to show: the ending gives the whole entry."""
         return ""
 
 
@@ -256,7 +254,6 @@ class EntryText:
         self._head: str | None = ""
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         if self._head is None:
             return self._flow.feed(text)
         self._head = (self._head + text).lstrip()

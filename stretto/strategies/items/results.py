@@ -109,7 +109,6 @@ class ResultWatch:
         self._screen = screen(self._leaked)
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be passed on already."""
         self._held += self._screen.feed(text)
         if self.fault:
             return ""
@@ -128,7 +127,6 @@ class ResultWatch:
         return self._pass_on()
 
     def finish(self) -> str:
-        """Return what was held back, at the end of the text."""
         self._held += self._screen.finish()
         if self.fault or not self._held.strip():
             return ""

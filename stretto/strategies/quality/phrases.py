@@ -30,7 +30,6 @@ class Phrases:
         self.add(texts)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Look for the sentences of further texts as well."""
         for sentence in (words for text in texts for words in sentences_of(text)):
             if len(sentence) < min(self.whole, RUN) or tuple(sentence) in self._known:
                 continue
@@ -89,7 +88,6 @@ class PhraseSearch:
         return max(begun, longest if longest > SHOWN else 0)
 
     def sentence(self) -> int | None:
-        """A sentence has ended; ``None`` if all of it is a phrase."""
         words, least = self._phrases.words, self._phrases.whole
         ended = [(at, count) for at, (count, whole) in self._open.items() if whole and not words[at + 1]]
         for at, count in ended:
@@ -99,7 +97,6 @@ class PhraseSearch:
         return 0
 
     def may_begin(self, fragment: str, *, start: int) -> bool:
-        """Whether a word that begins like this may go on with a phrase, or begin a sentence of one."""
         words = self._phrases.words
         if any(
             words[at + 1].startswith(fragment) for at, (count, whole) in self._open.items() if whole or count >= SHOWN

@@ -56,7 +56,6 @@ class StreamFilter:
         self.ended = False
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         out: list[str] = []
         for token in _TOKEN.finditer(text):
             if self.ended:
@@ -80,7 +79,6 @@ class StreamFilter:
         return "".join(out)
 
     def finish(self) -> str:
-        """Return what was held back, at the end of the text."""
         out: list[str] = []
         if not self.ended:
             self._complete(out)

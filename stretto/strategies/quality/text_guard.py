@@ -62,11 +62,9 @@ class TextGuard:
         self._screen = StreamFilter(searches, self._found)
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be passed on already."""
         return self._screen.feed(text)
 
     def finish(self) -> str:
-        """Return what was held back, at the end of the text."""
         return self._screen.finish()
 
     def _found(self, name: str) -> bool:
@@ -84,12 +82,10 @@ class LoopAlarm:
         self._screen = StreamFilter([(LOOP, LoopSearch())], self._found)
 
     def feed(self, text: str) -> str:
-        """Pass the text on."""
         self._screen.feed(text)
         return text
 
     def finish(self) -> str:
-        """The end of the text, at which a last sentence may be one too many."""
         self._screen.finish()
         return ""
 
@@ -125,7 +121,6 @@ class LoopSearch:
         self._again = 0  # words of whole sentences before this one, all of them said before
 
     def word(self, word: str, *, start: int) -> int | None:  # noqa: ARG002 - `sentence` was told of the start
-        """Take a word; return how many of the last words may be part of a loop, ``None`` when they are."""
         self._last.append(word)
         self._sentence.append(word)
         count = len(self._sentence)
@@ -146,7 +141,6 @@ class LoopSearch:
         return max(self._region, self._again + count if self._alike else 0)
 
     def sentence(self) -> int | None:
-        """A sentence has ended; ``None`` if it was said too often."""
         said, self._sentence, self._alike = tuple(self._sentence), [], []
         if len(said) < SHORTEST:
             return self._again
@@ -159,7 +153,6 @@ class LoopSearch:
         return None if self._said[said] >= SENTENCES else self._again
 
     def may_begin(self, fragment: str, *, start: int) -> bool:
-        """Whether a word that begins like this may go on repeating an earlier sentence."""
         if start and any(first.startswith(fragment) for first in self._by_first):
             return True
         count, last = len(self._sentence), tuple(self._last)[1 - RUN :]
@@ -183,7 +176,6 @@ class HeadingSearch:
         self._begun = False
 
     def word(self, word: str, *, start: int) -> int | None:
-        """Take a word; return how many of the last ones may be a heading."""
         if start == LINE or (start and not self._numbered):
             self._line = [] if start == LINE and self._begun else None
         self._begun = True
@@ -193,7 +185,6 @@ class HeadingSearch:
         return len(self._line) if self._fits(self._line) else 0
 
     def sentence(self) -> int | None:
-        """A sentence or line has ended; ``None`` if it is a heading."""
         line = self._line
         if self._numbered:  # "2." before a title
             return 1
@@ -204,7 +195,6 @@ class HeadingSearch:
         return None if named or tuple(self._bare(line)) in self._titles else 0
 
     def may_begin(self, fragment: str, *, start: int) -> bool:
-        """Whether a word that begins like this may go on with a heading."""
         line = [] if start == LINE and self._begun else self._line if not start or self._numbered else None
         if line is None:
             return False

@@ -23,7 +23,6 @@ class Rewrite:
 
     name = "rewrite"
     options = RewriteOptions
-    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer | None:
         """Offer to change the text of the request, if it gives one."""

@@ -100,7 +100,6 @@ class Entries(Piece):
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The schema of what is to be written."""
         names = [str(number) for number in range(1, len(self.entries) + 1)]
         return {
             "type": "object",

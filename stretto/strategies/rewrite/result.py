@@ -26,7 +26,6 @@ class Result:
         self._begun = self._announced = self._wrapped = self._ended = False
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         if self._ended:
             return ""
         self._held += text
@@ -44,7 +43,6 @@ class Result:
         return self._pass_on(last=True)
 
     def whole(self, text: str) -> str:
-        """The result of a whole text."""
         return self.feed(text) + self.finish()
 
     def _may_be_none(self) -> bool:

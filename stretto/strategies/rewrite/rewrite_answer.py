@@ -352,7 +352,6 @@ class Rewriting:
         return Result(piece.text, self.fence)
 
     def options(self, room: int, number: int = 0) -> GenerationOptions:
-        """The options of a call that may write so many tokens."""
         seed, most = self.request.options.seed, self.request.part_tokens
         return self.request.options.model_copy(
             update={

@@ -53,17 +53,7 @@ class _Way:
 
 
 class Attempts:
-    """Makes the calls of the branches of one answer.
-
-    Args:
-        backend: that of the route.
-        fallback: who goes on where it fails.
-        calls: sends them.
-        announce: hands an event to the reader.
-        warn: adds a warning to the answer.
-        now_s: seconds since the request arrived.
-        target_of: a backend as prompts are made for it.
-    """
+    """Makes the calls of the branches of one answer."""
 
     def __init__(
         self,

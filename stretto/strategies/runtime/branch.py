@@ -83,7 +83,6 @@ class Progress:
     stages: Stages = field(default_factory=Stages)
 
     def ended(self, now_s: float) -> Span:
-        """All of it, once it has ended."""
         return Span(
             needed_s=self.needed_s,
             started_s=self.started_s,

@@ -61,9 +61,6 @@ class BranchCalls:
     """Sends the calls of one answer, and reads each stream into its branch.
 
     Args:
-        ledger: of the answer.
-        announce: hands an event to the reader.
-        warn_once: adds a warning to the answer.
         began: `time.perf_counter` at the arrival of the request.
 
     Attributes:
@@ -312,7 +309,6 @@ class BranchCalls:
         await self._announce(ToolCallDelta(choice=choice, delta=calls.add(delta)))
 
     def count(self, running: RunningBranch, usage: Usage, reservation: Reservation | None = None) -> None:
-        """Add a usage that was reported."""
         writing = running.writers[-1]
         if usage.calls:
             if not usage.total_tokens and running.text:  # a stream that broke off did not report it

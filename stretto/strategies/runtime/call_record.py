@@ -33,7 +33,6 @@ class CallRecord:
             self.first_text_s = time.perf_counter() - self._began
 
     def ended(self, error: Exception | None = None) -> CallEnded:
-        """The event for the hooks at the end of the call."""
         usage = getattr(error, "usage", None)
         return CallEnded(
             backend=self.backend,

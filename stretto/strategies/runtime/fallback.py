@@ -82,7 +82,6 @@ class Fallback:
 
     @property
     def models(self) -> Sequence[Backend]:
-        """Those that may go on, in their order."""
         return self._models
 
     def chain(self, first: Backend, successors: Sequence[Backend] | None = None) -> FallbackChain:
@@ -120,7 +119,6 @@ class FallbackChain:
         self._asked: list[Backend] = []
 
     def first(self) -> Backend:
-        """The model to begin with."""
         reached = [each for each in self._left if self._known_away(each) is None]
         if not reached:  # then the others are no better
             return self._take(self._left[0])
@@ -136,7 +134,6 @@ class FallbackChain:
 
     @property
     def error(self) -> StrettoError:
-        """What the branch failed with."""
         by_models = [each.error for each in self._failed if isinstance(each.error, BackendError)]
         not_asked = [f"{name} was not asked: {why}" for name, why in self._unfit.items()]
         if len(self._failed) == 1 or len(by_models) < len(self._failed):
@@ -158,7 +155,6 @@ class FallbackChain:
 
     @property
     def has_another(self) -> bool:
-        """Whether a further model may be asked."""
         return any(self._known_away(each) is None for each in self._left)
 
     def failed(self, backend: Backend, error: StrettoError, *, wrote: bool) -> None:

@@ -15,11 +15,7 @@ LONGEST_WAIT_S = 5.0  # a model that thinks first may be silent for long
 
 
 class GoingAhead:
-    """The first calls of one answer by what they begin with.
-
-    Args:
-        preference: of the request.
-    """
+    """The first calls of one answer by what they begin with."""
 
     def __init__(self, preference: Preference) -> None:
         self._preference = preference

@@ -24,9 +24,6 @@ class ModelProfile:
         backend: of the answer.
         language: of the question; what a model holds differs by language.
         prompts: that it is asked with; see `History.track_record`.
-
-    Attributes:
-        backend: the model.
     """
 
     def __init__(self, backend: Backend, language: str, prompts: Prompts) -> None:

@@ -36,7 +36,6 @@ class OverlapTrimmer:
         self._complete: list[int] = []
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be passed on already."""
         if not self._open:
             return text
         self._held += text

@@ -63,7 +63,6 @@ class Flow:
         self._space: list[str] = []
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         shown = text.rstrip()
         if not shown:
             self._space.append(text)

@@ -57,7 +57,6 @@ class WrittenCalls:
         }
 
     def feed(self, text: str) -> str:
-        """Take more of the text; give what is to be passed on."""
         if not self._tools:
             return text
         if self._holds:

@@ -40,7 +40,6 @@ class Skeleton:
 
     name = "skeleton"
     options = SkeletonOptions
-    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer:
         """Offer it where the parts suit the question and save time."""

@@ -35,14 +35,7 @@ OUTLINE_TOKENS = 400  # ten titles
 
 
 class PointsAnswer:
-    """One answer by points.
-
-    Args:
-        request: to answer.
-        route: of the router.
-        runner: starts the branches and merges their texts.
-        parse: of the question.
-    """
+    """One answer by points."""
 
     def __init__(self, request: Request, route: Route, runner: Runner, parse: Parse) -> None:
         self._request, self._route, self._runner, self._parse = request, route, runner, parse

@@ -72,7 +72,6 @@ class PointText:
         self._head: str | None = ""
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         if self._head is not None:
             head = self._head = (self._head + text).lstrip()
             body = self._without_echo(head[: self._room])

@@ -18,9 +18,6 @@ class SectionText:
     """Takes the section's own heading off its beginning, and puts other headings below it.
 
     Only the beginning of a line that may be a heading is held back.
-
-    Args:
-        heading: of the section.
     """
 
     def __init__(self, heading: str) -> None:
@@ -33,7 +30,6 @@ class SectionText:
         self._any = False  # something was shown
 
     def feed(self, text: str) -> str:
-        """Take new text; return what can be shown already."""
         return self._spaced("".join(self._piece(piece) for piece in _LINES.findall(text)))
 
     def finish(self) -> str:
@@ -130,7 +126,6 @@ class Seams:
         return found
 
     def finish(self) -> list[tuple[int, str]]:
-        """Return what was held back."""
         return self._known() if self._line and self._held else []
 
     def _may_be_heading(self) -> bool:

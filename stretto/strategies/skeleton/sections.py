@@ -51,14 +51,7 @@ _NO_FAULT = ("deadline", "budget", *REFUSALS)  # ends of a plan that tell nothin
 
 
 class SectionsAnswer:
-    """One answer in sections.
-
-    Args:
-        request: to answer.
-        route: of the router.
-        runner: starts the branches and merges their texts.
-        parse: of the question.
-    """
+    """One answer in sections."""
 
     shares_calls = True
     """Whether one call may write several short sections."""
@@ -480,12 +473,10 @@ class _Opening:
             self._news.set()
 
     def end(self) -> None:
-        """Nothing of it follows."""
         self._ended = True
         self._news.set()
 
     async def read(self) -> str:
-        """Wait for new text and return it; empty at its end."""
         while True:
             text = "".join(self._pieces)
             text = text if self._begun else text.lstrip()

@@ -27,7 +27,6 @@ class Told:
         self._by: dict[tuple[str, ...], tuple[int, str, str]] = {}
 
     def add(self, place: int, sentence: str) -> None:
-        """Remember a sentence of a section."""
         for key, _, value in _traits(sentence):
             self._by.setdefault(key, (place, value, sentence.strip()))
 
@@ -64,9 +63,6 @@ class ToldOnce:
     The first section is passed on as it comes.
 
     Args:
-        running: writes it.
-        filter_: its last filter.
-        place: of the section, from 1.
         told: what the answer has told, which this adds to.
         again: asks for a sentence again, given what was told and the sentence; ``None``: nothing new is left of it.
     """
@@ -87,11 +83,9 @@ class ToldOnce:
         self._any = self._in_code = self._over = False
 
     async def ended(self) -> Branch:
-        """Wait for the end of the branch."""
         return await self._running.ended()
 
     async def read(self) -> str:
-        """Wait for the next sentences and return them; empty at the end."""
         while not self._over:
             new = await self._running.read()
             self._over = not new

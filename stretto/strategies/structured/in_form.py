@@ -49,15 +49,7 @@ async def write_in_form(
     """Show an answer that fits its format, if the first or a second try gives one; a warning says where none does.
 
     Text that its backend holds to the whole format is shown as it comes, any other once it is complete and checked.
-
-    Args:
-        request: with its format.
-        runner: starts the second try.
-        running: the first try; its prompt is held to the format.
-        again: asks for the second.
-
-    Returns:
-        the try that was shown, and the value of it.
+    ``running`` is the first try, its prompt held to the format. Returns the try that was shown, and its value.
     """
     if runner.capabilities.regex:
         await running.begun()

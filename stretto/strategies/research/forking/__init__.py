@@ -28,7 +28,6 @@ class Forking:
     name = "forking"
 
     options = ForkingOptions
-    """What ``strategy_options`` may hold."""
 
     def offer(self, case: Case) -> Offer | None:
         """Offer nothing by itself; by name, an answer whose forks the model decides on."""
