@@ -30,40 +30,11 @@ _SHARE_OF_PAIRS = 0.3  # pairs of letters cross the borders of words
 _UNKNOWN = 1.5  # a word that no passage holds weighs so many times as much as one that a single passage holds
 # Words of questions that say nothing of their subject, beside the small words of all languages.
 _ASKING = frozenset(
-    {"did", "does", "had", "has", "have", "it", "its", "many", "much", "there", "was", "were", "when", "where", "which"}
-    | {
-        "who",
-        "whom",
-        "whose",
-        "will",
-        "by",
-        "at",
-        "be",
-        "been",
-        "hat",
-        "wann",
-        "wer",
-        "wessen",
-        "wem",
-        "welche",
-        "welcher",
-    }
-    | {
-        "welches",
-        "wird",
-        "wurde",
-        "quand",
-        "où",
-        "combien",
-        "cuándo",
-        "dónde",
-        "quién",
-        "cuánto",
-        "dove",
-        "chi",
-        "quanto",
-    }
-    | {"quando", "wanneer", "waar", "hoeveel", "onde", "quem", "tell", "please", "say", "says", "said"}
+    """
+    did does had has have it its many much there was were when where which who whom whose will by at be been tell please
+    say says said hat wann wer wessen wem welche welcher welches wird wurde quand où combien cuándo dónde quién cuánto
+    dove chi quanto quando wanneer waar hoeveel onde quem
+    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
 
 _WIDE, _WIDE_OF_PAIRS = 0.6, 0.4  # the same of a sentence with its neighbours, or without the figure that is asked for

@@ -32,9 +32,6 @@ def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
     The citations are complete when the merge is. ``begun`` is what the reader has of it already.
     """
 
-    def resolve(number: int) -> Citation | None:
-        return findings.citation(number) if number in findings.quotes else None
-
     def instead(branch: Branch) -> str:
         if branch.text.strip() or not kept:
             return ""
@@ -44,7 +41,8 @@ def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
         )
         return citing.feed(listed(findings, kept, reading.mark)) + citing.finish()
 
-    citing = _start(reading, "document_answer", findings.all_shown(kept), resolve, instead=instead, begun=begun)
+    shown = findings.all_shown(kept)
+    citing = _start(reading, "document_answer", shown, findings.citation_of, instead=instead, begun=begun)
     return citing
 
 
@@ -85,15 +83,7 @@ def whole(reading: DocumentRun) -> tuple[DocumentRun, str] | None:
 
 def answer_whole(reading: DocumentRun, said: str, begun: str = "") -> CitationFilter:
     """Stream the answer to documents that are sent as they are, or the rest of one that has begun."""
-    library = reading.library
-
-    def resolve(number: int) -> Citation | None:
-        if not 0 < number <= len(library.places):
-            return None
-        place = library.places[number - 1]
-        return library.citation(number, place.document, place.chunk.start, place.chunk.end)
-
-    return _start(reading, "document_whole", said, resolve, begun=begun)
+    return _start(reading, "document_whole", said, reading.library.citation_of, begun=begun)
 
 
 def _start(

@@ -49,8 +49,13 @@ class Findings:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
 
     def citation(self, number: int) -> Citation:
+        """The citation of a quotation."""
         quote = self.quotes[number]
         return self._library.citation(number, quote.document, quote.start, quote.end)
+
+    def citation_of(self, number: int) -> Citation | None:
+        """The same; ``None`` where no quotation has this number."""
+        return self.citation(number) if number in self.quotes else None
 
     def shown(self, finding: Finding) -> str:
         """One finding as a prompt shows it."""

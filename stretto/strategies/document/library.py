@@ -114,6 +114,13 @@ class Library:
     def _fenced(self, side: str, edge: str) -> str:
         return f"{self.fence} {side} the passage\n{edge}\n" if edge else ""
 
+    def citation_of(self, number: int) -> Citation | None:
+        """The citation of the passage with this number; ``None`` where there is none."""
+        if not 0 < number <= len(self.places):
+            return None
+        place = self.places[number - 1]
+        return self.citation(number, place.document, place.chunk.start, place.chunk.end)
+
     def called(self, document: int, start: int, end: int) -> str:
         """The name of a passage for people: ``report, p. 12``."""
         return f"{self.titles[document]}, {self.where(document, start, end)}"

@@ -104,7 +104,7 @@ def of_findings(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
         briefly=unfenced("\n".join(map(found.briefly, kept)), reading.library.fence),
         whole=findings.all_shown(kept),
         pieces=[(findings.all_shown([each]), each.evidence) for each in kept],
-        citation=lambda number: findings.citation(number) if number in findings.quotes else None,
+        citation=findings.citation_of,
         straight=lambda begun: answer_from(reading, findings, kept, begun),
         found=found,
     )
@@ -113,13 +113,6 @@ def of_findings(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
 def of_documents(reading: DocumentRun, said: str) -> Material:
     """Documents that fit into the window, in short passages: a section rests on some of them."""
     library = reading.library
-
-    def citation(number: int) -> Citation | None:
-        if not 0 < number <= len(library.places):
-            return None
-        place = library.places[number - 1]
-        return library.citation(number, place.document, place.chunk.start, place.chunk.end)
-
     titled = len(library.documents) > 1
     pieces = [
         (
@@ -134,7 +127,7 @@ def of_documents(reading: DocumentRun, said: str) -> Material:
         briefly=said,
         whole=said,
         pieces=pieces,
-        citation=citation,
+        citation=library.citation_of,
         straight=lambda begun: answer_whole(reading, said, begun),
         around=1,
     )

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stretto.backends.base import ModelRequest
 from stretto.router.case import Case
@@ -154,7 +154,7 @@ class _Run:
             await self._say_nothing(records, len(skipped))
             return
         if reading.task.kind == "extract" and not self.in_form and (extract := extracted(reading, records)):
-            await self._write(extract.text, extract.citations)
+            await self._write(*extract)
             return
         findings = Findings(reading, records)
         if reading.plain and not self.in_form:
@@ -257,9 +257,7 @@ class _Run:
     def _places(self, reading: DocumentRun) -> tuple[Sequence[Place], list[PassageRecord]]:
         """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
         places = reading.library.places
-        if reading.task.kind == "summarise" or reading.task.report:
-            return places, []
-        if reading.plain:
+        if reading.task.kind == "summarise" or reading.task.report or reading.plain:
             return places, []
         if reading.request.preference != "fastest" or reading.task.kind == "extract":
             return narrowed(reading, places), []
@@ -305,16 +303,8 @@ class _Run:
         return f"{named} and {more} more" if more > 0 else named
 
 
-@dataclass(frozen=True)
-class Extract:
-    """The text of the answer, a list or JSON, and a citation for each thing in it."""
-
-    text: str
-    citations: tuple[Citation, ...]
-
-
-def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> Extract | None:
-    """Everything that was found; ``None`` if that is nothing, so that a sentence has to say so."""
+def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> tuple[str, tuple[Citation, ...]] | None:
+    """Everything that was found as a list or JSON, and its citations; ``None`` if nothing was: a sentence says so."""
     found: dict[str, Evidence] = {}
     for record in records:
         for evidence in record.evidence:
@@ -327,11 +317,11 @@ def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> Extract
             {"value": thing, "document": citation.title, "start": citation.start, "end": citation.end}
             for thing, citation in zip(things, citations, strict=True)
         ]
-        return Extract(json.dumps(rows, ensure_ascii=False, indent=2), citations)
+        return json.dumps(rows, ensure_ascii=False, indent=2), citations
     lines = [f"- {thing} {citation.label}" for thing, citation in zip(things, citations, strict=True)]
     if reading.task.counts:
         lines = [f"{len(things)}", "", *lines] if lines else ["0"]
-    return Extract("\n".join(lines), citations) if lines else None
+    return ("\n".join(lines), citations) if lines else None
 
 
 def _key(quote: str) -> str:
