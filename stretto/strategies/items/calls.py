@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stretto.backends.base import ModelRequest
@@ -14,11 +14,10 @@ from stretto.strategies.direct import asked, shared_by_all
 from stretto.strategies.items.labels import one_of, schema_of
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import NOT_TEXT, BranchSpec, PromptTarget, TextWatch
-from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, share_of
+from stretto.strategies.runtime.parts import ROOM, THINKING, part_options, room_of, share_of, title_from
 from stretto.strategies.runtime.runner import Runner
 from stretto.values.request import Request
 
-TITLE = 60  # characters
 SHORTEST = 300  # tokens of an entry if the request names no length
 
 _LONG_ENTRY = listed("long-entry")
@@ -30,10 +29,6 @@ class Calls:
 
     request: Request
     runner: Runner
-    effort: Literal["low"] | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.effort = None if self.request.preference == "careful" else "low"
 
     @property
     def most(self) -> int:
@@ -69,7 +64,7 @@ class Calls:
         """
         room += THINKING if self.runner.capabilities.reasoning else 0
         most = room if kind in NOT_TEXT else share_of(self.request, room, parts)
-        options = self.request.options.model_copy(update={"max_tokens": most, "stop": ()})
+        effort: Literal["low"] | None = None if self.request.preference == "careful" else "low"
 
         def prompt(target: PromptTarget) -> ModelRequest:
             messages = asked(self.request, target, template, **values)
@@ -78,7 +73,7 @@ class Calls:
             shared = max(0, messages[-1].content.rfind(own)) if own else shared_by_all(self.request, messages)
             asked_for = ModelRequest(
                 messages,
-                effort=self.effort,
+                effort=effort,
                 response_schema=schema,
                 in_words=(),
                 shared=shared if kind != "plan" else 0,
@@ -92,14 +87,14 @@ class Calls:
                 messages = asked(self.request, target, "continue", question=plainly, received=received)
             else:
                 messages = asked(self.request, target, "item_alone", question=plainly)
-            return _held(ModelRequest(messages, effort=self.effort), target, labels, again=True)
+            return _held(ModelRequest(messages, effort=effort), target, labels, again=True)
 
         return BranchSpec(
             id=name,
             kind=kind,
-            title=shortened(title),
+            title=title_from(title),
             prompt=prompt,
-            options=options,
+            options=part_options(self.request, most),
             fallback_prompt=fallback_prompt,
             watch=watch,
             allow_refusal=kind == "plan",
@@ -110,7 +105,7 @@ class Calls:
         if self.request.part_tokens:
             return self.request.part_tokens
         if words := words_wanted(fold(instruction)):
-            return max(SHORTEST, int(words * TOKENS_PER_WORD * ROOM))
+            return max(SHORTEST, room_of(words))
         return max(SHORTEST, len(text)) * (ROOM if _LONG_ENTRY.search(instruction) else 1)
 
 
@@ -126,9 +121,3 @@ def _held(prompt: ModelRequest, target: PromptTarget, labels: Sequence[str], *, 
 def evenly(count: int, calls: int) -> list[int]:
     """Distribute ``count`` things evenly over that many calls."""
     return [count // calls + (number < count % calls) for number in range(calls)]
-
-
-def shortened(text: str) -> str:
-    """A text shortened to a title: one line, cut at a word boundary."""
-    line = " ".join(text.split())
-    return line if len(line) <= TITLE else line[:TITLE].rsplit(" ", 1)[0] + "…"

@@ -11,10 +11,11 @@ from stretto.strategies.base import StrategyResult
 from stretto.strategies.rewrite.edits import SCHEMA, Applied, Edit, apply, edits_in
 from stretto.strategies.rewrite.entries import Entries
 from stretto.strategies.rewrite.kept_text import lost
-from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, any_of, title_of
+from stretto.strategies.rewrite.rewrite_answer import RewritePart, Rewriting, any_of
 from stretto.strategies.rewrite.text_pieces import Piece
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
+from stretto.strategies.runtime.parts import title_from
 from stretto.values.answer import REFUSALS, FinishReason
 from stretto.values.events import TextEdited
 
@@ -96,7 +97,7 @@ class Editing:
                 BranchSpec(
                     id=f"edits-{number}",
                     kind="edits",
-                    title=title_of(piece.said),
+                    title=title_from(piece.said),
                     label=f"The list of changes of piece {number}",
                     prompt=prompt,
                     options=self.whole.options(len(piece.said) // 2 + 200, number),

@@ -25,14 +25,13 @@ from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Pi
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.fencing import fence_for, unfenced
-from stretto.strategies.runtime.parts import ROOM, THINKING, notes_for, tell_limits
+from stretto.strategies.runtime.parts import ROOM, THINKING, notes_for, part_options, tell_limits, title_from
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.strategy_options import options_of
 from stretto.values.answer import REFUSALS, Branch
 from stretto.values.request import GenerationOptions, Request
 from stretto.values.route import Route
 
-TITLE = 60  # characters of a piece that name it
 TERMS_READ = 12_000  # characters of a text that terms are looked for in
 FEWEST_FOR_TERMS = 3  # pieces
 AROUND = 700  # tokens of a prompt around its piece
@@ -193,7 +192,7 @@ class Rewriting:
     def start(self, part: RewritePart, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
         """Start a call that writes a piece; ``lacks`` is what the call before it lost."""
         piece = part.piece
-        title = title_of(piece.said)
+        title = title_from(piece.said)
 
         def prompt(target: PromptTarget) -> ModelRequest:
             template, schema = (
@@ -352,14 +351,7 @@ class Rewriting:
         return Result(piece.text, self.fence)
 
     def options(self, room: int, number: int = 0) -> GenerationOptions:
-        seed, most = self.request.options.seed, self.request.part_tokens
-        return self.request.options.model_copy(
-            update={
-                "max_tokens": min(room, most or room) + self.thinking,
-                "stop": (),
-                "seed": None if seed is None else seed + number,
-            }
-        )
+        return part_options(self.request, min(room, self.request.part_tokens or room) + self.thinking, number)
 
     def asked(
         self,
@@ -394,9 +386,3 @@ async def any_of(parts: Sequence[RewritePart]) -> bool:
         if part.usable:
             return True
     return False
-
-
-def title_of(text: str) -> str:
-    """The beginning of a piece, which names it."""
-    line = " ".join(text.split())
-    return line if len(line) <= TITLE else line[:TITLE].rsplit(" ", 1)[0] + "…"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stretto.language.telling import language_of, languages
 from stretto.values.answer import Branch
+from stretto.values.generation_options import GenerationOptions
 from stretto.values.request import Request
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 TOKENS_PER_WORD = 2.0  # allows for other languages and for code
 ROOM = 3  # a part is cut at this multiple of its budget
+_TITLE = 60  # characters
 THINKING = 2_000  # tokens a reasoning model may spend before it writes; providers count them as completion tokens
 
 
@@ -49,10 +51,32 @@ def tell_limits(request: Request, runner: Runner) -> None:
         )
 
 
+def room_of(words: int) -> int:
+    """Tokens after which a part of so many words is cut."""
+    return int(words * TOKENS_PER_WORD * ROOM)
+
+
+def part_options(request: Request, room: int, number: int = 0) -> GenerationOptions:
+    """Options of a call for a part of an answer, which may have ``room`` tokens.
+
+    A ``stop`` would cut it in the middle. With the same random numbers, parts would begin with the same words, so each
+    has a ``number`` from 1.
+    """
+    seed = request.options.seed
+    own = {} if seed is None else {"seed": seed + number}
+    return request.options.model_copy(update={"max_tokens": room, "stop": (), **own})
+
+
 def share_of(request: Request, wanted: int, parts: int) -> int:
     """The most tokens of one of so many parts that wants this many: at most its share of ``max_tokens``."""
     most = request.options.max_tokens
     return wanted if most is None else min(wanted, max(1, most // max(1, parts)))
+
+
+def title_from(text: str) -> str:
+    """The beginning of a text on one line, cut at the end of a word."""
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE else line[:_TITLE].rsplit(" ", 1)[0] + "…"
 
 
 class Flow:

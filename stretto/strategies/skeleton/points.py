@@ -21,7 +21,7 @@ from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.quality.titles import Titles
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
-from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, notes_for, share_of, tell_limits
+from stretto.strategies.runtime.parts import THINKING, notes_for, part_options, room_of, share_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.outline import CANCEL_LINE, OutlineParser, Point
 from stretto.strategies.skeleton.points_text import EXPECTED_POINTS, INDENTS, PointText, label, words_for
@@ -188,9 +188,7 @@ class PointsAnswer:
             id="outline",
             kind="outline",
             prompt=prompt,
-            options=self._request.options.model_copy(
-                update={"max_tokens": OUTLINE_TOKENS + self._thinking, "stop": ()}
-            ),
+            options=part_options(self._request, OUTLINE_TOKENS + self._thinking),
             fallback_prompt=fallback_prompt,
             restart_marker=CANCEL_LINE,
             allow_refusal=True,
@@ -217,8 +215,7 @@ class PointsAnswer:
                 return self._asked(target, "continue_point", title=point.title, received=received)
             return self._asked(target, "point_alone", title=point.title, words=str(words))
 
-        room = min(int(words * TOKENS_PER_WORD * ROOM), self._request.part_tokens or sys.maxsize) + self._thinking
-        seed = self._request.options.seed
+        room = min(room_of(words), self._request.part_tokens or sys.maxsize) + self._thinking
         return BranchSpec(
             id=f"point-{point.index}",
             kind="section",
@@ -226,14 +223,7 @@ class PointsAnswer:
             index=point.index,
             label=f"Point {point.index}, {point.title!r},",
             prompt=lambda target: self._asked(target, "point", **values),
-            options=self._request.options.model_copy(
-                update={
-                    "max_tokens": share_of(self._request, room, count or EXPECTED_POINTS),
-                    "stop": (),
-                    # Points that draw the same random numbers begin with the same words.
-                    "seed": None if seed is None else seed + point.index,
-                }
-            ),
+            options=part_options(self._request, share_of(self._request, room, count or EXPECTED_POINTS), point.index),
             fallback_prompt=fallback_prompt,
             watch=lambda: TextGuard(self._runner.leaks.search(), (point.title, *others)),
         )

@@ -19,7 +19,7 @@ from stretto.strategies.quality.text_guard import FAULTS, LowQualityTextError, T
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.merge import Ending, TextFilter
-from stretto.strategies.runtime.parts import ROOM, THINKING, TOKENS_PER_WORD, notes_for, tell_limits
+from stretto.strategies.runtime.parts import THINKING, notes_for, part_options, room_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.plan import PlanParser, Section
 from stretto.strategies.skeleton.section_text import Seams, SectionText
@@ -200,12 +200,12 @@ class SectionsAnswer:
         self._edits += 1
         if self._edits > MOST_EDITS:
             return sentence
-        room = int(len(sentence.split()) * TOKENS_PER_WORD * ROOM) + 20 + self._thinking
+        room = room_of(len(sentence.split())) + 20 + self._thinking
         spec = BranchSpec(
             id=f"edit-{self._edits}",
             kind="edit",
             prompt=lambda target: self._asked(target, "say_once", told=told, next=sentence),
-            options=self._request.options.model_copy(update={"max_tokens": room, "stop": ()}),
+            options=part_options(self._request, room),
         )
         running = self._runner.start(spec)
         running.withhold()
@@ -278,7 +278,7 @@ class SectionsAnswer:
             kind="plan",
             label="The plan",
             prompt=prompt,
-            options=self._request.options.model_copy(update={"max_tokens": PLAN_TOKENS + self._thinking, "stop": ()}),
+            options=part_options(self._request, PLAN_TOKENS + self._thinking),
             fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
             allow_refusal=True,
         )
@@ -350,16 +350,10 @@ class SectionsAnswer:
 
     def _options_of(self, sections: Sequence[Section]) -> GenerationOptions:
         words = sum(map(self._words_of, sections))
-        room = min(int(words * TOKENS_PER_WORD * ROOM), self._request.part_tokens or 1 << 30) + self._thinking
-        shares = max(len(self._parser.headings), FEWEST_SECTIONS)
-        most, seed = self._request.options.max_tokens, self._request.options.seed
-        return self._request.options.model_copy(
-            update={
-                "max_tokens": room if most is None else min(room, max(1, most * len(sections) // shares)),
-                "stop": (),
-                "seed": None if seed is None else seed + sections[0].index,
-            }
-        )
+        room = min(room_of(words), self._request.part_tokens or 1 << 30) + self._thinking
+        if (most := self._request.options.max_tokens) is not None:
+            room = min(room, max(1, most * len(sections) // max(len(self._parser.headings), FEWEST_SECTIONS)))
+        return part_options(self._request, room, sections[0].index)
 
     def _watching(self, sections: Sequence[Section]) -> Callable[[], TextGuard]:
         own = {each.heading for each in sections}
