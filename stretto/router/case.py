@@ -211,7 +211,10 @@ class Case:
         kept = {**checked, **self.load.tokens_per_s}
         able = replace(self.able, concurrent_calls=self.limits.now)
         drafted, measured, shape = self.decoding_forecast, self.measured, self.judgement.shape
-        return speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape, load=self.load)
+        speed = speed_of(self.backend.name, able, self.role, drafted, measured, kept=kept, shape=shape)
+        if speed.step_ms is None or not self.backend.name.startswith("local:"):
+            speed = speed._replace(first_s=self.load.first_token_s)
+        return speed._replace(busy=self.load.calls)
 
     @lazy
     def direct_forecast(self) -> Forecast:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from stretto.backends.base import Capabilities, Measured
-from stretto.backends.load import Load, between
+from stretto.backends.load import between
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.values.route import DecodingForecast, Forecast, Shape
 
@@ -67,33 +67,12 @@ def speed_of(
     *,
     kept: Mapping[int, float] | None = None,
     shape: Shape | None = None,
-    load: Load | None = None,
 ) -> Speed:
     """The assumed speed of a backend: models in this process are slower per call, small remote ones are faster.
 
     Uses the measured time per token of the decoding method and the times of steps, if they are known, else ``kept``:
-    tokens a second of a stream by the number of streams, as `stretto check` measured them. ``load``: of the backend,
-    for what runs beside and what first tokens took.
+    tokens a second of a stream by the number of streams, as `stretto check` measured them.
     """
-    speed = _speed_of(name, capabilities, role, decoding, measured, kept=kept, shape=shape)
-    if load is None:
-        return speed
-    timed = (
-        speed if speed.step_ms is not None and name.startswith("local:") else speed._replace(first_s=load.first_token_s)
-    )
-    return timed._replace(busy=load.calls)
-
-
-def _speed_of(
-    name: str,
-    capabilities: Capabilities,
-    role: str,
-    decoding: DecodingForecast | None,
-    measured: Measured | None,
-    *,
-    kept: Mapping[int, float] | None,
-    shape: Shape | None,
-) -> Speed:
     concurrent_calls = capabilities.concurrent_calls
     if decoding is not None and decoding.ms_per_token:
         step_ms = StepCost(measured.step_ms) if measured is not None and measured.step_ms else None

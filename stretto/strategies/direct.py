@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +19,6 @@ from stretto.strategies.runtime.fencing import fenced
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.in_form import held_to_format, write_in_form
 from stretto.values.answer import Choice
-from stretto.values.answer_warning import AnswerWarning
 from stretto.values.request import Message, Request
 from stretto.values.route import Forecast, Route
 
@@ -126,8 +124,8 @@ async def _choices(
     return choices
 
 
-def direct_spec(request: Request, runner: Runner, tell: Callable[[AnswerWarning], None] | None = None) -> BranchSpec:
-    """The branch that answers the whole request by itself; ``tell`` takes its warnings."""
+def direct_spec(request: Request, runner: Runner) -> BranchSpec:
+    """The branch that answers the whole request by itself."""
     plain = ModelRequest(
         with_documents(request),
         tools=request.tools,
@@ -141,9 +139,7 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[AnswerWarning]
     def prompt(target: PromptTarget) -> ModelRequest:
         return held_to_format(plain, request, target)
 
-    prompt(
-        runner.target
-    )  # a template of the caller's that cannot be filled is an error of the request, not of a branch
+    prompt(runner.target)  # a template that cannot be filled is an error of the request, not of a branch
 
     def fallback_prompt(target: PromptTarget, received: str) -> ModelRequest | None:
         if not received.strip():
@@ -162,7 +158,7 @@ def direct_spec(request: Request, runner: Runner, tell: Callable[[AnswerWarning]
         fallback_prompt=fallback_prompt,
         allow_refusal=True,
         allow_empty=request.whole_reason is not None,
-        watch=lambda: _for_loops(request, tell or runner.warn_once),
+        watch=lambda: _for_loops(request, runner),
         standalone=True,
     )
 
@@ -186,13 +182,12 @@ def _with_prediction(case: Case) -> Forecast:
     return forecast.model_copy(update=more)
 
 
-def _for_loops(request: Request, tell: Callable[[AnswerWarning], None]) -> TextWatch:
+def _for_loops(request: Request, runner: Runner) -> TextWatch:
     """Watches for loops; the answer is left as it is unless the request says to cut it."""
     if request.on_loop == "cut":
         return TextGuard()
     said = "The answer repeats itself. Ask in other words, or with on_loop='cut' to end it there."
-    warning = AnswerWarning(said, "repeats", "direct")
-    return LoopAlarm(lambda: tell(warning))
+    return LoopAlarm(lambda: runner.warn_once(said, "repeats", part="direct"))
 
 
 def rest_of(request: Request, target: PromptTarget, received: str) -> ModelRequest:

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stretto.language.echoes import echoes
 from stretto.prompts import Catalogue
 from stretto.strategies.quality.phrases import Phrases, PhraseSearch
 from stretto.strategies.quality.stream_filter import StreamFilter
@@ -37,7 +36,7 @@ def leaks():
 
 
 def headings():
-    return HeadingSearch(["Tyres", "Brake pads"], echoes().leads)
+    return HeadingSearch(["Tyres", "Brake pads"])
 
 
 LEAKS = [

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.language.lists import listed
 from stretto.strategies.items.splitting import Split
+from stretto.strategies.quality.words import letters_of
 from stretto.strategies.runtime.merge import TextFilter
 from stretto.strategies.runtime.parts import Flow, Notes
 from stretto.strategies.structured.bare_json import json_in, read_json
@@ -165,7 +166,7 @@ class EntryLayout:
         else:
             if isinstance(value, list) and len(value) == 1:
                 value = value[0]
-            if isinstance(value, dict) and [_plain(key) for key in value] == [_plain(self._item(index))]:
+            if isinstance(value, dict) and [letters_of(key) for key in value] == [letters_of(self._item(index))]:
                 value = next(iter(value.values()))
         return fix_surrogates(json.dumps(value, ensure_ascii=False))
 
@@ -213,10 +214,6 @@ def _without_remark(text: str) -> str:
         return text
     alone = "```" in text or text.removeprefix(found[0]).startswith("\n")
     return found[0] if alone else text
-
-
-def _plain(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())
 
 
 _LEAD = re.compile(r"[\s*_\"“„«']*")

@@ -48,17 +48,13 @@ class TextGuard:
         fault: what is wrong, as half a sentence; empty while nothing is.
     """
 
-    def __init__(
-        self,
-        leaks: PhraseSearch | None = None,
-        titles: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, leaks: PhraseSearch | None = None, titles: Iterable[str] = ()) -> None:
         self.fault = ""
         searches: list[tuple[str, Search]] = [(LOOP, LoopSearch())]
         if leaks is not None:
             searches.append((LEAK, leaks))
         if titles := tuple(titles):
-            searches.append((HEADING, HeadingSearch(titles, echoes().leads)))
+            searches.append((HEADING, HeadingSearch(titles)))
         self._screen = StreamFilter(searches, self._found)
 
     def feed(self, text: str) -> str:
@@ -167,12 +163,11 @@ class HeadingSearch:
     The first line is left alone: a label there is taken off elsewhere.
     """
 
-    def __init__(self, titles: Iterable[str], labels: Iterable[str] = ("point",)) -> None:
+    def __init__(self, titles: Iterable[str]) -> None:
         self._titles = {tuple(words) for title in titles if (words := words_of(title))}
-        self._labels = frozenset(labels)
-        self._line: list[str] | None = (
-            None  # the words of a line so far; ``None`` in the first line and in later sentences
-        )
+        self._labels = echoes().leads
+        # The words of a line so far; ``None`` in the first line and in later sentences.
+        self._line: list[str] | None = None
         self._begun = False
 
     def word(self, word: str, *, start: int) -> int | None:

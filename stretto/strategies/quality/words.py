@@ -22,6 +22,11 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
+def letters_of(text: str) -> str:
+    """The letters and digits of a text in lower case, with nothing between them."""
+    return "".join(character for character in text.casefold() if character.isalnum())
+
+
 def sentences_of(text: str) -> list[list[str]]:
     """The words of each sentence or line of a text; empty ones are left out."""
     found: list[list[str]] = [[]]

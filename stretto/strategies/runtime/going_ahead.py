@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
 
-from stretto.backends.base import Capabilities
 from stretto.backends.known_models import tokens_of
 from stretto.router.affordable import least_shared
 from stretto.strategies.runtime.branch import RunningBranch
@@ -21,14 +22,11 @@ class GoingAhead:
         self._preference = preference
         self._first: dict[tuple[int, str], RunningBranch] = {}
 
-    def may_matter(self, able: Capabilities) -> bool:
-        """Whether a beginning can be long enough."""
-        return least_shared(self._preference, able) < float("inf")
-
     async def wait(self, running: RunningBranch, target: PromptTarget) -> None:
         """Wait until the cache of the backend holds what a call shares with an earlier one: its first text is there."""
-        prefix = running.spec.prompt(target).prefix
-        if not prefix or tokens_of(prefix) < least_shared(self._preference, target.capabilities):
+        least = least_shared(self._preference, target.capabilities)
+        prefix = "" if least == math.inf else running.spec.prompt(target).prefix
+        if not prefix or tokens_of(prefix) < least:
             return
         first = self._first.setdefault((id(target.backend), prefix), running)
         if first is not running:

@@ -281,15 +281,10 @@ class Runner:
             running.spec.on_end(running)
         return branch
 
-    async def _let_first_go_ahead(self, running: RunningBranch, backend: Backend) -> None:
-        target = self.target_of(backend)
-        if self._going_ahead.may_matter(target.capabilities):
-            await self._going_ahead.wait(running, target)
-
     async def _write_in_slot(self, running: RunningBranch) -> None:
         """Let a model write a branch once one of its slots is free, and a call before it has filled the cache."""
         backend = running.spec.backend or self._backend
-        await self._let_first_go_ahead(running, backend)
+        await self._going_ahead.wait(running, self.target_of(backend))
         slots = self._slots.of(backend)
         try:  # waiting for a slot that is free lets all other tasks run first
             slots.acquire_nowait()

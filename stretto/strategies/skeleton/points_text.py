@@ -8,7 +8,7 @@ import unicodedata
 from stretto.language.echoes import echoes
 from stretto.language.forms import FormName
 from stretto.router.parse import USUAL_POINTS, Parse
-from stretto.strategies.quality.words import words_of
+from stretto.strategies.quality.words import letters_of, words_of
 from stretto.strategies.runtime.parts import TOKENS_PER_WORD, Flow
 from stretto.values.request import Preference, Request
 
@@ -67,7 +67,7 @@ class PointText:
     def __init__(self, title: str, indent: str) -> None:
         self._titles = frozenset(words_of(title))
         self._room = 2 * len(title) + LABEL_MARKUP
-        self._title = _plain(title)
+        self._title = letters_of(title)
         self._flow = Flow(indent)
         self._head: str | None = ""
 
@@ -132,15 +132,11 @@ class PointText:
                 return body
             if at == len(body):
                 return None
-            seen += _plain(body[at])
+            seen += letters_of(body[at])
             at += 1
         while at < len(body) and unicodedata.category(body[at]).startswith("M"):
-            at += 1  # combining marks belong to the previous letter; `_plain` omits them
+            at += 1  # combining marks belong to the previous letter; `letters_of` omits them
         behind = _BEHIND.match(body, at)
         if behind is None or behind.end() == len(body):
             return None  # undecided until the next character
         return body[behind.end() :] if _DIVIDER.search(behind[0]) else body
-
-
-def _plain(text: str) -> str:
-    return "".join(c for c in text.casefold() if c.isalnum())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from stretto.strategies.quality.words import letters_of
+
 _HEADING = re.compile(r"\s*(?P<marks>#{1,6})\s+(?P<text>\S.*)$")
 _BOLD_LINE = re.compile(r"\s*+(?:\*\*|__)(?P<text>.{1,300}?)(?:\*\*|__)\s{0,3}[:：]?\s{0,3}$")
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -21,7 +23,7 @@ class SectionText:
     """
 
     def __init__(self, heading: str) -> None:
-        self._heading = _bare(heading)
+        self._heading = letters_of(heading)
         self._line = ""  # a line that may be a heading
         self._held = True  # the line is held back
         self._in_code = False
@@ -60,7 +62,7 @@ class SectionText:
             return True
         if self._begun:
             return False
-        return self._heading.startswith(_bare(start))
+        return self._heading.startswith(letters_of(start))
 
     def _shown(self, line: str) -> str:
         """A line as it is shown: nothing of the section's own heading before its text."""
@@ -73,7 +75,7 @@ class SectionText:
         found = _HEADING.match(line.rstrip())
         bold = _BOLD_LINE.match(line.rstrip())
         named = found or bold
-        if not self._begun and _bare(line if named is None else named["text"]) == self._heading:
+        if not self._begun and letters_of(line if named is None else named["text"]) == self._heading:
             return ""
         self._begun = self._begun or bool(line.strip())
         if found:
@@ -106,7 +108,7 @@ class Seams:
     """
 
     def __init__(self, headings: Sequence[str]) -> None:
-        self._headings = [_bare(heading) for heading in headings]
+        self._headings = [letters_of(heading) for heading in headings]
         self._line, self._held = "", True
         self._in_code = self._begun = False
         self.place = 0
@@ -131,7 +133,7 @@ class Seams:
     def _may_be_heading(self) -> bool:
         if len(self._line) > LONGEST_HEADING:
             return False
-        start = _bare(_UNNUMBERED.sub("", self._line))
+        start = letters_of(_UNNUMBERED.sub("", self._line))
         return self._line.lstrip().startswith("#") or any(
             heading.startswith(start) for heading in self._headings[self.place :]
         )
@@ -142,14 +144,10 @@ class Seams:
         if _FENCE.match(line):
             self._in_code = not self._in_code
         elif not self._in_code and len(line) <= LONGEST_HEADING:
-            bare, marked = _bare(_UNNUMBERED.sub("", line)), line.lstrip().startswith("#")
+            bare, marked = letters_of(_UNNUMBERED.sub("", line)), line.lstrip().startswith("#")
             for place in range(self.place + self._begun, len(self._headings)):
                 if bare == self._headings[place] or (marked and bare.startswith(self._headings[place])):
                     self.place, self._begun = place, True
                     return []
         self._begun = self._begun or bool(line.strip())
         return [(self.place, line)]
-
-
-def _bare(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())
