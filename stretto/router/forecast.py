@@ -154,6 +154,12 @@ def direct_forecast(speed: Speed, prompt_tokens: int, answer: int) -> Forecast:
     return Forecast(seconds=round(total_s, 2), tokens=prompt_tokens + answer, calls=1, written=answer)
 
 
+def all_s(speed: Speed, tokens: float, calls: int) -> float:
+    """Expected seconds of so many calls of that many tokens each, as many at a time as the backend takes."""
+    side_by_side = max(1, min(calls, speed.concurrent_calls))
+    return math.ceil(calls / side_by_side) * seconds(speed, tokens, calls=side_by_side)
+
+
 def seconds(speed: Speed, tokens: float, *, calls: int = 1) -> float:
     """Expected seconds of one call that generates this many tokens, while so many ``calls`` of the answer run.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
-from stretto.router.forecast import seconds
+from stretto.router.forecast import all_s, seconds
 from stretto.router.offer import Offer
 from stretto.strategies.strategy_options import options_of
 from stretto.values.route import Forecast
@@ -82,8 +81,7 @@ class ConsensusOptions(BaseModel):
 def offer_consensus(case: Case) -> Offer:
     """An offer that the router never chooses by itself, with what all samples cost: early ends make it less."""
     options = options_of(case.request, ConsensusOptions)
-    samples, at_once = options.samples, min(options.samples, case.speed.concurrent_calls)
-    total_s = math.ceil(samples / at_once) * seconds(case.speed, case.answer_tokens, calls=at_once)
+    samples, total_s = options.samples, all_s(case.speed, case.answer_tokens, options.samples)
     written, read = samples * case.answer_tokens, samples * case.prompt_tokens
     forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=samples, written=written)
     if options.judge is not None:  # it reads all samples, where they are too long to be voted on

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from stretto.prompts import GENERAL, SMALL
 from stretto.router.case import PHRASES, Case
 from stretto.router.demands import wants_format
-from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, answer_tokens, seconds
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, all_s, answer_tokens, seconds
 from stretto.router.given import Doubt
 from stretto.router.history import track_record_for
 from stretto.router.obstacles import seconds_of, to_parallel
@@ -172,10 +172,8 @@ def _quotes(case: Case, task: Task) -> bool:
 def _forecast_of_quoting(case: Case) -> Forecast:
     """What quoting costs, where a search finds the question's words in one passage of eight."""
     calls = max(1, math.ceil(case.prompt_tokens / SMALL_PASSAGE / _ONE_IN))
-    side_by_side = min(calls, case.speed.concurrent_calls)
     read, written = calls * (SMALL_PASSAGE + INSTRUCTION_TOKENS), calls * _COPIED
-    waves = math.ceil(calls / case.speed.concurrent_calls)
-    total_s = waves * seconds(case.speed, _COPIED * SLOWEST_PART, calls=side_by_side) + _reading_s(case, read)
+    total_s = all_s(case.speed, _COPIED * SLOWEST_PART, calls) + _reading_s(case, read)
     return Forecast(seconds=round(total_s, 2), tokens=read + written, calls=calls, written=written)
 
 

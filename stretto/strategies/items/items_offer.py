@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stretto.router.affordable import from_cache
 from stretto.router.case import PHRASES, Case
 from stretto.router.excerpt import excerpt
-from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, seconds
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, Speed, all_s
 from stretto.router.history import track_record_for
 from stretto.router.offer import Offer
 from stretto.router.parse import Parse
@@ -99,10 +99,8 @@ def _doubt(case: Case, sure: float, needed: float) -> str:
 def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, votes: int) -> Forecast:
     """The same where so many calls write each item; early ends make it less."""
     calls = items * votes
-    at_once = min(calls, speed.concurrent_calls)
-    call_s = seconds(speed, answer / items * SLOWEST_PART, calls=at_once)
+    total_s = all_s(speed, answer / items * SLOWEST_PART, calls)
     read = prompt_tokens + calls * INSTRUCTION_TOKENS
-    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
     return Forecast(seconds=round(total_s, 2), tokens=round(read + answer * votes), calls=calls)
 
 
@@ -110,8 +108,7 @@ def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) ->
     """Expected cost of two or more items: one call each, or groups if there are more items than slots."""
     together = min(math.ceil(items / speed.concurrent_calls), TOGETHER)
     calls = math.ceil(items / together)
-    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
-    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
+    total_s = all_s(speed, answer / calls * SLOWEST_PART, calls)
     read = prompt_tokens + calls * INSTRUCTION_TOKENS
     return Forecast(seconds=round(total_s, 2), tokens=round(read + answer), calls=calls, written=answer)
 

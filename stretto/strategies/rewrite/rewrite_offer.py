@@ -11,7 +11,7 @@ from stretto.prompts import GENERAL
 from stretto.router import obstacles
 from stretto.router.affordable import from_cache
 from stretto.router.case import Case
-from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, seconds
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, all_s, seconds
 from stretto.router.given import Doubt, Given
 from stretto.router.offer import Offer
 from stretto.strategies.rewrite.share import Way, is_by_edits, written_by_edits
@@ -76,8 +76,8 @@ def _edits_forecast(case: Case, given: Given) -> Forecast:
     if given.change != "insert":
         calls = max(1, min(speed.concurrent_calls, len(given.text) // LEAST_EDITED))
     written = round(min(1.0, written_by_edits(case.backend, given.change)) * given.tokens) + calls * EMPTY_LIST
-    call_s = seconds(speed, written / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
-    return _forecast(case, call_s, given.tokens, written, calls)
+    total_s = all_s(speed, written / calls * SLOWEST_PART, calls)
+    return _forecast(case, total_s, given.tokens, written, calls)
 
 
 def _priority(case: Case, given: Given) -> int:
@@ -91,8 +91,7 @@ def _pieces_forecast(case: Case, given: Given) -> Forecast:
     """What it costs in pieces, with the call that agrees on terms."""
     speed, answer = case.speed, case.answer_tokens
     calls = _pieces(case, given)
-    call_s = seconds(speed, answer / calls * SLOWEST_PART, calls=min(calls, speed.concurrent_calls))
-    total_s = math.ceil(calls / speed.concurrent_calls) * call_s
+    total_s = all_s(speed, answer / calls * SLOWEST_PART, calls)
     read, written = given.tokens, answer
     if given.change in SHARED:
         calls += 1

@@ -8,7 +8,7 @@ from functools import partial
 from stretto.language.counting import MOST_ASKED
 from stretto.prompts import GENERAL, POCKET
 from stretto.router.case import Case
-from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, TYPICAL_TOKENS_PER_WORD, reading_s, seconds
+from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, TYPICAL_TOKENS_PER_WORD, all_s, reading_s, seconds
 from stretto.router.history import track_record_for
 from stretto.router.obstacles import to_skeleton
 from stretto.router.offer import Offer
@@ -150,15 +150,11 @@ def sections_forecast(case: Case) -> Forecast:
     def planned(tokens: float) -> float:
         return seconds(speed, tokens / speed.alone)
 
-    def written(tokens: float, calls: int) -> float:
-        side_by_side = max(1, min(calls, speed.concurrent_calls))
-        return math.ceil(calls / side_by_side) * seconds(speed, tokens, calls=side_by_side)
-
     if case.request.preference == "fastest" or calls <= FEWEST_SECTIONS:
-        total_s = planned(start) + written(LAST * mean, calls)
+        total_s = planned(start) + all_s(speed, LAST * mean, calls)
     else:
-        begun = planned(second) + written(BEGINNING * mean, FEWEST_SECTIONS)
-        total_s = max(begun, planned(plan)) + written(LONGEST * mean, calls - FEWEST_SECTIONS)
+        begun = planned(second) + all_s(speed, BEGINNING * mean, FEWEST_SECTIONS)
+        total_s = max(begun, planned(plan)) + all_s(speed, LONGEST * mean, calls - FEWEST_SECTIONS)
     total_s += (1 + calls) * reading_s(speed, case.measured, case.prompt_tokens + PLAN_PROMPT)
     read = (case.prompt_tokens + INSTRUCTION_TOKENS) * (1 + calls) + calls * plan
     return Forecast(
@@ -174,9 +170,7 @@ def points_forecast(case: Case) -> Forecast:
     """
     speed, points = case.speed, max(USUAL_POINTS, case.parse.points.asked or 0)
     outline, answer = TITLE_TOKENS * points, case.answer_tokens * LENGTH_BY_POINTS
-    side_by_side = min(points, speed.concurrent_calls)
-    total_s = seconds(speed, outline / speed.alone)
-    total_s += math.ceil(points / side_by_side) * seconds(speed, answer / points * SLOWEST_PART, calls=side_by_side)
+    total_s = seconds(speed, outline / speed.alone) + all_s(speed, answer / points * SLOWEST_PART, points)
     total_s += (points + 1) * case.prompt_tokens / speed.read_per_s
     read = (points + 1) * (case.prompt_tokens + INSTRUCTION_TOKENS) + points * outline
     written = round(outline + answer)
