@@ -1,15 +1,28 @@
-"""One run of ``collaborate``: proposals, then the answer out of them."""
+"""``collaborate``: several models propose at once, and one writes the answer out of what they propose.
+
+After Mixture-of-Agents (Wang et al., arXiv 2406.04692), with one layer. The answer begins as soon as a quorum of the
+proposals is there, and streams; later and failed ones are left out and named.
+
+Private: not part of the public API, and may change at any time.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.functional_validators import AfterValidator
 
 from stretto.backends.base import Backend, ModelRequest
 from stretto.foundation.queue import Queue
+from stretto.router.affordable import cost_of, sum_of
+from stretto.router.case import Case
+from stretto.router.forecast import seconds
+from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.collaborate.collaborate_options import DRAFTS, CollaborateOptions
 from stretto.strategies.direct import Direct, asked, rest_of, show_in_form, with_documents
 from stretto.strategies.quality.text_guard import TextGuard
 from stretto.strategies.runtime.branch import RunningBranch
@@ -22,46 +35,114 @@ from stretto.strategies.strategy_options import options_of
 from stretto.strategies.structured.in_form import held_to_format
 from stretto.values.errors import BackendError, StrettoError
 from stretto.values.request import Request
-from stretto.values.route import Route
+from stretto.values.route import Forecast, Route
 
-NAME = "collaborate"
+DRAFTS = 3  # of one model that proposes alone
+MOST_PROPOSALS = 16
 _SHARE_OF_WINDOW = 0.6  # that the proposals may fill; the rest is the question's and the answer's
+_SHARE_OF_DEADLINE = 0.5
 _CHARACTERS_PER_TOKEN = 3
 _FEWEST_CHARACTERS = 200
 
 
-async def write_together(request: Request, route: Route, runner: Runner) -> StrategyResult:
-    """Write an answer out of proposals; an empty one where a limit of tokens cut them before any text.
+def _role_or_backend(value: Any) -> Any:
+    if isinstance(value, (str, Backend)):
+        return value
+    raise ValueError("it takes roles of the client, or backends")
 
-    Raises `StrettoError` where all of them failed.
+
+class CollaborateOptions(BaseModel):
+    """Options of ``collaborate``.
+
+    Attributes:
+        proposers: the roles that propose, such as ("main", "small"), or backends; a role may stand there several times.
+            By default all roles of the client.
+        drafts: proposals of each proposer; by default one, or three of a model that proposes alone.
+        aggregator: the role, or the backend, that writes the answer.
+        quorum: proposals with which the answer begins; by default more than half of them.
+        proposals_s: seconds after the request at which it begins with what is there; by default half of the request's
+            ``deadline_s``.
     """
-    options = options_of(request, CollaborateOptions)
-    aggregator = backend_for(runner, options.aggregator, "aggregator")
-    own = aggregator is runner.backends.get(route.role)
-    proposers = _proposers_of(request, runner, options)
-    if not proposers:
-        runner.warn("Answered in one piece instead of together: no call is left for a proposal.", "strategy")
-        return await Direct().run(request, route, runner)
-    quorum = min(options.quorum or len(proposers) // 2 + 1, len(proposers))
-    came = await _gather(request, runner, options, proposers, quorum)
-    for said in came.left_out:
-        runner.warn(said, "part_missing")
-    if not came.proposals:
-        answered = [running.finish_reason for running in came.failed if isinstance(running.exception, BackendError)]
-        cut = [reason for reason in answered if reason in ("length", "budget")]
-        if not cut:
-            raise _failure(came)
-        await runner.merge.finish()
-        return StrategyResult(strategy=NAME, ends_as=cut[0])
-    if len(came.proposals) < quorum:
-        runner.warn(
-            f"The answer began with {len(came.proposals)} of {len(proposers)} proposals, below its quorum of {quorum}.",
-            "part_missing",
-        )
-    if len(came.proposals) == 1 and len(proposers) > 1 and request.options.response_format is None:
-        return await _show(runner, came.proposals[0], "It is the only proposal, as it was written.")
-    reason = f"Put together by {aggregator.name} from {len(came.proposals)} of {len(proposers)} proposals."
-    return replace(await _aggregate(request, runner, aggregator, came, own=own), reason=reason)
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    proposers: tuple[Annotated[Any, AfterValidator(_role_or_backend)], ...] = ()
+    drafts: int | None = Field(default=None, ge=1, le=MOST_PROPOSALS)
+    aggregator: Annotated[Any, AfterValidator(_role_or_backend)] = "main"
+    quorum: int | None = Field(default=None, ge=1, le=MOST_PROPOSALS)
+    proposals_s: float | None = Field(default=None, gt=0)
+
+    @field_validator("proposers", mode="before")
+    @classmethod
+    def _one_text(cls, value: object) -> object:
+        """``main,small`` as on a command line."""
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+class Collaborate:
+    """Several proposals, and one answer out of them. Used by name only: each proposal has its price."""
+
+    name = "collaborate"
+    asks_several = True
+    """The main model stays the main one, whatever is preferred."""
+    options = CollaborateOptions
+
+    def offer(self, case: Case) -> Offer | None:
+        """Tell the price, where it was asked for by name; as slow as if the main model wrote all."""
+        if case.request.strategy != self.name:
+            return None
+        options = options_of(case.request, CollaborateOptions)
+        given = [case.backends.get(each, case.backend) if isinstance(each, str) else each for each in options.proposers]
+        given = given or [*case.backends.values()] or [case.backend]
+        drafts = options.drafts or (DRAFTS if len(given) == 1 else 1)
+        number, speed, answer = len(given) * drafts, case.speed, case.answer_tokens
+        total_s = seconds(speed, answer, calls=min(number, speed.concurrent_calls)) + seconds(speed, answer)
+        read = (number + 1) * case.prompt_tokens + number * answer
+        written = (number + 1) * answer
+        aggregator = options.aggregator
+        if isinstance(aggregator, str):
+            aggregator = case.backends.get(aggregator, case.backend)
+        costs = [
+            cost_of(case, each, read=drafts * case.prompt_tokens, written=drafts * answer, calls=drafts)
+            for each in given
+        ]
+        costs.append(cost_of(case, aggregator, read=case.prompt_tokens + number * answer, written=answer, calls=1))
+        forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=number + 1, cost=sum_of(costs))
+        return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
+
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
+        """Write an answer out of proposals; an empty one where a limit of tokens cut them before any text.
+
+        Raises `StrettoError` where all of them failed.
+        """
+        options = options_of(request, CollaborateOptions)
+        aggregator = backend_for(runner, options.aggregator, "aggregator")
+        own = aggregator is runner.backends.get(route.role)
+        proposers = _proposers_of(request, runner, options)
+        if not proposers:
+            runner.warn("Answered in one piece instead of together: no call is left for a proposal.", "strategy")
+            return await Direct().run(request, route, runner)
+        quorum = min(options.quorum or len(proposers) // 2 + 1, len(proposers))
+        came = await _gather(request, runner, options, proposers, quorum)
+        for said in came.left_out:
+            runner.warn(said, "part_missing")
+        if not came.proposals:
+            answered = [running.finish_reason for running in came.failed if isinstance(running.exception, BackendError)]
+            cut = [reason for reason in answered if reason in ("length", "budget")]
+            if not cut:
+                raise _failure(came)
+            await runner.merge.finish()
+            return StrategyResult(strategy=self.name, ends_as=cut[0])
+        if len(came.proposals) < quorum:
+            runner.warn(
+                f"The answer began with {len(came.proposals)} of {len(proposers)} proposals, below its quorum of "
+                f"{quorum}.",
+                "part_missing",
+            )
+        if len(came.proposals) == 1 and len(proposers) > 1 and request.options.response_format is None:
+            return await _show(runner, came.proposals[0], "It is the only proposal, as it was written.")
+        reason = f"Put together by {aggregator.name} from {len(came.proposals)} of {len(proposers)} proposals."
+        return replace(await _aggregate(request, runner, aggregator, came, own=own), reason=reason)
 
 
 async def _aggregate(
@@ -107,7 +188,9 @@ async def _aggregate(
         why = f"{aggregator.name} could not put the proposals together: {cause}."
         return replace(await _show(runner, came.proposals[0], why), parsed=parsed)
     await runner.merge.finish()
-    return StrategyResult(strategy=NAME, parsed=parsed, thoughts=running.heard.thoughts, extra=running.heard.extra)
+    return StrategyResult(
+        strategy=Collaborate.name, parsed=parsed, thoughts=running.heard.thoughts, extra=running.heard.extra
+    )
 
 
 async def _show(runner: Runner, proposal: RunningBranch, why: str) -> StrategyResult:
@@ -116,7 +199,7 @@ async def _show(runner: Runner, proposal: RunningBranch, why: str) -> StrategyRe
     runner.merge.add_branch(proposal)
     await runner.merge.finish()
     ends_as = None if proposal.finish_reason == "stop" else proposal.finish_reason
-    return StrategyResult(strategy=NAME, extra=proposal.heard.extra, ends_as=ends_as)
+    return StrategyResult(strategy=Collaborate.name, extra=proposal.heard.extra, ends_as=ends_as)
 
 
 def _room(request: Request, aggregator: Backend, number: int) -> int:
@@ -135,9 +218,6 @@ def _failure(came: _Gathered) -> StrettoError:
         return came.failed[0].exception
     reasons = " ".join(came.left_out)
     return BackendError(f"Nobody proposed an answer. {reasons}", backend=came.failed[0].spec.title)
-
-
-_SHARE_OF_DEADLINE = 0.5
 
 
 @dataclass(frozen=True)
