@@ -9,13 +9,16 @@ Private: not part of the public API, and may change at any time.
 
 from __future__ import annotations
 
+from stretto.router.affordable import cost_of, sum_of
 from stretto.router.case import Case
+from stretto.router.forecast import all_s, seconds
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
-from stretto.strategies.consensus.consensus_options import ConsensusOptions, offer_consensus
+from stretto.strategies.consensus.consensus_options import JUDGE_TOKENS, ConsensusOptions
 from stretto.strategies.runtime.runner import Runner
+from stretto.strategies.strategy_options import options_of
 from stretto.values.request import Request
-from stretto.values.route import Route
+from stretto.values.route import Forecast, Route
 
 
 class Consensus:
@@ -25,8 +28,23 @@ class Consensus:
     options = ConsensusOptions
 
     def offer(self, case: Case) -> Offer | None:
-        """Tell the price, where it was asked for by name."""
-        return offer_consensus(case) if case.request.strategy == self.name else None
+        """Tell what all samples cost, where it was asked for by name; early ends make it less."""
+        if case.request.strategy != self.name:
+            return None
+        options = options_of(case.request, ConsensusOptions)
+        samples, total_s = options.samples, all_s(case.speed, case.answer_tokens, options.samples)
+        written, read = samples * case.answer_tokens, samples * case.prompt_tokens
+        forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=samples, written=written)
+        if options.judge is not None:  # it reads all samples, where they are too long to be voted on
+            judge, judged = case.backends.get(options.judge, case.backend), case.prompt_tokens + written
+            costs = [
+                cost_of(case, case.backend, read=read, written=written, calls=samples),
+                cost_of(case, judge, read=judged, written=JUDGE_TOKENS, calls=1),
+            ]
+            tokens = forecast.tokens + judged + JUDGE_TOKENS
+            total_s += seconds(case.speed, JUDGE_TOKENS)
+            forecast = Forecast(seconds=round(total_s, 2), tokens=tokens, calls=samples + 1, cost=sum_of(costs))
+        return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:  # noqa: ARG002 - every strategy is given its route
         """Start all samples, count their votes as they end, and show the winner."""

@@ -1,17 +1,10 @@
-"""The options of ``consensus`` in ``strategy_options``, and its price before a call is made."""
+"""The options of ``consensus`` in ``strategy_options``."""
 
 from __future__ import annotations
 
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-
-from stretto.router.affordable import cost_of, sum_of
-from stretto.router.case import Case
-from stretto.router.forecast import all_s, seconds
-from stretto.router.offer import Offer
-from stretto.strategies.strategy_options import options_of
-from stretto.values.route import Forecast
 
 Compare = Literal["auto", "number", "phrase", "text"]
 Rule = Literal["votes", "confidence"]
@@ -76,21 +69,3 @@ class ConsensusOptions(BaseModel):
     def _one_text(cls, value: object) -> object:
         """``yes,no`` as on a command line."""
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-
-def offer_consensus(case: Case) -> Offer:
-    """An offer that the router never chooses by itself, with what all samples cost: early ends make it less."""
-    options = options_of(case.request, ConsensusOptions)
-    samples, total_s = options.samples, all_s(case.speed, case.answer_tokens, options.samples)
-    written, read = samples * case.answer_tokens, samples * case.prompt_tokens
-    forecast = Forecast(seconds=round(total_s, 2), tokens=read + written, calls=samples, written=written)
-    if options.judge is not None:  # it reads all samples, where they are too long to be voted on
-        judge, judged = case.backends.get(options.judge, case.backend), case.prompt_tokens + written
-        costs = [
-            cost_of(case, case.backend, read=read, written=written, calls=samples),
-            cost_of(case, judge, read=judged, written=JUDGE_TOKENS, calls=1),
-        ]
-        tokens = forecast.tokens + judged + JUDGE_TOKENS
-        total_s += seconds(case.speed, JUDGE_TOKENS)
-        forecast = Forecast(seconds=round(total_s, 2), tokens=tokens, calls=samples + 1, cost=sum_of(costs))
-    return Offer(confidence=1.0, reason="", forecast=forecast, eligible=False)

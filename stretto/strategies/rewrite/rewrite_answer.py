@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,8 +19,7 @@ from stretto.strategies.rewrite.fenced_prose import are_changed
 from stretto.strategies.rewrite.kept_text import RUNS, STUB, lost, relaid
 from stretto.strategies.rewrite.lengths import Lengths
 from stretto.strategies.rewrite.result import Result
-from stretto.strategies.rewrite.rewrite_offer import RewriteOptions
-from stretto.strategies.rewrite.share import is_by_edits, share_of_change
+from stretto.strategies.rewrite.rewrite_offer import RewriteOptions, is_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS, Shared, read_object
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST, Piece, cut, edited_pieces
 from stretto.strategies.runtime.branch import RunningBranch
@@ -326,8 +326,8 @@ class Rewriting:
         """Tell of terms that are not rendered alike, and learn how much such a change alters."""
         written = [(part.piece.text, part.results[part.best]) for part in parts if part.usable]
         if written and self.given.change in EDITED:
-            share = share_of_change(*("\n".join(each) for each in zip(*written, strict=True)))
-            self.runner.known.history.note_change(self.given.change, share)
+            was, now = (Counter("\n".join(each).split()) for each in zip(*written, strict=True))
+            self.runner.known.history.note_change(self.given.change, (was - now).total() / max(1, was.total()))
         if uneven := self.shared.uneven(written):
             named = ", ".join(f'"{term}"' for term in uneven)
             self.runner.warn(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from stretto.backends.base import Backend
 from stretto.prompts import GENERAL
 from stretto.router import obstacles
 from stretto.router.affordable import from_cache
 from stretto.router.case import Case
 from stretto.router.forecast import INSTRUCTION_TOKENS, SLOWEST_PART, all_s, seconds
-from stretto.router.given import Doubt, Given
+from stretto.router.given import Change, Doubt, Given
+from stretto.router.history import history_of
 from stretto.router.offer import Offer
-from stretto.strategies.rewrite.share import Way, is_by_edits, written_by_edits
 from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
 from stretto.values.route import Forecast, Obstacle
@@ -45,6 +47,22 @@ ONE_VOICE = frozenset({"tone", "simplify", "expand"})
 Pieces that are to grow were not read; they share more with these than with translations.
 """
 READERS = 'readers preferred texts that one writer changed; preference="fastest" has pieces written in parallel'
+
+
+Way = Literal["auto", "pieces", "edits"]
+
+_ANEW = 0.5  # the share of a text that edits are expected to write, from which on it is written anew
+_QUOTED = 4  # characters written for one that changes: the words around it, old and new, and the marks of JSON
+
+
+def written_by_edits(backend: Backend, change: Change) -> float:
+    """What edits are expected to write, as a share of the text."""
+    return _QUOTED * history_of(backend).usual_change(change)
+
+
+def is_by_edits(way: Way, backend: Backend, change: Change) -> bool:
+    """Whether a text is changed by edits: as was chosen, else where they are expected to write less."""
+    return way == "edits" or (way == "auto" and written_by_edits(backend, change) < _ANEW)
 
 
 def offer_rewrite(case: Case) -> Offer | None:
