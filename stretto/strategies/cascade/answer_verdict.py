@@ -56,14 +56,6 @@ USUAL: Mapping[By, Bound] = {
 
 
 @dataclass(frozen=True)
-class AnswerVerdict:
-    """Whether an answer stands, and why, as half a sentence."""
-
-    stands: bool
-    why: str
-
-
-@dataclass(frozen=True)
 class Sureness:
     """How sure a model is of its answer.
 
@@ -78,15 +70,16 @@ class Sureness:
     score: float | None
     said: str
 
-    def verdict(self, bound: Bound) -> AnswerVerdict:
+    def verdict(self, bound: Bound) -> tuple[bool, str]:
+        """Whether the answer stands, and why, as half a sentence."""
         if self.score is None:
-            return AnswerVerdict(False, self.said)
+            return False, self.said
         needed = {
             "probability": f", and {bound.least:g} is needed",
             "check": "" if bound.least > 0 else ", and need not be",
             "agreement": f", and {bound.least:.0%} are needed",
         }[self.by]
-        return AnswerVerdict(self.score >= bound.least, f"{self.said}{needed}{bound.source}")
+        return self.score >= bound.least, f"{self.said}{needed}{bound.source}"
 
 
 def usual_way(backend: Backend) -> By:
@@ -147,14 +140,15 @@ class Small:
             self._second = self._sampled()
 
     def cancel(self, reason: str) -> None:
-        for running in (self.running, self._second, self._check):
-            if running is not None:
-                running.cancel(reason)
+        for running in self._calls():
+            running.cancel(reason)
 
     def drop(self, reason: str) -> None:
-        for running in (self.running, self._second, self._check):
-            if running is not None:
-                running.drop(reason)
+        for running in self._calls():
+            running.drop(reason)
+
+    def _calls(self) -> list[RunningBranch]:
+        return [running for running in (self.running, self._second, self._check) if running is not None]
 
     @property
     def is_whole(self) -> bool:
@@ -163,9 +157,8 @@ class Small:
 
     def keep(self) -> None:
         """The answer is shown: what was only written to judge it counts as discarded."""
-        for running in (self._second, self._check):
-            if running is not None:
-                running.drop("it served to judge the answer")
+        for running in self._calls()[1:]:
+            running.drop("it served to judge the answer")
         running = self.running
         if self._request.options.logprobs is None and running.branch is not None:
             running.logprobs.clear()

@@ -19,11 +19,10 @@ from stretto.strategies.base import StrategyResult
 from stretto.strategies.cascade.answer_verdict import USUAL, Bound, By, Small, can_tell, usual_way
 from stretto.strategies.cascade.cascade_options import CascadeOptions
 from stretto.strategies.cascade.learned import Learned, learned_for
-from stretto.strategies.cascade.parts import PartsFirst
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.items import Items
 from stretto.strategies.items.items_offer import items_forecast
-from stretto.strategies.runtime.branch import RunningBranch
+from stretto.strategies.runtime.branch import BranchWriter, Outcome, RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.fallback import check_needs
 from stretto.strategies.runtime.runner import Runner
@@ -37,6 +36,7 @@ from stretto.values.route import Forecast, Route
 
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
 _MOST_CALLS = 2  # of a smaller model: its answer, and the check of it
+_PARTS = ("section", "item")  # kinds of branches that a smaller model writes first
 
 
 class Cascade:
@@ -115,7 +115,7 @@ async def _in_parts(request: Request, route: Route, runner: Runner, step: _Step,
         )
     if request.options.response_format is not None:
         raise InvalidRequestError("response_format holds an answer as a whole. Leave parts or the format out.")
-    parts = PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
+    parts = _PartsFirst(runner, step.role, step.backend, step.bounds["probability"])
     runner.before = parts.before
     request = request.model_copy(update={"strategy_options": {}})  # those of a cascade are none of these strategies
     result = await (Skeleton() if strategy == "skeleton" else Items()).run(request, route, runner)
@@ -190,12 +190,12 @@ class _Cascade:
                 self._start_next()
             small = self.smalls[number]
             sureness = await small.sureness()
-            verdict = sureness.verdict(step.bounds[sureness.by])
+            stands, why = sureness.verdict(step.bounds[sureness.by])
             if self._main_is_whole():
                 break
-            if verdict.stands:
-                return await self._show_small(small, verdict.why)
-            self.doubts.append(f"{small.backend.name} was asked {'next' if number else 'first'}, and {verdict.why}.")
+            if stands:
+                return await self._show_small(small, why)
+            self.doubts.append(f"{small.backend.name} was asked {'next' if number else 'first'}, and {why}.")
         return await self._show_main()
 
     def _affords_next(self) -> bool:
@@ -240,8 +240,9 @@ class _Cascade:
 
     def _main_is_whole(self) -> bool:
         main = self.main
-        whole = main is not None and main.branch is not None and main.exception is None
-        return whole and main is not None and main.finish_reason not in REFUSALS
+        if main is None or main.branch is None or main.exception is not None:
+            return False
+        return main.finish_reason not in REFUSALS
 
     def _end_lost(self) -> None:
         """Stop the smaller models once the main one has answered."""
@@ -286,3 +287,60 @@ class _Cascade:
         return StrategyResult(
             strategy=Cascade.name, reason=" ".join(self.doubts), parsed=parsed, extra=main.heard.extra
         )
+
+
+class _PartsFirst:
+    """Gives each part of an answer a smaller model that writes it first.
+
+    Only log-probabilities tell here whether a part stands: a check or a second text for each part would cost the calls
+    that the smaller model saves.
+
+    Args:
+        bound: least mean log-probability of the tokens of a part that stands.
+    """
+
+    def __init__(self, runner: Runner, role: str, backend: Backend, bound: Bound) -> None:
+        self._runner, self._role, self._backend, self._bound = runner, role, backend, bound
+        self._stood: list[bool] = []
+
+    @property
+    def said(self) -> str:
+        """What became of the parts, as a sentence; empty where there were none."""
+        if not self._stood:
+            return ""
+        needed = f"a mean log-probability of {self._bound.least:g} was needed{self._bound.source}"
+        return f"{self._backend.name} wrote {sum(self._stood)} of {len(self._stood)} parts: {needed}."
+
+    def before(self, spec: BranchSpec) -> BranchSpec:
+        """The same branch, which takes what the smaller model wrote if that stands."""
+        if spec.kind not in _PARTS or spec.backend is not None:
+            return spec
+        trial = self._runner.start(
+            replace(
+                spec,
+                id=f"{spec.id}-{self._role}",
+                kind="trial",
+                options=spec.options.model_copy(update={"logprobs": spec.options.logprobs or 0, "decoding": None}),
+                fallback_prompt=lambda *_: None,
+                on_end=lambda _: None,
+                backend=self._backend,
+            )
+        )
+        trial.withhold()
+        trial.use, trial.reported = "dropped", True  # its text is shown as that of the part, if at all
+        return replace(spec, after=(*spec.after, trial), written=lambda running: self._takes(running, trial))
+
+    def _takes(self, running: RunningBranch, trial: RunningBranch) -> bool:
+        """Whether the smaller model's text stands; the part has it then."""
+        text, scores = trial.text, trial.logprobs
+        whole = trial.exception is None and trial.finish_reason not in (*REFUSALS, "length") and bool(text.strip())
+        mean = sum(each.logprob for each in scores) / len(scores) if scores else None
+        stands = whole and mean is not None and mean >= self._bound.least
+        self._stood.append(stands)
+        if stands:
+            running.writers.append(BranchWriter(self._backend))
+            running.outcome = Outcome(trial.finish_reason)
+            running.write(text, self._runner.now_s())
+        else:
+            trial.drop("it does not stand")
+        return stands
