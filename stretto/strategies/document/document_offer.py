@@ -87,7 +87,7 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
     forecast = ending.behind(seconds=read_s, read=case.prompt_tokens)
     if read_s >= _LONG_READING_S:
         said += f". The model reads their {case.prompt_tokens:,} tokens first, which takes about {read_s:,.0f} s"
-    if task.kind == "extract" or _quotes(case, task):
+    if task.kind == "extract" or task.is_quoted(case.family):
         way, forecast = _forecast(case, task, window, ending)
         said = _SAYS[way]
     return Offer(
@@ -148,7 +148,7 @@ def _obstacle(case: Case, task: Task, *, fits: bool) -> str | None:
 
 def _forecast(case: Case, task: Task, window: int, ending: _Ending) -> tuple[str, Forecast]:
     """How the documents would be read, and what that costs."""
-    if _quotes(case, task):
+    if task.is_quoted(case.family):
         return "quote", _forecast_of_quoting(case)
     largest = min(LARGEST_CHUNK[case.request.preference], window // 2)
     chunk = min(largest, max(USUAL_LEAST, math.ceil(case.prompt_tokens / case.speed.concurrent_calls)))
@@ -162,11 +162,6 @@ def _forecast(case: Case, task: Task, window: int, ending: _Ending) -> tuple[str
     total_s = waves * record_s + _reading_s(case, case.prompt_tokens)
     read, written = case.prompt_tokens + calls * INSTRUCTION_TOKENS, calls * RECORD_TOKENS
     return way, ending.behind(seconds=total_s, read=read, written=written, calls=calls)
-
-
-def _quotes(case: Case, task: Task) -> bool:
-    """Whether the model is asked for sentences to copy, and the answer is made of them."""
-    return case.family == SMALL and task.kind in ("answer", "compare")
 
 
 def _forecast_of_quoting(case: Case) -> Forecast:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stretto.backends.base import ModelRequest
 from stretto.documents import cut
-from stretto.prompts import POCKET, SMALL
+from stretto.prompts import POCKET
 from stretto.strategies.direct import asked
 from stretto.strategies.document.bearing import Bearing
 from stretto.strategies.document.citing import mark_for
@@ -214,7 +214,7 @@ class DocumentRun:
     @property
     def plain(self) -> bool:
         """Whether the model is a small one, which is asked for a sentence to copy instead of a record."""
-        return self.runner.capabilities.prompt_family == SMALL and self.task.kind in ("answer", "compare")
+        return self.task.is_quoted(self.runner.capabilities.prompt_family)
 
     def title(self, place: Place) -> str:
         """What a person calls this passage."""

@@ -89,7 +89,7 @@ def sizes_of(
     step = min(STEPS, max(1, window // STEPS_OF_WINDOW))
     overhead = math.ceil(overhead / step) * step
     most = EXTRACT_TOKENS if task.kind == "extract" else MAP_TOKENS
-    if able.prompt_family == SMALL and task.kind in ("answer", "compare"):
+    if task.is_quoted(able.prompt_family):
         most = _SMALL_RECORD
     record = min(noted or most, max(48, window // 6)) + thinking
     room = int((window - record - overhead) * (1 - MARGIN))

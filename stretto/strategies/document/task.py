@@ -8,6 +8,7 @@ from typing import Literal
 
 from stretto.language.sentences import sentence_spans
 from stretto.language.words import words
+from stretto.prompts import SMALL
 
 Kind = Literal["answer", "summarise", "extract", "compare"]
 
@@ -132,6 +133,10 @@ class Task:
     json: bool = False
     report: bool = False
     words: int | None = None
+
+    def is_quoted(self, family: str) -> bool:
+        """Whether a model of this family is asked for sentences to copy, of which the answer is made."""
+        return family == SMALL and self.kind in ("answer", "compare")
 
     @property
     def instruction(self) -> str:

@@ -96,7 +96,8 @@ class _Items:
         self.alone = calls.runner.capabilities.prompt_family in ONE_AT_A_TIME
         self.check = Check.of(split, several=bool(layout.columns))
         options = options_of(calls.request, ItemsOptions) if calls.request.strategy_options else ItemsOptions()
-        self.votes = _votes_within(options, len(split.items), calls.runner.ledger.calls_left)
+        left = calls.runner.ledger.calls_left
+        self.votes = options.samples if left is None else max(1, min(options.samples, left // len(split.items)))
         if self.votes < options.samples:
             calls.runner.warn(f"The budget leaves {self.votes} of {options.samples} samples of each item.", "budget")
         self.certainty = options.certainty
@@ -192,7 +193,9 @@ class _Items:
         runner = self.calls.runner
         if self.votes == 1:
             return runner.start(spec)
-        return _start_vote(spec, runner, self.reading, self.votes, self.certainty)
+        # Each of the others that vote is asked for as `spec` says, and has the fallbacks of the client.
+        vote = _Vote(spec, runner, self.reading, self.votes, self.certainty)
+        return runner.start(replace(spec, work=vote.write, watch=None))
 
     def _plainly(self) -> str:
         return f"{self.split.context}\n\n{self.split.instruction}:".strip()
@@ -288,22 +291,8 @@ def _lost(running: RunningBranch, items: int, found: int, kept: int, wrong: int,
 _NEEDLESS = "it was not needed any more: the vote was decided without it"
 
 
-def _votes_within(options: ItemsOptions, items: int, calls: int | None) -> int:
-    """How many results of each item a budget of calls allows; at least one."""
-    return options.samples if calls is None else max(1, min(options.samples, calls // items))
-
-
-def _start_vote(spec: BranchSpec, runner: Runner, reading: VoteReader, samples: int, certainty: float) -> RunningBranch:
-    """Start the branch of an item that several others vote for; its text is that of the winner.
-
-    Each of these others is asked for as ``spec`` says, and has the fallbacks of the client.
-    """
-    vote = _Vote(spec, runner, reading, samples, certainty)
-    return runner.start(replace(spec, work=vote.write, watch=None))
-
-
 class _Vote:
-    """The vote for one item."""
+    """The vote for one item, whose branch gets the text of the winner."""
 
     def __init__(self, spec: BranchSpec, runner: Runner, reading: VoteReader, samples: int, certainty: float) -> None:
         self._spec, self._runner, self._reading, self._certainty = spec, runner, reading, certainty
