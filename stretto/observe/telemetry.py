@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram
     from opentelemetry.trace import Span, Tracer
 
+    from stretto.observe.hooks import CallEnded
+
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 WORKFLOW = "gen_ai.workflow.name"
@@ -157,34 +159,26 @@ def call_span(model: str, options: GenerationOptions, attempt: int, messages: tu
         yield span
 
 
-def note_call(
-    span: Span,
-    model: str,
-    usage: Usage,
-    *,
-    seconds: float,
-    first_text_s: float | None,
-    finish_reason: str | None,
-    error: Exception | None,
-) -> None:
+def note_call(span: Span, call: CallEnded) -> None:
     """Add how a generation ended, and count it in the metrics."""
-    provider, _, name = model.partition(":")
+    usage = call.usage
+    provider, _, name = call.backend.partition(":")
     if span.is_recording():
         span.set_attributes(_usage(usage) | {RETRIES: usage.retries, HEDGES: usage.hedges})
-        if first_text_s is not None:
-            span.set_attribute(FIRST_CHUNK, first_text_s)
-        if finish_reason is not None:
-            span.set_attribute(FINISH_REASONS, [finish_reason])
-        elif error is None:
+        if call.first_text_s is not None:
+            span.set_attribute(FIRST_CHUNK, call.first_text_s)
+        if call.finish_reason is not None:
+            span.set_attribute(FINISH_REASONS, [call.finish_reason])
+        elif call.error is None:
             span.set_attribute(CANCELLED, value=True)  # by whoever asked, or because it was not needed any more
     about: dict[str, Any] = {OPERATION: "chat", PROVIDER: provider, REQUEST_MODEL: name}
     tokens = _histogram(TOKENS_METRIC, "{token}", "Tokens of a generation")
     tokens.record(usage.prompt_tokens, about | {TOKEN_TYPE: "input"})
     tokens.record(usage.completion_tokens, about | {TOKEN_TYPE: "output"})
-    failed = {} if error is None else {ERROR: type(error).__name__}
-    _histogram(SECONDS_METRIC, "s", "Duration of a generation").record(seconds, about | failed)
-    if first_text_s is not None:
-        _histogram(FIRST_CHUNK_METRIC, "s", "Time to the first text").record(first_text_s, about)
+    failed = {} if call.error is None else {ERROR: type(call.error).__name__}
+    _histogram(SECONDS_METRIC, "s", "Duration of a generation").record(call.seconds, about | failed)
+    if call.first_text_s is not None:
+        _histogram(FIRST_CHUNK_METRIC, "s", "Time to the first text").record(call.first_text_s, about)
 
 
 def note_retry(wait_s: float, attempt: int, error: Exception) -> None:

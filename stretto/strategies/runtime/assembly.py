@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from stretto.backends.base import Backend
 from stretto.backends.load import answering
@@ -68,16 +69,18 @@ async def answer(
         await emit(RouteChosen(route=route))
         check_needs(request, backend)
         asked, left_out = _as_far_as_taken(request, route, backend)
-        async with open_runner(
-            backend,
-            emit,
-            asked,
+        made = partial(
+            Runner,
+            backend=backend,
+            emit=emit,
+            request=asked,
             templates=templates,
             began=began,
             prompt_family=prompt_family,
             fallback=Fallback.of(fallback, request),
             share=share,
-        ) as runner:
+        )
+        async with open_runner(made) as runner:
             runner.backends = backends or {route.role: backend}
             if asked.budget.max_cost is not None:
                 runner.ledger.spent = lambda: _spent(prices, backend, runner)

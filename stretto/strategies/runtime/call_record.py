@@ -60,13 +60,5 @@ def recorded(backend: str, spec: BranchSpec, attempt: int, prompt: ModelRequest)
             raise
         finally:
             call = record.ended(failure)
-            note_call(
-                span,
-                backend,
-                call.usage,
-                seconds=call.seconds,
-                first_text_s=call.first_text_s,
-                finish_reason=call.finish_reason,
-                error=failure,
-            )
+            note_call(span, call)
             watchers().call_ended(call)

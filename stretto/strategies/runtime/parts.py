@@ -82,7 +82,7 @@ def title_from(text: str) -> str:
 class Flow:
     """Formats streamed text. White space is shown only once text follows it, so that none is trailing."""
 
-    def __init__(self, indent: str) -> None:
+    def __init__(self, indent: str = "") -> None:
         self._indent = indent
         self._space: list[str] = []
 

@@ -298,35 +298,14 @@ class Runner:
 
 
 @asynccontextmanager
-async def open_runner(
-    backend: Backend,
-    emit: Emit,
-    request: Request,
-    *,
-    templates: Catalogue,
-    began: float,
-    prompt_family: PromptFamily,
-    fallback: Fallback,
-    share: LoadShare,
-) -> AsyncIterator[Runner]:
+async def open_runner(make: Callable[[TaskGroup], Runner]) -> AsyncIterator[Runner]:
     """Open a place to run the branches of a request in. Leaving it ends every branch that still runs.
 
-    ``began``: `time.perf_counter` at the arrival of the request; ``share``: what the answer takes of the backend.
     Raises what its body raises, or the caller's code in a branch, never an exception group around it.
     """
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        runner = Runner(
-            tasks,
-            backend,
-            emit,
-            request,
-            templates=templates,
-            began=began,
-            prompt_family=prompt_family,
-            fallback=fallback,
-            share=share,
-        )
+        runner = make(tasks)
         try:
             yield runner
         except Exception as error:  # noqa: BLE001 - raised again below, outside the task group that would wrap it

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from stretto.strategies.quality.words import letters_of
+from stretto.strategies.runtime.parts import Flow
 
 _HEADING = re.compile(r"\s*(?P<marks>#{1,6})\s+(?P<text>\S.*)$")
 _BOLD_LINE = re.compile(r"\s*+(?:\*\*|__)(?P<text>.{1,300}?)(?:\*\*|__)\s{0,3}[:：]?\s{0,3}$")
@@ -28,7 +29,7 @@ class SectionText:
         self._held = True  # the line is held back
         self._in_code = False
         self._begun = False
-        self._space: list[str] = []  # behind what was shown
+        self._flow = Flow()
         self._any = False  # something was shown
 
     def feed(self, text: str) -> str:
@@ -84,13 +85,8 @@ class SectionText:
 
     def _spaced(self, text: str) -> str:
         """The text without white space before it and at its end."""
-        if not self._any:
-            text = text.lstrip("\n")
-        shown = text.rstrip()
-        if shown:
-            shown, self._space, self._any = "".join(self._space) + shown, [text[len(shown) :]], True
-        else:
-            self._space.append(text)
+        shown = self._flow.feed(text if self._any else text.lstrip("\n"))
+        self._any = self._any or bool(shown)
         return shown
 
 

@@ -19,7 +19,7 @@ from stretto.strategies.quality.text_guard import FAULTS, LowQualityTextError, T
 from stretto.strategies.runtime.branch import RunningBranch
 from stretto.strategies.runtime.branch_spec import BranchSpec, PromptTarget
 from stretto.strategies.runtime.merge import Ending, TextFilter
-from stretto.strategies.runtime.parts import THINKING, notes_for, part_options, room_of, tell_limits
+from stretto.strategies.runtime.parts import THINKING, Flow, notes_for, part_options, room_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.plan import PlanParser, Section
 from stretto.strategies.skeleton.section_text import Seams, SectionText
@@ -455,15 +455,15 @@ class _Opening:
     """The opening of the plan, as a part of the merged text."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._ended = False
-        self._begun = False
+        self._flow, self._shown = Flow(), ""
+        self._begun = self._ended = False
         self._news = anyio.Event()
 
     def add(self, text: str) -> None:
-        """Take what is new of it; white space is shown only once text follows it."""
-        if text and not self._ended:
-            self._pieces.append(text)
+        """Take what is new of it."""
+        if not self._ended and (shown := self._flow.feed(text)):
+            self._shown += shown if self._begun else shown.lstrip()
+            self._begun = True
             self._news.set()
 
     def end(self) -> None:
@@ -471,17 +471,11 @@ class _Opening:
         self._news.set()
 
     async def read(self) -> str:
-        while True:
-            text = "".join(self._pieces)
-            text = text if self._begun else text.lstrip()
-            if shown := text.rstrip():
-                self._begun = True
-                self._pieces = [text[len(shown) :]]
-                return shown
-            if self._ended:
-                return ""
+        while not (self._shown or self._ended):
             self._news = anyio.Event()
             await self._news.wait()
+        shown, self._shown = self._shown, ""
+        return shown
 
     async def ended(self) -> Branch:
         """Not asked for: it has no note at its end."""
