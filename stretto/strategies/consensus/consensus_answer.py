@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from stretto.backends.base import Backend, ModelRequest
-from stretto.foundation.queue import Queue
 from stretto.language.echoes import refuses
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.consensus.ballots import Ballot, VoteReader, of_value
 from stretto.strategies.consensus.consensus_options import JUDGE_TOKENS, ConsensusOptions
 from stretto.strategies.consensus.samples import Sample, mean_of, most_samples, start_samples
-from stretto.strategies.consensus.stopping import confident, decided, posterior
+from stretto.strategies.consensus.stopping import Tally, confident, decided, posterior
 from stretto.strategies.quality.words import medoid
 from stretto.strategies.runtime.branch_spec import BranchSpec
 from stretto.strategies.runtime.fencing import numbered
@@ -29,7 +28,6 @@ from stretto.strategies.structured.fitting import fit
 from stretto.strategies.structured.in_form import warn_of_misfit
 from stretto.values.answer import REFUSALS, Agreement, Decided
 from stretto.values.errors import BackendError, InvalidRequestError, StrettoError
-from stretto.values.events import VoteCounted
 from stretto.values.generation_options import GenerationOptions
 from stretto.values.request import Request
 
@@ -56,8 +54,6 @@ class _Vote:
 
     Attributes:
         voters: samples with a vote, in the order in which they were counted.
-        votes: by what was voted for.
-        rule: that has decided the vote before its end.
     """
 
     def __init__(self, request: Request, runner: Runner, options: ConsensusOptions, number: int) -> None:
@@ -65,22 +61,19 @@ class _Vote:
         self._judge = None if options.judge is None else backend_for(runner, options.judge, "judge")
         self._reading = VoteReader(request.question, runner.language, options.compare, options.choices)
         self.voters: list[Sample] = []
-        self.votes: Counter[str] = Counter()
-        self.rule: Decided | None = None
-        self._left = number
+        self._tally = Tally(number, self._decided, self._cancel)
         self._ended: list[Sample] = []  # by chance, where they are counted in another order
         self._counted = 0
-        self._news = Queue[VoteCounted]()
         self.samples = start_samples(request, runner, options, number, self._take)
 
     async def run(self) -> StrategyResult:
         """Count until the vote is decided; then show the winner and drop the others."""
-        async for event in self._news:
+        async for event in self._tally.news:
             await self.runner.announce(event)
         begun = sum(sample.running.progress.started_s is not None for sample in self.samples)
         winner, rule, share = await self._winner()
         agreement = Agreement(
-            votes=self._shown_votes(),
+            votes=self._tally.shown(),
             share=share,
             decided_by=rule,
             samples=self.options.samples,
@@ -117,38 +110,23 @@ class _Vote:
             self._count(self.samples[self._counted - 1])
 
     def _count(self, sample: Sample) -> None:
-        """Count a sample, and cancel the others once that decides the vote."""
-        if self.rule is not None:  # it was cancelled
+        if self._tally.rule is not None:  # it was cancelled
             return
-        self._left -= 1
         if sample.is_whole:
             sample.text = sample.running.text
             sample.ballot = self._ballot(sample)
         if sample.ballot is not None:
             self.voters.append(sample)
-            self.votes[sample.ballot.key] += 1
-        if self._left:  # one that failed leaves the others more weight
-            self.rule = self._decided()
-        if sample.ballot is not None:
-            self._news.add(
-                VoteCounted(
-                    branch_id=sample.running.spec.id,
-                    vote=sample.ballot.shown,
-                    votes=self._shown_votes(),
-                    left=self._left,
-                    decided_by=self.rule,
-                )
-            )
-        if self.rule is not None:
-            for other in self.samples:
-                other.running.cancel(NEEDLESS)
-        if self.rule is not None or not self._left:
-            self._news.end()
+        self._tally.count(sample.running.spec.id, sample.ballot)
+
+    def _cancel(self) -> None:
+        for sample in self.samples:
+            sample.running.cancel(NEEDLESS)
 
     def _decided(self) -> Decided | None:
         """By which rule the vote is decided now."""
         if (votes := self._confidences()) is None:
-            return decided(self.votes, self._left, self.options.certainty)
+            return decided(self._tally.votes, self._tally.left, self.options.certainty)
         return "certain" if confident(votes, self.options.certainty) else None
 
     def _confidences(self) -> list[tuple[str, float]] | None:
@@ -172,12 +150,6 @@ class _Vote:
         sample.text = found.text
         return Ballot(found.text) if isinstance(options.response_format, str) else of_value(found.value)
 
-    def _shown_votes(self) -> dict[str, int]:
-        shown: Counter[str] = Counter()
-        for key, count in self.votes.most_common():
-            shown[Ballot(key).shown] += count
-        return dict(shown)
-
     # --- choosing
 
     async def _winner(self) -> tuple[Sample, Decided, float]:
@@ -187,15 +159,16 @@ class _Vote:
         if len(self.voters) == 1:
             return self.voters[0], "only_one", 1.0
         texts = [sample for sample in self.voters if sample.ballot and not sample.ballot.comparable]
-        most = max(self.votes.values())
-        if self.rule is None and most == 1 and 2 * len(texts) > len(self.voters):
+        votes, rule = self._tally.votes, self._tally.rule
+        most = max(votes.values())
+        if rule is None and most == 1 and 2 * len(texts) > len(self.voters):
             return await self._of_texts(self.voters)
-        if (votes := self._confidences()) is not None:
-            probable = posterior(votes)
+        if (sure := self._confidences()) is not None:
+            probable = posterior(sure)
             key = max(probable, key=lambda each: probable[each])
             group = [sample for sample in self.voters if sample.ballot and sample.ballot.key == key]
-            return _spokesman(group), self.rule or "all_votes", len(group) / len(self.voters)
-        leaders = [key for key, count in self.votes.items() if count == most]
+            return _spokesman(group), rule or "all_votes", len(group) / len(self.voters)
+        leaders = [key for key, count in votes.items() if count == most]
         groups = [[sample for sample in self.voters if sample.ballot and sample.ballot.key == key] for key in leaders]
         if len(groups) > 1:
             self.runner.warn(
@@ -204,7 +177,7 @@ class _Vote:
             )
         # Of equal ones, that of which the model is surest; where nobody tells, the one that was counted first.
         group = max(groups, key=lambda samples: mean_of(samples) or 0.0)
-        return _spokesman(group), self.rule or "all_votes", len(group) / len(self.voters)
+        return _spokesman(group), rule or "all_votes", len(group) / len(self.voters)
 
     async def _of_texts(self, samples: Sequence[Sample]) -> tuple[Sample, Decided, float]:
         """Of longer texts, the one that the judge prefers, else the one that is most like the others."""

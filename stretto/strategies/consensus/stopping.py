@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
+from stretto.foundation.queue import Queue
+from stretto.strategies.consensus.ballots import Ballot
 from stretto.values.answer import Decided
+from stretto.values.events import VoteCounted
 
 _LEAST_SURE, _MOST_SURE = 0.01, 0.99  # what a model says of one sample decides nothing by itself
 _FEWEST_VOTES = 2  # for the answer of a confident vote
@@ -41,6 +44,43 @@ def decided(votes: Counter[str], left: int, enough: float) -> Decided | None:
     if first - second > left:
         return "unchangeable"
     return "certain" if first > second and certainty(first, second) >= enough else None
+
+
+class Tally:
+    """Votes, counted as samples end, before any other call can begin.
+
+    ``left`` samples may still vote. ``decide`` says by which rule the vote is decided; then ``cancel`` ends the others.
+    """
+
+    def __init__(self, left: int, decide: Callable[[], Decided | None], cancel: Callable[[], None]) -> None:
+        self.votes: Counter[str] = Counter()
+        self.left, self._decide, self._cancel = left, decide, cancel
+        self.rule: Decided | None = None
+        self.news = Queue[VoteCounted]()
+
+    def count(self, branch_id: str, ballot: Ballot | None) -> None:
+        """Count a sample, and cancel the others once that decides the vote."""
+        self.left -= 1
+        if ballot is not None:
+            self.votes[ballot.key] += 1
+        if self.left:  # one that failed leaves the others more weight
+            self.rule = self._decide()
+        if ballot is not None:
+            said, shown = ballot.shown, self.shown()
+            self.news.add(
+                VoteCounted(branch_id=branch_id, vote=said, votes=shown, left=self.left, decided_by=self.rule)
+            )
+        if self.rule is not None:
+            self._cancel()
+        if self.rule is not None or not self.left:
+            self.news.end()
+
+    def shown(self) -> dict[str, int]:
+        """The votes as a reader is told of them."""
+        shown: Counter[str] = Counter()
+        for key, count in self.votes.most_common():
+            shown[Ballot(key).shown] += count
+        return dict(shown)
 
 
 def posterior(votes: Sequence[tuple[str, float]]) -> Mapping[str, float]:

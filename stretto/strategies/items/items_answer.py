@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 
-from stretto.foundation.queue import Queue
 from stretto.prompts import POCKET, SMALL
 from stretto.router.parse import parse_of
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.consensus.ballots import Ballot, VoteReader
-from stretto.strategies.consensus.stopping import decided
+from stretto.strategies.consensus.stopping import Tally, decided
 from stretto.strategies.direct import Direct
 from stretto.strategies.items.calls import Calls, evenly
 from stretto.strategies.items.items_offer import ItemsOptions, kind_of
@@ -30,7 +28,7 @@ from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.runtime.several import sampled
 from stretto.strategies.strategy_options import options_of
 from stretto.values.answer import Branch, Decided
-from stretto.values.events import BranchStarted, VoteCounted
+from stretto.values.events import BranchStarted
 from stretto.values.request import Request
 from stretto.values.route import Route
 
@@ -296,12 +294,9 @@ class _Vote:
 
     def __init__(self, spec: BranchSpec, runner: Runner, reading: VoteReader, samples: int, certainty: float) -> None:
         self._spec, self._runner, self._reading, self._certainty = spec, runner, reading, certainty
-        self._left = samples
-        self._votes: Counter[str] = Counter()
-        self._rule: Decided | None = None
+        self._tally = Tally(samples, self._decided, self._cancel)
         self._samples: list[RunningBranch] = []
         self._ended: list[tuple[RunningBranch, Ballot | None]] = []
-        self._news = Queue[VoteCounted]()
 
     async def write(self, running: RunningBranch) -> None:
         """Ask for the samples, tell of their votes, and write the winner into the branch of the item."""
@@ -309,8 +304,8 @@ class _Vote:
         running.progress.started_s = runner.now_s()
         await runner.announce(BranchStarted(branch_id=running.spec.id, kind=spec.kind, **spec.about))
         try:
-            self._samples += [runner.start(self._sample(place)) for place in range(self._left)]
-            async for event in self._news:
+            self._samples += [runner.start(self._sample(place)) for place in range(self._tally.left)]
+            async for event in self._tally.news:
                 await runner.announce(event)
         finally:
             self._cancel()
@@ -327,32 +322,15 @@ class _Vote:
         )
 
     def _count(self, sample: RunningBranch) -> None:
-        """Count a sample that has ended, before any other call can begin; cancel the others if that decides."""
-        if self._rule is not None:  # it was cancelled
+        if self._tally.rule is not None:  # it was cancelled
             return
-        self._left -= 1
         whole = sample.exception is None and sample.finish_reason == "stop"
         ballot = self._reading.ballot(sample.text) if whole else None
         self._ended.append((sample, ballot))
-        if ballot is not None:
-            self._votes[ballot.key] += 1
-        if self._left:
-            self._rule = decided(self._votes, self._left, self._certainty)
-        if ballot is not None:
-            shown = {Ballot(key).shown: count for key, count in self._votes.most_common()}
-            self._news.add(
-                VoteCounted(
-                    branch_id=sample.spec.id,
-                    vote=ballot.shown,
-                    votes=shown,
-                    left=self._left,
-                    decided_by=self._rule,
-                )
-            )
-        if self._rule is not None:
-            self._cancel()
-        if self._rule is not None or not self._left:
-            self._news.end()
+        self._tally.count(sample.spec.id, ballot)
+
+    def _decided(self) -> Decided | None:
+        return decided(self._tally.votes, self._tally.left, self._certainty)
 
     def _cancel(self) -> None:
         for each in self._samples:
@@ -360,8 +338,8 @@ class _Vote:
 
     def _take(self, running: RunningBranch) -> None:
         """Write the winner into the branch of the item; without one, what the last sample failed with."""
-        most = max(self._votes.values(), default=0)
-        leaders = [key for key, count in self._votes.items() if count == most]
+        most = max(self._tally.votes.values(), default=0)
+        leaders = [key for key, count in self._tally.votes.items() if count == most]
         if len(leaders) > 1:
             self._runner.warn(
                 f"The results for {self._spec.title!r} do not agree: {len(leaders)} have {most} votes each.", "votes"
