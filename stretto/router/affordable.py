@@ -38,10 +38,7 @@ def priced(case: Case, forecast: Forecast) -> Forecast:
 def from_cache(case: Case, shared: int, calls: int) -> int:
     """Prompt tokens that calls after the first read from the provider's cache, where they wait for it.
 
-    Args:
-        case: the request, with its model.
-        shared: tokens with which each call begins.
-        calls: of the answer.
+    ``shared``: tokens with which each call begins.
     """
     if calls <= 1 or shared < least_shared(case.request.preference, case.backend.capabilities):
         return 0

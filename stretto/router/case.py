@@ -246,11 +246,7 @@ class Case:
             return found
         if forecast is None:
             return None
-        return obstacles.to_parallel(
-            *(self.request, self.backend, self.load, self.direct_forecast, forecast),
-            measured=self.measured_how,
-            saves=saves,
-        )
+        return obstacles.to_parallel(self, forecast, saves=saves)
 
     def gain(self, forecast: Forecast) -> str:
         """What both ways would take, as a sentence; empty where that was assumed, the same on every machine."""

@@ -52,14 +52,7 @@ def choose_decoding(
 ) -> Choice:
     """Choose the decoding method: the request's own, else the one its backend was made with, else one that suits.
 
-    Args:
-        request: what is asked.
-        backend: name of the backend, for errors.
-        capabilities: of the backend.
-        shape: the most likely shape of the answer.
-        parse: the parsed question.
-        step_ms: what a step of one row takes, where that is measured.
-
+    ``step_ms``: what a step of one row takes, where that is measured.
     Raises `InvalidRequestError` for a method that does not exist, or that this backend does not have.
     """
     wanted, there = request.options.decoding, capabilities.decodings

@@ -6,13 +6,16 @@ Each function returns the reason as half a sentence, or ``None`` if there is non
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from stretto.backends.base import Backend
-from stretto.backends.load import CallLimits, Load
 from stretto.router.demands import wants_brevity, wants_format
 from stretto.router.parse import Parse
 from stretto.values.request import Request
 from stretto.values.route import Forecast, Obstacle
+
+if TYPE_CHECKING:
+    from stretto.router.case import Case
 
 MINIMUM_ANSWER_TOKENS = 600  # about eight points of the usual length; a lower limit would cut them off
 MINIMUM_SLOTS = 3
@@ -27,26 +30,20 @@ def to_any(request: Request, parse: Parse) -> str | None:
 
 
 def to_parallel(
-    request: Request,
-    backend: Backend,
-    load: Load,
-    direct: Forecast,
-    parallel: Forecast,
-    *,
-    measured: str = "",
-    saves: tuple[float, float] | None = None,
+    case: Case, parallel: Forecast, *, straight: Forecast | None = None, saves: tuple[float, float] | None = None
 ) -> str | None:
     """Why backend, its load, budget or forecast rule out a parallel strategy.
 
-    ``measured``: what was measured for the forecasts, as half a sentence; ``saves``: the share of the direct answer's
-    time and the seconds that have to be saved, by default a share by the preference.
+    ``straight``: instead of the direct answer's forecast; ``saves``: the share of its time and the seconds that have to
+    be saved, by default a share by the preference.
     """
-    if (found := next(_in_means(request, backend, load, parallel, direct), None)) is not None:
+    direct = straight or case.direct_forecast
+    if (found := next(_in_means(case, parallel, direct), None)) is not None:
         return found
-    share, least_s = saves or (SAVES[request.preference], 0.0)
+    share, least_s = saves or (SAVES[case.request.preference], 0.0)
     saved_s = direct.seconds - parallel.seconds
     if saved_s < share * direct.seconds or saved_s < least_s:
-        return Obstacle(f"it would take {seconds_of(direct, parallel, measured)}, too little gained", "gain")
+        return Obstacle(f"it would take {seconds_of(direct, parallel, case.measured_how)}, too little gained", "gain")
     return None
 
 
@@ -105,13 +102,14 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
         yield needed
 
 
-def _in_means(request: Request, backend: Backend, load: Load, parallel: Forecast, direct: Forecast) -> Iterator[str]:
-    window = backend.capabilities.context_window
-    calls, tokens = request.budget.max_calls, request.budget.max_tokens_total
+def _in_means(case: Case, parallel: Forecast, direct: Forecast) -> Iterator[str]:
+    window, budget = case.backend.capabilities.context_window, case.request.budget
+    calls, tokens = budget.max_calls, budget.max_tokens_total
     least = min(parallel.calls, MINIMUM_CALLS)
-    if found := CallLimits.of(backend, request, load).why_below(MINIMUM_SLOTS, backend.name):
+    if found := case.limits.why_below(MINIMUM_SLOTS, case.backend.name):
         yield Obstacle(found, "busy")
-    if (left := _tokens_left(load)) is not None and left < parallel.tokens:
+    # What the rate limits leave for prompts and answers together.
+    if (left := case.load.limits_left.get("tokens")) is not None and left < parallel.tokens:
         yield Obstacle(
             f"the rate limit leaves {int(left)} tokens, and about {parallel.tokens} would be read and written", "busy"
         )
@@ -125,11 +123,6 @@ def _in_means(request: Request, backend: Backend, load: Load, parallel: Forecast
         )
     if window is not None and direct.tokens > window:
         yield Obstacle(f"the prompt about fills the context window of {window} tokens", "window")
-
-
-def _tokens_left(load: Load) -> float | None:
-    """What the rate limits leave for prompts and answers together; ``None`` where nothing is known."""
-    return load.limits_left.get("tokens")
 
 
 def _shown(words: str) -> str:

@@ -248,7 +248,7 @@ def _against_sections(case: Case, straight: Forecast, planned: Forecast) -> Iter
         yield found
     if saved < LEAST_S or saved < LEAST_SHARE * straight.seconds:
         yield f"sections in parallel would take {seconds_of(straight, planned, case.measured_how)}, too little gained"
-    if found := to_parallel(request, case.backend, case.load, straight, planned, measured=case.measured_how):
+    if found := to_parallel(case, planned, straight=straight):
         yield found
     options, calls = request.strategy_options, planned.calls
     if (most := options.get("answer_calls")) and most < calls:

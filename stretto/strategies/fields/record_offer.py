@@ -64,9 +64,8 @@ def offer_fields(case: Case) -> Offer | None:
 
 
 def _obstacle(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> str | None:
-    return next(_against(case, record, forecast, looked_up=looked_up), None) or obstacles.to_parallel(
-        case.request, case.backend, case.load, case.direct_forecast, forecast, measured=case.measured_how
-    )
+    against = next(_against(case, record, forecast, looked_up=looked_up), None)
+    return against or obstacles.to_parallel(case, forecast)
 
 
 def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> Iterator[str]:

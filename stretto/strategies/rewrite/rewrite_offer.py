@@ -147,9 +147,7 @@ def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> s
         return Obstacle("a model of this size changes a text better in one piece", "ability")
     if edits:
         return _against_edits(case, forecast)
-    return _against_pieces(case, given) or obstacles.to_parallel(
-        case.request, case.backend, case.load, straight, forecast, measured=case.measured_how
-    )
+    return _against_pieces(case, given) or obstacles.to_parallel(case, forecast)
 
 
 def _against_pieces(case: Case, given: Given) -> str | None:

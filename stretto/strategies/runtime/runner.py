@@ -321,10 +321,7 @@ async def open_runner(make: Callable[[TaskGroup], Runner]) -> AsyncIterator[Runn
 class Slots:
     """Bounds the calls of each backend by itself: a slow one takes no slots of another.
 
-    Args:
-        request: what is answered.
-        backend: of the answer.
-        share: what the answer takes of it, counted already.
+    ``share``: what the answer takes of its ``backend``, counted already.
     """
 
     def __init__(self, request: Request, backend: Backend, share: LoadShare) -> None:
