@@ -73,9 +73,9 @@ class MarkReader:
         self, form: MarkupForm, tools: Sequence[Mapping[str, Any]] = (), *, opened: bool = False, whole: bool = False
     ) -> None:
         self._thought, self._answers = form.thought, form.answers
-        self._form = (form.calls or CallForm()) if tools else None
+        self._form, self._may_call = form.calls or CallForm(), bool(tools)
         self._marks: tuple[str, ...] = ()  # that calls begin with
-        if self._form is not None and self._form.begin:
+        if self._may_call and self._form.begin:
             # Qwen3-Coder leaves its own mark out before some functions.
             self._marks = (self._form.begin, *(("<function=",) if self._form.body == "elements" else ()))
         self._tools = Tools(tools)
@@ -129,12 +129,12 @@ class MarkReader:
     def _begin_answer(self) -> bool:
         """Behind a thought, if there was one: the answer may be one call."""
         begun = self._held.lstrip()
-        python = "<|python_tag|>" if self._form is not None and self._form.begin == "<|python_tag|>" else ""
+        python = "<|python_tag|>" if self._may_call and self._form.begin == "<|python_tag|>" else ""
         if not self._ended and (not begun or (python and python.startswith(begun))):
             return False
-        if self._form is not None and self._form.body == "python" and begun.startswith("["):
+        if self._may_call and self._form.body == "python" and begun.startswith("["):
             self._state = self._python
-        elif self._form is not None and (begun.startswith("{") or (python and begun.startswith(python))):
+        elif self._may_call and (begun.startswith("{") or (python and begun.startswith(python))):
             self._state = self._objects
         else:
             self._state = self._say
@@ -171,7 +171,7 @@ class MarkReader:
     def _called_in(self) -> Sequence[ParsedCall]:
         """Take the calls that a thought without an end closes with: Qwen3.5 and Apertus call tools so."""
         thought = "".join(self._pieces)
-        mark = self._form.begin if self._form is not None else ""
+        mark = self._form.begin if self._may_call else ""
         calls: Sequence[ParsedCall] = ()
         end = len(thought)
         while mark and (at := thought.rfind(mark, 0, end)) >= 0 and (found := self._tools.of_marked(thought[at:])):
@@ -197,7 +197,7 @@ class MarkReader:
 
     def _say(self) -> bool:
         """Text, up to the mark of a call."""
-        form, marks = self._form or CallForm(), self._marks
+        form, marks = self._form, self._marks
         at, mark = min(((at, mark) for mark in marks if (at := self._held.find(mark)) >= 0), default=(-1, ""))
         if at < 0:
             self._tell(self._certain(marks))
@@ -228,7 +228,6 @@ class MarkReader:
 
     def _object(self) -> bool:
         """Calls that are a JSON object, or a list of some, between two marks."""
-        assert self._form is not None  # noqa: S101 - for the type checker: there are calls only with tools
         if self._span is None:
             begun = self._held[self._searched :].lstrip()
             if begun and begun[0] not in "{[":
@@ -253,7 +252,6 @@ class MarkReader:
 
     def _elements(self) -> bool:
         """A call whose arguments are elements; the values may hold anything, the mark behind it too."""
-        assert self._form is not None  # noqa: S101 - as above
         begin, end = self._form.begin, self._form.end
         while (at := self._held.find(end, self._searched)) >= 0:
             body = self._held[len(begin) : at]
@@ -265,7 +263,6 @@ class MarkReader:
 
     def _enclosed(self) -> bool:
         """Calls between two marks that stand in no value; a text may follow."""
-        assert self._form is not None  # noqa: S101 - as above
         at = self._held.find(self._form.end, self._searched)
         if at < 0:
             self._searched = max(self._searched, len(self._held) - len(self._form.end) + 1)

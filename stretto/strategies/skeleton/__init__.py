@@ -50,9 +50,8 @@ class Skeleton:
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
         """Write the parts; straight where the model writes no plan."""
         from stretto.router.parse import parse_of  # noqa: PLC0415 - keeps `import stretto` light
-        from stretto.strategies.skeleton.listed import ListAnswer  # noqa: PLC0415 - likewise
         from stretto.strategies.skeleton.points import PointsAnswer  # noqa: PLC0415 - likewise
-        from stretto.strategies.skeleton.sections import SectionsAnswer  # noqa: PLC0415 - likewise
+        from stretto.strategies.skeleton.sections import ListAnswer, SectionsAnswer  # noqa: PLC0415 - likewise
         from stretto.strategies.skeleton.skeleton_offer import asks_for_list, is_by_points  # noqa: PLC0415 - likewise
 
         by_points = is_by_points(request, runner.capabilities.prompt_family)

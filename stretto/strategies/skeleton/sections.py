@@ -10,6 +10,7 @@ from typing import Any, Literal
 import anyio
 
 from stretto.backends.base import ModelRequest
+from stretto.language.forms import FormName
 from stretto.router.forecast import TYPICAL_TOKENS_PER_WORD
 from stretto.router.parse import Parse
 from stretto.router.track_record import Kind
@@ -22,12 +23,14 @@ from stretto.strategies.runtime.merge import Ending, TextFilter
 from stretto.strategies.runtime.parts import THINKING, Flow, notes_for, part_options, room_of, tell_limits
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.skeleton.plan import PlanParser, Section
+from stretto.strategies.skeleton.points_text import INDENTS, PointText, label
 from stretto.strategies.skeleton.section_text import Seams, SectionText
 from stretto.strategies.skeleton.skeleton_offer import (
     FEWEST_SECTIONS,
     SHORT,
     TOGETHER,
     WORDS_OF_A_SECTION,
+    items_of,
     most_sections,
 )
 from stretto.strategies.skeleton.twice import Told, ToldOnce
@@ -413,6 +416,42 @@ class SectionsAnswer:
         self._runner.merge.add_branch(running)
         await self._runner.merge.finish()
         return StrategyResult(strategy=Direct.name, by_itself=True)  # the opening stays where the rest fails
+
+
+class ListAnswer(SectionsAnswer):
+    """A list that was asked for. Its items start once all names are there; the library numbers or marks them."""
+
+    section_template, name_of_one, name_of_several = "list_item", "item", "items"
+    headed = "Its name is put before it. Begin with the content"
+
+    def __init__(self, request: Request, route: Route, runner: Runner, parse: Parse) -> None:
+        super().__init__(request, route, runner, parse)
+        self._form: FormName = "bulleted" if parse.form == "bulleted" else "numbered"
+        self._items = items_of(parse, self._whole_length())
+        self._labels = 0
+        if parse.points.asked:
+            self._fewest = self._items
+        self._parser = PlanParser(self._items)
+
+    async def _know(self) -> None:
+        if self._parser.headings_are_complete or self._complete:
+            self._parser.complete()
+        await super()._know()
+
+    def _plan_values(self, words: int) -> tuple[str, dict[str, str]]:
+        many = f"Exactly {self._items}" if self._parse.points.asked else f"{self._fewest} to {self._items}"
+        return "plan_list", {"words": str(words), "sections": many}
+
+    def _section_values(self, sections: Sequence[Section]) -> dict[str, str]:
+        words = f"about {max(1, self._words_of(sections[0]) // 5) * 5} words"
+        return {"words": words if len(sections) == 1 else f"{words} each"}
+
+    def _label(self, heading: str) -> str:
+        self._labels += 1
+        return ("\n\n" if self._labels == 1 else "") + label(self._form, heading, self._labels)
+
+    def _filter(self, section: Section | None = None) -> TextFilter | None:
+        return None if section is None else PointText(section.heading, INDENTS[self._form])
 
 
 async def part_of(shared: RunningBranch, headings: Sequence[str], place: int) -> AsyncGenerator[str]:
