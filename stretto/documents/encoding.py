@@ -56,7 +56,8 @@ def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
         text = data[len(mark) :].decode(name, errors="replace")
     if "\0" in text:
         raise DocumentError("it is binary data, not text")
-    said = (f"which is not UTF-8, the encoding was guessed: {_shown(name)}.",) if guessed else ()
+    shown = "Windows-1252" if name == "cp1252" else name
+    said = (f"which is not UTF-8, the encoding was guessed: {shown}.",) if guessed else ()
     return text.replace("\r\n", "\n").replace("\r", "\n"), said + with_replacements(text)
 
 
@@ -197,7 +198,3 @@ def _likely_western(text: str) -> tuple[float, int]:
     total += len(rest)
     misplaced += sum(sign not in _SYMBOLS for sign in rest)
     return (1 - misplaced / total if total else 1.0), words
-
-
-def _shown(name: str) -> str:
-    return {"cp1252": "Windows-1252"}.get(name, name)

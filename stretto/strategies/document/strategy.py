@@ -109,17 +109,16 @@ class _Run:
             held_to_format(ModelRequest(()), reading.request, self.runner.target)  # before a call is made in vain
         in_passages = reading.task.kind == "extract" or reading.plain or self.stops
         fitting = None if in_passages else await reading.in_thread(whole)
-        if fitting is not None:
-            self._tell_long_reading(reading.count(fitting[1]))
-        if fitting is not None and self.in_form:
-            parsed = await answer_in_form(replace(fitting[0], count=reading.count), "document_whole", fitting[1])
-            self.result = replace(self.result, parsed=parsed)
-            await self.runner.merge.finish()
-        elif fitting is not None:
-            cut, said = replace(fitting[0], count=reading.count), fitting[1]
-            await self._answer(of_documents(cut, said), reading.count(said))
-        else:
+        if fitting is None:
             await self._read()
+            return
+        cut, said = replace(fitting[0], count=reading.count), fitting[1]
+        self._tell_long_reading(tokens := reading.count(said))
+        if self.in_form:
+            self.result = replace(self.result, parsed=await answer_in_form(cut, "document_whole", said))
+            await self.runner.merge.finish()
+        else:
+            await self._answer(of_documents(cut, said), tokens)
 
     def _tell_long_reading(self, tokens: int) -> None:
         """Log, before anything else is seen, that a model in this process is about to read for long."""
