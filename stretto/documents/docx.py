@@ -265,11 +265,8 @@ class _Reader:
 
     def _run(self, run: Any, found: _Paragraph) -> None:
         properties = next(run.iterchildren("{*}rPr"), None)
-        on = (
-            set()
-            if properties is None
-            else {name_of(each) for each in properties if attribute_of(each, "val") not in _OFF}
-        )
+        given = () if properties is None else properties
+        on = {name_of(each) for each in given if attribute_of(each, "val") not in _OFF}
         if "vanish" in on:
             return
         begin = len(found.pieces)

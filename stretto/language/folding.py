@@ -12,9 +12,8 @@ _ARABIC_MARKS = dict.fromkeys([chr(code) for code in range(0x64B, 0x653)] + ["\u
 # Nukta is often omitted, and chandrabindu written as anusvara; precomposed letters lose their nukta too.
 _HINDI = dict(zip("क़ख़ग़ज़ड़ढ़फ़य़".replace("\u093c", ""), "कखगजडढफय", strict=True))
 _HINDI_COMPOSED = dict(zip(map(chr, range(0x958, 0x960)), "कखगजडढफय", strict=True))
-_DIGITS = {
-    chr(first + value): str(value) for first in (0x660, 0x6F0, 0x966, 0xFF10) for value in range(10)
-}  # Arabic, Persian, Devanagari, full-width
+# Arabic, Persian, Devanagari, full-width.
+_DIGITS = {chr(first + value): str(value) for first in (0x660, 0x6F0, 0x966, 0xFF10) for value in range(10)}
 _WIDE = {chr(0xFF41 + place): chr(ord("a") + place) for place in range(26)} | {"？": "?", "！": "!", "\u3000": " "}
 _FOLDED = (
     _ARABIC

@@ -168,9 +168,7 @@ def _is_heading(line: str) -> bool:
     if _STOPPED.search(line) or line.rstrip().endswith((",", "-", "，", "、")):
         return False
     words = [word for word in _WORD.findall(line) if len(word) > 3 and word[0].isalpha()]
-    if _HEADING.match(
-        line
-    ):  # unless a sentence has ended in it, or it runs on like one: "4. Rent. The monthly rent is"
+    if _HEADING.match(line):  # unless a sentence ended in it, or it runs on like one: "4. Rent. The monthly rent is"
         return not _SENTENCE_WITHIN.search(line) and sum(word[0].islower() for word in words) < _RUNNING
     return len(words) > 1 and all(word[0].isupper() for word in words)
 

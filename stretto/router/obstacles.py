@@ -96,9 +96,8 @@ def _in_request(request: Request, parse: Parse) -> Iterator[str]:
         yield Obstacle(f'a format is asked for ("{_shown(found)}")', "demand")
     if found := parse.brevity:
         yield Obstacle(f'a short answer is asked for ("{_shown(found)}")', "demand")
-    if "\n" not in parse.text and (
-        needed := _needs_finished_list(parse)
-    ):  # several lines may be a list of items, whose words do not count
+    # Several lines may be a list of items, whose words do not count.
+    if "\n" not in parse.text and (needed := _needs_finished_list(parse)):
         yield needed
 
 

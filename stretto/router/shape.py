@@ -115,9 +115,8 @@ class ShapeModel:
         # not structural.
         squares = arrays["idf"][order].astype("float32") ** 2
         plain = np.array([not name.startswith("=") for name in names])
-        self._table: NDArray[np.float32] = np.column_stack(
-            [arrays["weights"][order], squares, plain]
-        )  # [cues, classes + 2]
+        # [cues, classes + 2]
+        self._table: NDArray[np.float32] = np.column_stack([arrays["weights"][order], squares, plain])
         self._ones = np.ones(len(names), "float32")
         self._slope, self._offset = arrays["platt"].astype(float).tolist()
         self.thresholds: dict[str, float] = dict(

@@ -22,9 +22,7 @@ from stretto.values.request import Message, Request
 from stretto.values.tool_calls import ToolCall, ToolCallFragment, turn_of
 
 MOST_ROUNDS, MOST_CALLS = 8, 64
-_REPEATS = (
-    3  # rounds of the same calls with the same results, after which the model has to answer; fewer if it is small
-)
+_REPEATS = 3  # rounds of the same calls and results, after which the model has to answer; fewer if it is small
 _FUNCTIONS_AT_ONCE = 16  # of one answer; calls of models have `CallLimits`
 
 Begun = dict[int, RunningBranch | str]

@@ -66,9 +66,8 @@ def offer_document(case: Case) -> Offer | None:
         most = f"the {short:,} tokens that the model reads well"
     said = f"The documents do not fit into {most}: {_SAYS[way]}."
     if short is None and case.prompt_tokens <= window and task.kind != "extract":
-        said = (
-            f"The documents nearly fill {most}: they are sent whole if they fit beside the answer, else {_SAYS[way]}."
-        )
+        fits_beside = "they are sent whole if they fit beside the answer"
+        said = f"The documents nearly fill {most}: {fits_beside}, else {_SAYS[way]}."
     return Offer(
         confidence=1.0,
         reason=f"{said[:-1]}{ending.said}.",
@@ -138,10 +137,8 @@ def _obstacle(case: Case, task: Task, *, fits: bool) -> str | None:
     if fits and case.parse.changes is not None:
         return Obstacle("they are to be rewritten, and quotations from them are no answer", "demand")
     able = case.backend.capabilities
-    by_itself = (
-        able.beyond_window and able.passage_tokens is None
-    )  # one that was trained for passages makes up less in them
-    if by_itself and task.kind == "answer" and not task.hops:
+    # One that was trained for passages makes up less in them.
+    if able.beyond_window and able.passage_tokens is None and task.kind == "answer" and not task.hops:
         return Obstacle("the model reads beyond its window by itself", "window")
     return None
 

@@ -79,11 +79,8 @@ class Findings:
         if self.tokens(finding) <= most or len(finding.evidence) <= 1:
             return [finding]
         half = len(finding.evidence) // 2
-        parts = (
-            replace(finding, evidence=finding.evidence[:half]),
-            replace(finding, evidence=finding.evidence[half:]),
-        )
-        return [piece for part in parts for piece in self.split(part, most)]
+        parts = finding.evidence[:half], finding.evidence[half:]
+        return [piece for part in parts for piece in self.split(replace(finding, evidence=part), most)]
 
     def groups(self, findings: Sequence[Finding], most: int) -> list[list[Finding]]:
         """Neighbours together, up to ``most`` tokens."""
@@ -177,11 +174,9 @@ def _result(findings: Findings, group: Sequence[Finding], running: RunningBranch
         kept = [number for number in dict.fromkeys(numbers(read.get("keep"))) if number in there]
         answer = read.get("answer")
         level = read.get("confidence")
-        confidence = (
-            level
-            if isinstance(level, int) and not isinstance(level, bool) and 0 <= level <= 5
-            else max(each.confidence for each in group)
-        )
+        confidence = max(each.confidence for each in group)
+        if isinstance(level, int) and not isinstance(level, bool) and 0 <= level <= 5:
+            confidence = level
         finding = Finding(answer if isinstance(answer, str) else "", tuple(kept), confidence)
         while kept and findings.tokens(finding) > most:  # the most important come first
             kept.pop()

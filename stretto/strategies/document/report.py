@@ -229,10 +229,8 @@ class Report(SectionsAnswer):
         return self._material.concerning(numbers_named(section.brief, self._reading.mark))
 
     async def _know(self) -> None:
-        if (
-            self._complete and self._parser.is_plan
-        ):  # of a plan that broke off, all headings stay: findings wait for them
-            self._parser.complete()
+        if self._complete and self._parser.is_plan:
+            self._parser.complete()  # of a plan that broke off, all headings stay: findings wait for them
         await super()._know()
 
     def _may_start(self, section: Section) -> bool:

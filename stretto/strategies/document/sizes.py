@@ -150,8 +150,6 @@ def _chunk(total: int, other: int, room: int, largest: int, *, slots: int, left:
     chunk = min(largest, max(math.ceil(total / slots), min(USUAL_LEAST, largest)))  # one wave, if that is not too short
     tokens = min(left.get("tokens", math.inf), left.get("input-tokens", math.inf))
     calls = math.ceil(total / chunk)
-    if (
-        calls > requests or total + calls * other > tokens
-    ):  # the limits are the bottleneck: send the instructions rarely
+    if calls > requests or total + calls * other > tokens:  # these limits bind: send the instructions rarely
         return largest if calls <= requests else min(room, max(largest, math.ceil(total / max(1.0, requests))))
     return chunk

@@ -93,9 +93,8 @@ _PAGES = re.compile(
     r"|(?P<han>[1-9一二两兩三四五六])\s?(?:页|頁|ページ|페이지|쪽|장)",
     re.IGNORECASE,
 )
-_FEW = dict.fromkeys(("one", "ein", "eine", "einer", "une", "una", "een", "één", "uma", "一"), 1) | {
-    **dict(zip("二两兩三四五六", (2, 2, 2, 3, 4, 5, 6), strict=True))
-}
+_FEW = dict.fromkeys(("one", "ein", "eine", "einer", "une", "una", "een", "één", "uma", "一"), 1)
+_FEW |= dict(zip("二两兩三四五六", (2, 2, 2, 3, 4, 5, 6), strict=True))
 _HOPS = re.compile(
     # a thing of another thing, which only a relative clause describes: the capital of the country where he was born
     r"\b(?:of|by|in|at|on|for|from|to|with|through)\s+(?:the|a|an)\s+"
@@ -187,9 +186,8 @@ def _words_of_pages(question: str) -> int | None:
     """The length of a text whose pages the question names: "a two-page report"."""
     for found in _PAGES.finditer(question):
         said = (found["number"] or found["han"]).casefold()
-        number = (
-            int(said) if said.isdecimal() else _FEW.get(said, 0) or max(words().numbers.get(said, {"": 0}).values())
-        )
+        number = int(said) if said.isdecimal() else _FEW.get(said, 0)
+        number = number or max(words().numbers.get(said, {"": 0}).values())
         if 1 <= number <= _MOST_PAGES:
             return number * WORDS_A_PAGE
     return None

@@ -60,10 +60,8 @@ def found_in(text: str, schema: Mapping[str, Any], name: str = "", *, cut: bool 
         whole = value
         if name and not (isinstance(value, dict) and name in value):
             whole = {name: value}  # the model left out the object around it
-        if isinstance(whole, dict) and schema.get("additionalProperties") is False:
-            whole = {
-                key: each for key, each in whole.items() if key in schema.get("properties", {})
-            }  # others write the rest
+        if isinstance(whole, dict) and schema.get("additionalProperties") is False:  # others write the rest
+            whole = {key: each for key, each in whole.items() if key in schema.get("properties", {})}
         if not (fault := _fault(whole, schema)):
             return Found(whole[name] if name else whole)
         wrong = fault

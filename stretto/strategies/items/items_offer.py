@@ -91,9 +91,8 @@ def kind_of(parse: Parse) -> Kind:
 def _doubt(case: Case, sure: float, needed: float) -> str:
     if sure < needed:
         return f"that the answer {PHRASES['items']} is not sure enough ({sure:.0%} sure, {needed:.0%} needed)"
-    return (
-        f"the answer most likely {PHRASES['items']}, but {case.why_together or 'the request shows no items to count'}"
-    )
+    why = case.why_together or "the request shows no items to count"
+    return f"the answer most likely {PHRASES['items']}, but {why}"
 
 
 def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, votes: int) -> Forecast:

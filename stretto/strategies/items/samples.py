@@ -104,6 +104,7 @@ class Samples:
     def _call(self, first: int, share: int, angle: str, others: str, name: str = "") -> RunningBranch:
         total, last = self.split.count, first + share - 1
         which = f"number {first}" if share == 1 else f"numbers {first} to {last}"
+        another = "Do not take the one that comes to mind first." if first > 1 else ""
         form = "Start with the entry itself: no number, no title, no remark."
         if share > 1:
             form = f"Write them as a numbered list from 1 to {share}, without titles or remarks."
@@ -117,11 +118,7 @@ class Samples:
             question=self.split.instruction,
             total=str(total),
             share=f"one, {which} of {total}" if share == 1 else f"{share}, {which} of {total}",
-            angle=f"Your angle: {angle}."
-            if angle
-            else "Do not take the one that comes to mind first."
-            if first > 1
-            else "",
+            angle=f"Your angle: {angle}." if angle else another,
             others=others,
             form=f"{form} {self.layout.instruction}",
         )

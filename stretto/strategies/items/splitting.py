@@ -228,16 +228,10 @@ def _instruction(listing: Listing) -> tuple[str, str]:
     context = "\n\n".join(part for part in (*before, *after) if part not in instructions)
     instruction = ""
     for part in map(_plain, instructions):
-        link = (
-            ""
-            if not instruction
-            else " "
-            if instruction[-1] in ".!?。"
-            else ", "
-            if part[:1].islower() or part[:1].isdigit()
-            else ". "
-        )
-        instruction += link + part
+        if instruction:
+            goes_on = part[:1].islower() or part[:1].isdigit()
+            instruction += " " if instruction[-1] in ".!?。" else ", " if goes_on else ". "
+        instruction += part
     return instruction, context
 
 

@@ -92,12 +92,10 @@ class StreamFilter:
     def _may_hold(self) -> bool:
         if self._shown:
             return False
+        if self._held or self._in_harm:
+            return True
         fragment = self._word.casefold()
-        return (
-            bool(self._held)
-            or self._in_harm
-            or any(search.may_begin(fragment, start=self._start) for _, search in self._searches)
-        )
+        return any(search.may_begin(fragment, start=self._start) for _, search in self._searches)
 
     def _gap(self, gap: str, out: list[str]) -> None:
         begins = LINE if "\n" in gap else SENTENCE if not ENDS.isdisjoint(gap) else 0

@@ -203,7 +203,8 @@ class HeadingSearch:
 
     @property
     def _numbered(self) -> bool:
-        return bool(self._line) and len(self._line or ()) == 1 and (self._line or [""])[0].isdigit()
+        line = self._line or []
+        return len(line) == 1 and line[0].isdigit()
 
     def _fits(self, line: list[str]) -> bool:
         bare = tuple(self._bare(line))

@@ -195,12 +195,10 @@ class Rewriting:
         title = title_from(piece.said)
 
         def prompt(target: PromptTarget) -> ModelRequest:
-            template, schema = (
-                ("rewrite_entries", piece.schema) if isinstance(piece, Entries) else ("rewrite_piece", None)
-            )
+            schema = piece.schema if isinstance(piece, Entries) else None
             return self.asked(
                 target,
-                template,
+                "rewrite_piece" if schema is None else "rewrite_entries",
                 schema=schema,
                 piece=piece.text,
                 before=piece.before,

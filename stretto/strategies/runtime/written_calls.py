@@ -129,11 +129,9 @@ class WrittenCalls:
         named = (value["name"] for each in json_in(text) for value in _values(each) if self._looks_like_one(value))
         if (name := next(named, None) or self._marked_in(text)) is None:
             return ""
-        remedy = (
-            "Use a model or a server that calls tools."
-            if self._demanded
-            else "With tool_choice='required' the model has to make a call."
-        )
+        remedy = "With tool_choice='required' the model has to make a call."
+        if self._demanded:
+            remedy = "Use a model or a server that calls tools."
         return f"The text holds what looks like a call of {name}, and no call was made. {remedy}"
 
     def _marked_in(self, text: str) -> str | None:

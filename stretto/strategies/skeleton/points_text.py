@@ -19,11 +19,8 @@ _LEAD_END = re.compile(r"[:：\n]")
 _OPEN_WORD = re.compile(r"(?<![^\W_])[^\W_]+$")
 _DIVIDER = re.compile(r"[:：\n]|[.–—-][*_\"”]*\s")
 
-WORDS: dict[Preference, int] = {
-    "fastest": 40,
-    "balanced": 60,
-    "careful": 90,
-}  # per point, if the question names no length
+# Per point, if the question names no length.
+WORDS: dict[Preference, int] = {"fastest": 40, "balanced": 60, "careful": 90}
 EXPECTED_POINTS = USUAL_POINTS  # while the outline is incomplete
 LABEL_MARKUP = 60  # characters of a repeated label besides its title
 LONGEST_LEAD = 12  # words before a colon that may only name what follows
