@@ -49,7 +49,7 @@ class Direct:
         If several answers are wanted, all stream. Each is a branch where the backend writes one for each call.
         """
         if request.functions:
-            from stretto.strategies.calling.rounds import write_with_tools  # noqa: PLC0415 - it builds on this module
+            from stretto.strategies.calling import write_with_tools  # noqa: PLC0415 - it builds on this module
 
             return await write_with_tools(request, runner)
         direct = runner.start(direct_spec(request, runner))
