@@ -28,8 +28,8 @@ from stretto.comparing.pairwise_judging import OVERALL, JudgeVerdict
 from stretto.comparing.pairwise_judging import judge as judged
 from stretto.foundation.background import BackgroundLoop
 from stretto.strategies.cascade.answer_verdict import By, can_tell, usual_way
-from stretto.strategies.cascade.cascade_options import CascadeOptions
 from stretto.strategies.cascade.learned import Estimate, Learned, Step, keep_learned
+from stretto.strategies.cascade.strategy import CascadeOptions
 from stretto.values.errors import InvalidRequestError
 
 GOAL = 0.95

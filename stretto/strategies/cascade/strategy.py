@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stretto.backends.base import Backend
 from stretto.router.affordable import cost_of, sum_of
@@ -17,7 +20,6 @@ from stretto.router.case import Case
 from stretto.router.offer import Offer
 from stretto.strategies.base import StrategyResult
 from stretto.strategies.cascade.answer_verdict import USUAL, Bound, By, Small, can_tell, usual_way
-from stretto.strategies.cascade.cascade_options import CascadeOptions
 from stretto.strategies.cascade.learned import Learned, learned_for
 from stretto.strategies.direct import Direct, direct_spec, show
 from stretto.strategies.items import Items
@@ -37,6 +39,44 @@ from stretto.values.route import Forecast, Route
 _SHARE = 0.5  # of the time that is left until the deadline, for each smaller model
 _MOST_CALLS = 2  # of a smaller model: its answer, and the check of it
 _PARTS = ("section", "item")  # kinds of branches that a smaller model writes first
+LogProbability = Annotated[float, Field(le=0)]
+
+
+class CascadeOptions(BaseModel):
+    """Options of ``cascade``.
+
+    Attributes:
+        ladder: roles of the models that answer before the main one, the smallest first. Those that the client does not
+            have are left out.
+        threshold: least mean log-probability of the tokens of an answer that stands, where its model reports any; one
+            for all models, or one by role. By default what `stretto calibrate` learned for these models, else -0.5.
+        by: what tells how sure a model is: the log-probabilities of its tokens ("probability"), what it says of its
+            answer ("check"), or a second answer ("agreement"). By default what was learned, else the first of these
+            that the model can do.
+        parts: "skeleton" or "items": the answer is written in points or items, and each by a cascade. Only the
+            log-probabilities of the last model of the ladder tell.
+        hand_on: a local main model drafts from the last answer that did not stand, and verifies every token. Its answer
+            stays what it would be; it comes sooner where both models write alike, as two of one family do.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ladder: tuple[str, ...] = ("smallest", "smaller", "small")
+    threshold: LogProbability | Mapping[str, LogProbability] | None = None
+    by: By | None = None
+    parts: Literal["skeleton", "items"] | None = None
+    hand_on: bool = False
+
+    @model_validator(mode="after")
+    def _roles(self) -> CascadeOptions:
+        if isinstance(self.threshold, Mapping) and (unknown := [*self.threshold.keys() - set(self.ladder)]):
+            raise ValueError(
+                f"threshold names {unknown[0]!r}, which is no role of the ladder ({', '.join(self.ladder)})"
+            )
+        return self
+
+    def threshold_of(self, role: str) -> float | None:
+        return self.threshold.get(role) if isinstance(self.threshold, Mapping) else self.threshold
 
 
 class Cascade:
