@@ -80,9 +80,6 @@ class Tools:
             str(each.get("name")): each.get("parameters") or {} for each in functions
         }
 
-    def __bool__(self) -> bool:
-        return bool(self._parameters)
-
     def of_objects(self, text: str) -> list[ParsedCall]:
         """Read objects behind each other, or a list of them; none if anything else is among them.
 

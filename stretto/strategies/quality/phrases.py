@@ -40,9 +40,6 @@ class Phrases:
                 self.words.append(word)
             self.words.append("")
 
-    def __bool__(self) -> bool:
-        return bool(self._known)
-
     def hold(self, words: Sequence[str]) -> bool:
         """Whether these words are a sentence that is looked for, or hold a run of one."""
         search = PhraseSearch(self)
