@@ -14,7 +14,7 @@ from stretto.router.given import Given
 from stretto.router.offer import Offer
 from stretto.router.parse import parse_of
 from stretto.router.track_record import Kind
-from stretto.strategies.base import StrategyResult
+from stretto.strategies.base import Strategy, StrategyResult
 from stretto.strategies.direct import Direct
 from stretto.strategies.document.citing import CitationFilter
 from stretto.strategies.document.document_offer import offer_document
@@ -37,7 +37,6 @@ from stretto.strategies.document.passages import MOST_IN_ORDER, follow_passages,
 from stretto.strategies.document.plainly import quoted_answer, read_plainly
 from stretto.strategies.document.report import PLAN_ROOM, Material, Report, of_documents, of_findings
 from stretto.strategies.document.sizes import UNKNOWN_WINDOW, reading_s
-from stretto.strategies.rewrite import Rewrite
 from stretto.strategies.runtime.parts import THINKING
 from stretto.strategies.runtime.runner import Runner
 from stretto.strategies.structured.in_form import held_to_format
@@ -68,20 +67,27 @@ class LongDocument:
         """Offer to read documents that do not fit into the context window."""
         return offer_document(case)
 
-    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
+    async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
         """Read the documents, combine what was found, and answer. Without documents, answer directly."""
         if not request.documents:
             runner.warn("Answered in one piece: the request has no documents.", "strategy")
             return await Direct().run(request, route, runner)
-        if isinstance(parse_of(request, route).given, Given):
-            return await _rewrite(request, route, runner)
+        if isinstance(parse_of(request, route).given, Given) and (rewrite := _rewriting()) is not None:
+            return await _rewrite(rewrite, request, route, runner)
         run = _Run(await reading_of(request, runner, self._cache), route)
         await run.run()
         return run.result
 
 
-async def _rewrite(request: Request, route: Route, runner: Runner) -> StrategyResult:
-    """Leave documents that are to be changed to ``rewrite``. Raises `InvalidRequestError`."""
+def _rewriting() -> Strategy | None:
+    """The strategy for documents that are to be changed, where there is one."""
+    from stretto.strategies import STRATEGIES  # noqa: PLC0415 - it imports this module
+
+    return STRATEGIES.get("rewrite")
+
+
+async def _rewrite(rewrite: Strategy, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
+    """Leave documents that are to be changed to that strategy. Raises `InvalidRequestError`."""
     if request.strategy_options.get("stop_after") == "reading":
         raise InvalidRequestError(_NO_READING.format("a document is rewritten piece by piece"))
     if request.options.response_format is not None:
@@ -90,7 +96,7 @@ async def _rewrite(request: Request, route: Route, runner: Runner) -> StrategyRe
             "by piece. Leave it out, or use strategy='direct'."
         )
     plain = request.model_copy(update={"strategy_options": {}})  # what is there are options of reading
-    return await Rewrite().run(plain, route, runner)
+    return await rewrite.run(plain, route, runner)
 
 
 class _Run:
