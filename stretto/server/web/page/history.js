@@ -1,6 +1,6 @@
 // Conversations, kept in this browser only.
 
-import { isTurn, shownAnswer } from "./turns.js";
+import { isSchema, isTurn, shownAnswer } from "./turns.js";
 
 // A conversation and its questions are apart: the list needs no questions, and a new one is written without the others.
 const NAME = "stretto", VERSION = 2, HEADS = "conversations", TURNS = "turns"; // a turn's key is [conversation, number]
@@ -145,7 +145,7 @@ export async function imported(text) {
   const conversations = found?.conversations;
   const isText = (value) => typeof value === "string";
   const right = Array.isArray(conversations) && conversations.every((each) =>
-    isText(each?.id) && isText(each.title) && Array.isArray(each.turns) && each.turns.every(isTurn));
+    isText(each?.id) && isText(each.title) && (each.schema === undefined || isSchema(each.schema)) && Array.isArray(each.turns) && each.turns.every(isTurn));
   if (!right) throw new Error("This file holds no conversations that were exported here.");
   const kept = await whole();
   const ids = new Set(kept.map((each) => each.id));

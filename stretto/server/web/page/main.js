@@ -10,6 +10,7 @@ import { forgotten, removing } from "./forgetting.js";
 import * as history from "./history.js";
 import { exchange, showList, side } from "./list.js";
 import { announce, tell } from "./notices.js";
+import { chooseForm, formOf, showForm } from "./schema.js";
 import { ask, whatWaits } from "./server.js";
 import { TurnView } from "./turn_view.js";
 import { messagesBefore, newVersion, textsOf, turnTo } from "./turns.js";
@@ -141,10 +142,12 @@ async function answered(shown, messages, way, lane) {
   const { turn, race } = shown;
   const title = lane ? "One piece" : "Answer";
   const view = shown.begin(title, announce, race && (lane ? nameOf("direct") : nameOf(way)));
+  view.schema = conversation.schema;
   const documents = textsOf(turn).map(({ title: name, text, warnings = [] }) => ({ title: name, text, warnings }));
   const request = {
     model: chosen("model"),
     messages,
+    ...(view.schema ? { response_format: formOf(view.schema) } : {}),
     stretto: { strategy: way, preference: chosen("preference"), ...(documents.length ? { documents } : {}) },
   };
   const { signal } = running;
@@ -204,6 +207,7 @@ const toTop = (shown) => shown.root.scrollIntoView({ block: "start" });
 function show(from = Math.max(0, conversation.turns.length - SHOWN_TURNS)) {
   shownTurns.clear();
   $("conversation").replaceChildren();
+  showForm(conversation.schema);
   invite(isAnswered());
   if (!conversation.turns.length) return showWelcome();
   if (from > 0) {
@@ -368,6 +372,10 @@ $("delete-all").addEventListener("click", async () => {
 });
 attached.takeFrom($("attach"), $("question"));
 compose(attached);
+chooseForm(() => conversation, () => {
+  showForm(conversation.schema);
+  if (conversation.turns.length) keep(conversation.turns.at(-1));
+});
 addEventListener("popstate", revisit);
 addEventListener("pagehide", () => (left = true));
 addEventListener("pageshow", () => (left = false));

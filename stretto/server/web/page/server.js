@@ -52,6 +52,12 @@ export const isThere = async () => {
   }
 };
 
+// Throws why answers cannot have this form.
+export const checkForm = (model, form) => call("v1/route", {
+  method: "POST",
+  body: JSON.stringify({ model, messages: [{ role: "user", content: "Is this a schema?" }], response_format: form, stretto: { strategy: "direct" } }),
+});
+
 export async function readDocument(file) {
   const path = `web/read?name=${encodeURIComponent(file.name)}`;
   const response = await call(path, { method: "POST", body: file, headers: { "content-type": "application/octet-stream" } });

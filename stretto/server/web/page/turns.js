@@ -60,6 +60,9 @@ export function messagesBefore(conversation, turn) {
 
 const isText = (value) => typeof value === "string";
 
+// Whether it may be the JSON schema of a conversation; the server says whether it is one.
+export const isSchema = (value) => Object(value) === value && !Array.isArray(value);
+
 const isDocument = (each) => isText(each?.title) && (isText(each.text) || isPictureData(each.picture));
 
 // Whether something out of a file has the form of a turn.

@@ -2,7 +2,7 @@
 
 const WAYS = { auto: "Automatic", skeleton: "In parallel", items: "Item by item", fields: "Field by field", document: "Passage by passage", rewrite: "Piece by piece", direct: "One piece", consensus: "Several samples", collaborate: "Several models", cascade: "Small model first", forking: "Split by the model" };
 const STATES = { waiting: "Next in line", silent: "Starting", writing: "Being written", finished: "Done", failed: "Failed", discarded: "Not needed any more" };
-const KINDS = { outline: "Planning", plan: "Planning", terms: "Agreeing on terms", edits: "Finding what to change", fields: "The short fields", closing: "Closing", edit: "Saying it once", direct: "The answer", aggregate: "Putting together", judgement: "Judging" };
+const KINDS = { outline: "Planning", plan: "Planning", terms: "Agreeing on terms", edits: "Finding what to change", fields: "First fields", closing: "Closing", edit: "Saying it once", direct: "The answer", aggregate: "Putting together", judgement: "Judging" };
 
 export const rowOf = (branch) => branch.title || KINDS[branch.kind] || branch.kind || branch.id; // in a timeline
 export const nameOf = (way) => WAYS[way] ?? way; // a strategy of somebody's own has its own name

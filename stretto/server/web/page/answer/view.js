@@ -11,6 +11,7 @@ import { cited, withoutMarks } from "./citations.js";
 import { gainOf, isPart, loadingOf } from "./gain.js";
 import { Headline } from "./headline.js";
 import { folded, isOther, titleOf } from "./others.js";
+import { asLines, fieldsText, isBegun, isOfRecord, isRecord, recordSoFar } from "./record.js";
 import { asPoints, headingsOf, inColumns, keepBars, paragraphsOf, settle } from "./settling.js";
 import { Strip } from "./strip.js";
 import { axisEnd } from "./timeline.js";
@@ -26,6 +27,7 @@ export class AnswerView {
     Object.assign(this, { room, documents, raced, announce });
     this.text = this.thoughts = this.before = ""; // `before`: what was written before the first part
     this.answer = this.route = this.routeTold = this.outcome = null;
+    this.schema = null; // of a record
     this.loading = "";
     this.waiting = "";
     this.branches = new Map();
@@ -79,14 +81,14 @@ export class AnswerView {
       case "branch_started":
         if (event.kind === "direct") this.turnStraight();
         if (event.kind === "plan" || event.kind === "outline") this.headline.reserve();
-        Object.assign(this.branch(event.id, event.kind, event.title), { started: this.seconds, state: "silent" });
+        Object.assign(this.branch(event.id, event.kind, isOfRecord(event) ? rowOf(event) : event.title), { started: this.seconds, state: "silent" });
         this.dirty.add(event.id);
         break;
       case "branch_delta": {
         const branch = this.branch(event.id, "", "");
         branch.first ??= this.seconds;
         branch.received = (branch.received ?? "") + event.text;
-        branch.text = isPart(branch) ? withoutMarks(branch.received) : branch.received;
+        branch.text = readOf(branch, branch.received);
         branch.state = "writing";
         this.dirty.add(event.id);
         break;
@@ -95,7 +97,7 @@ export class AnswerView {
       case "branch_failed": {
         const told = event.branch;
         const branch = this.branch(told.id, told.kind, told.title);
-        Object.assign(branch, { ended: this.seconds, text: isPart(told) ? withoutMarks(told.text) : told.text, error: told.error, failed: told.failed, discarded: told.discarded, model: told.model, state: endOf(told) });
+        Object.assign(branch, { ended: this.seconds, received: told.text, text: readOf(told, told.text), error: told.error, failed: told.failed, discarded: told.discarded, model: told.model, state: endOf(told) });
         this.dirty.add(told.id);
         if (told.failed) this.announce(`${told.title || told.id} failed.`);
         break;
@@ -131,7 +133,7 @@ export class AnswerView {
 
   branch(id, kind, title) {
     if (!this.branches.has(id)) {
-      if (isPart({ kind }) && !this.parts.length) [this.before, this.cards.headed] = [this.text, kind === "section" && this.isRunning("plan")];
+      if (isShown({ kind }) && !this.parts.length) [this.before, this.cards.headed] = [this.text, kind === "section" && this.isRunning("plan")];
       this.branches.set(id, { id, kind, title, text: "", state: "waiting", needed: this.seconds, started: null, first: null, ended: null });
       this.dirty.add(id);
     }
@@ -141,10 +143,11 @@ export class AnswerView {
     return branch;
   }
 
-  // A model wrote no plan that can be carried out: what was announced of it is not written, and its text goes on.
+  // A model wrote no plan or field that can be used: what was announced of it is not written, and its text goes on.
   turnStraight() {
     const plan = [...this.branches.values()].find((branch) => branch.kind === "plan" || branch.kind === "outline");
-    if (plan?.ended == null || this.parts.some((part) => part.first != null && !part.discarded)) return;
+    const isPlanned = plan?.ended == null || this.parts.some((part) => part.first != null && !part.discarded);
+    if (isPlanned && !this.parts.some(isOfRecord)) return;
     for (const part of this.parts) this.branches.delete(part.id);
     this.cards.leave();
     for (const leaf of [this.lead, this.tail]) leaf.hidden = true;
@@ -170,7 +173,7 @@ export class AnswerView {
   }
 
   get parts() {
-    return [...this.branches.values()].filter(isPart);
+    return [...this.branches.values()].filter(isShown);
   }
 
   get candidates() {
@@ -194,10 +197,10 @@ export class AnswerView {
       this.showAround();
       this.cards.show(parts, (part) => this.dirty.has(part.id), now);
       this.headline.show(parts, now);
-    } else if (this.text) {
+    } else if (this.begun) {
       if (candidates.length > 1 && !this.fold) this.foldOthers(candidates);
       else this.others.leave();
-      if (this.dirty.has("text")) this.body.replaceChildren(rendered(soFar(this.text)));
+      if (this.dirty.has("text") || this.schema) this.body.replaceChildren(this.schema && isBegun(this.begun) ? asLines(this.begun) : rendered(soFar(this.begun)));
     } else if (candidates.length) {
       this.others.show(candidates.map((each) => ({ ...each, title: titleOf(each) })), (each) => this.dirty.has(each.id), now);
     }
@@ -206,6 +209,12 @@ export class AnswerView {
     this.dirty.clear();
     this.drawnAt = performance.now();
     this.restMs = REST * (this.drawnAt - began);
+  }
+
+  // The text so far. That of a record comes when the whole was checked: what its call has written is shown before.
+  get begun() {
+    const direct = this.schema && !this.candidates.length ? [...this.branches.values()].find((branch) => branch.kind === "direct") : null;
+    return this.text || direct?.received || "";
   }
 
   // What is waited for. What comes next need not rest for it.
@@ -224,12 +233,13 @@ export class AnswerView {
     const now = `${this.seconds.toFixed(1)} s`;
     if (this.strip.total && !parts.length) return [this.strip.words, now];
     const goesOn = [...this.branches.values()].some((branch) => branch.kind === "direct" && branch.state === "writing");
-    if (parts.length) return this.several(parts, "section", goesOn ? "What follows is being written" : "Putting the sections together", now);
+    const noun = parts.some(isOfRecord) ? "field" : "section";
+    if (parts.length) return this.several(parts, noun, goesOn ? "What follows is being written" : `Putting the ${noun}s together`, now);
     if (candidates.length && !this.text) return this.several(candidates, "answer", "Choosing among the answers", now);
     if (this.loading && this.isSilent) return ["Loading the model", `${this.loading} · ${now}, not counted as writing`];
     if (!this.branches.size && !this.route) return ["Connecting", now];
     if (this.isRunning("plan") || this.isRunning("outline")) return ["Planning the sections", now];
-    if (this.text) return ["Being written", now];
+    if (this.begun) return ["Being written", now];
     return ["Waiting for the first word", this.waiting && this.isSilent ? `${this.waiting} · ${now}` : now];
   }
 
@@ -282,7 +292,7 @@ export class AnswerView {
     const answer = (this.outcome = answerOf(this.answer));
     this.text = answer.text;
     this.cards.headed = answer.branches.some((branch) => branch.kind === "plan") && answer.branches.some(isSection) && /^## /m.test(answer.text); // no list
-    this.settle(answer.branches.filter(isPart), answer.seconds);
+    this.settle(answer.branches.filter(isShown), answer.seconds);
     const others = answer.branches.filter((branch) => isOther(branch, answer.way)).map((branch) => ({ ...branch, note: this.branches.get(branch.id)?.note }));
     if (others.length > 1) this.foldOthers(others, answer.agreement);
     if (answer.passages.length) {
@@ -340,8 +350,11 @@ export class AnswerView {
     this.others.leave();
     this.root.setAttribute("aria-busy", "false");
     for (const leaf of [this.lead, this.tail]) leaf.remove();
-    this.body.replaceChildren(rendered(this.text));
-    if (this.cards.headed) {
+    const record = isRecord(this.text);
+    this.body.replaceChildren(record ? asLines(this.text) : rendered(this.text));
+    if (record && parts.length > 1) {
+      this.headline.show(parts, now, now);
+    } else if (this.cards.headed) {
       keepBars(headingsOf(this.body, parts), parts, now);
       this.headline.show(parts, now, now);
     } else if (parts.length > 1) {
@@ -367,6 +380,8 @@ export class AnswerView {
 
   // The text so far, and behind it what is not in it yet of the parts; of several answers the longest.
   whatIsThere() {
+    const record = this.schema ? recordSoFar([...this.branches.values()], this.text, this.schema) : "";
+    if (record) return record;
     const [longest] = this.candidates.map((each) => each.text).sort((one, other) => other.length - one.length);
     if (!this.text && longest) return longest;
     return withUnwritten(this.text, [...this.parts, { text: this.closing }].filter((part) => part.text));
@@ -377,6 +392,11 @@ export class AnswerView {
     return this.answer ?? { text: this.whatIsThere(), route: this.routeTold, branches: [], stopped: this.stopped ?? "" };
   }
 }
+
+const isShown = (branch) => isPart(branch) || isOfRecord(branch);
+
+// What is read of what a branch wrote.
+const readOf = (branch, text) => (isOfRecord(branch) ? fieldsText(text) : isPart(branch) ? withoutMarks(text) : text);
 
 const isSection = (branch) => branch.kind === "section" && !branch.discarded;
 
