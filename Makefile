@@ -91,7 +91,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m stretto.cli.reference > docs/cli.md
+	$(BIN)/python docs/make_cli.py > docs/cli.md
 	$(BIN)/python docs/make_reference.py
 
 docs-site: build/docs/.ready

@@ -11,7 +11,8 @@ from anyio.abc import SocketAttribute
 
 from stretto.backends.provider_table import PROVIDERS, default_keys, either, on_this_machine
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "extending.md").read_text(encoding="utf-8")
 MODULE, TRIED = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[:2]
 PROGRAM = """
 import json, os, sys
@@ -33,7 +34,9 @@ from stretto.cli.app import app
 from stretto.cli.commands.examination import look_at_backends
 from stretto.cli.output.live import demonstration
 from stretto.cli.options import complete_model
-from stretto.cli.reference import providers
+
+sys.path.insert(0, sys.argv[2])  # of the documentation
+from make_cli import providers
 
 
 def shown(*arguments):
@@ -87,7 +90,7 @@ async def test_a_line_and_a_module_make_a_provider_that_everything_knows(tmp_pat
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, names["answer"])
         url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"  # noqa: S610 - anyio's, not Django's
-        run = await anyio.run_process([sys.executable, "program.py", url], cwd=tmp_path, check=False)
+        run = await anyio.run_process([sys.executable, "program.py", url, DOCS], cwd=tmp_path, check=False)
         tasks.cancel_scope.cancel()
     assert run.returncode == 0, run.stderr.decode()
     found = json.loads(run.stdout)

@@ -1,4 +1,4 @@
-"""Writes ``docs/cli.md``: ``python -m stretto.cli.reference > docs/cli.md``."""
+"""Write `docs/cli.md` from the help texts of the program: ``python docs/make_cli.py > docs/cli.md``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import re
 import sys
 import textwrap
 
+from typer.testing import CliRunner
+
 from stretto.backends.provider_table import PROVIDERS
+from stretto.cli.app import app
 from stretto.cli.exits import MEANINGS
+from stretto.cli.output.trace import render_timeline
+from stretto.values.answer import Answer, Branch, Span, Timeline, Usage
+from stretto.values.route import Route
+from stretto.values.token_records import DecodingStats
 
 COMMANDS = (
     "", "ask", "route", "chat", "chats", "chats list", "chats search", "chats show", "chats delete", "serve",
@@ -21,7 +28,7 @@ OPTION = re.compile(r"^  -.*\n(?:^ {4,}\S.*\n)*", re.MULTILINE)
 OPENING = """\
 # The command line
 
-Written by `python -m stretto.cli.reference`; a test compares it with the program.
+Written by `python docs/make_cli.py`; a test compares it with the program.
 
 ```console
 $ stretto ask "How do I look after a bicycle?"                    # no key: the demonstration model
@@ -160,20 +167,12 @@ def _once(command: str, explained: dict[str, str]) -> str:
 
 def help_of(command: str) -> str:
     """What ``--help`` prints for a command, 80 columns wide."""
-    from typer.testing import CliRunner  # noqa: PLC0415 - only here
-
-    from stretto.cli.app import app  # noqa: PLC0415
-
     result = CliRunner().invoke(app, [*command.split(), "--help"], prog_name="stretto", terminal_width=80)
     return result.output.rstrip()
 
 
 def example() -> str:
     """A timeline to look at, drawn from made-up figures."""
-    from stretto.cli.output.trace import render_timeline  # noqa: PLC0415
-    from stretto.values.answer import Answer, Branch, Span, Timeline, Usage  # noqa: PLC0415 - only here
-    from stretto.values.route import Route  # noqa: PLC0415
-    from stretto.values.token_records import DecodingStats  # noqa: PLC0415
 
     def branch(name: str, title: str, times: tuple[float, float, float], tokens: int) -> Branch:
         needed_s, first_s, ended_s = times
