@@ -18,8 +18,6 @@ from stretto.values.answer import Usage
 from stretto.values.errors import StrettoError
 from stretto.values.request import GenerationOptions, Message
 
-__all__ = ["MOST_CALLS", "MOST_S", "Progress", "check"]
-
 MOST_S = 120.0
 MOST_CALLS = 60
 STREAMS = 8

@@ -15,8 +15,6 @@ from stretto.backends.base import Backend
 from stretto.config.kept_values import file_for, read_all, read_kept, write_kept
 from stretto.prompts import Catalogue
 
-__all__ = ["Abilities", "Ability", "abilities_of", "all_abilities", "file_of", "keep", "prompts_version"]
-
 AGAIN = "stretto check"
 FOLDER = "abilities"
 

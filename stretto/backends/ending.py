@@ -9,8 +9,6 @@ import anyio
 from stretto.backends.base import Chunk
 from stretto.values.errors import StreamBrokenError
 
-__all__ = ["AFTER_FINISH_S", "Ends", "broken_off"]
-
 AFTER_FINISH_S = 1.0
 """How long a backend waits for the usage, which servers send right after the finish reason."""
 

@@ -10,17 +10,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-__all__ = [
-    "PROVIDERS",
-    "Provider",
-    "default_keys",
-    "either",
-    "key_variable_of",
-    "model_forms",
-    "on_this_machine",
-    "url_variable_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Provider:

@@ -13,8 +13,6 @@ from hashlib import blake2b
 
 from stretto.values.answer import Usage
 
-__all__ = ["UNKNOWN", "among_others", "asked_for", "asking", "cache_salt", "own_usage"]
-
 UNKNOWN = ""
 """All callers that cannot be told apart: they share what a cache holds, and no answers are kept for drafts."""
 

@@ -15,8 +15,6 @@ from itertools import pairwise
 from stretto.calibrating.thresholds import Spent, Thresholds, Trial, learn, paid, stage
 from stretto.comparing.intervals import Interval, interval
 
-__all__ = ["Point", "curve", "gap_recovered", "held_out", "random_routing"]
-
 FOLDS = 5
 POINTS = 20
 _SEED = 20231

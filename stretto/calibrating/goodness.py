@@ -19,8 +19,6 @@ from stretto.strategies.structured.fitting import fit
 from stretto.values.errors import InvalidRequestError
 from stretto.values.generation_options import GenerationOptions
 
-__all__ = ["Goodness", "JudgedBy", "goodness", "is_right"]
-
 JudgedBy = Literal["answer", "format", "equality", "judge", "none"]
 """What decided it; "none": there is no answer of the smaller model."""
 

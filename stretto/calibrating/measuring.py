@@ -18,8 +18,6 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Request
 from stretto.values.route import Route
 
-__all__ = ["Scored", "ask_large", "ask_small"]
-
 
 class Scored(Sample):
     """The answer of one model, and how sure it is of it.

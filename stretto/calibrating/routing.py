@@ -21,8 +21,6 @@ from stretto.router.shape import ShapeModel
 from stretto.values.errors import InvalidRequestError
 from stretto.values.request import Message, Request
 
-__all__ = ["LEAST", "RoutedQuestion", "RouterCalibration", "calibrate_router", "routed_questions_in"]
-
 LEAST = 20
 FOLDS = 5
 _SEED = 20231

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-__all__ = ["Spent", "Thresholds", "Trial", "allowance", "fewest", "learn", "learn_for", "paid", "stage"]
-
 Thresholds = tuple[float | None, ...]
 """The least score at which an answer stands, by model; ``None``: the model is not asked."""
 

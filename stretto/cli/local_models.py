@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from stretto.client.async_client import AsyncStretto
 
-__all__ = ["OF_A_LOCAL_MODEL", "check_local", "with_local_model"]
-
 
 def complete_quantize(incomplete: str) -> list[str]:
     """Values of ``--quantize``."""

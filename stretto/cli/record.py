@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from stretto.cli.output.screen import Screen
     from stretto.values.answer import Answer
 
-__all__ = ["print_record", "schema_in"]
-
 
 def schema_in(file: Path, named: str = "--schema") -> dict[str, Any]:
     """The JSON schema of a file that an option or command has ``named``. Raises `InvalidRequestError`."""

@@ -391,6 +391,3 @@ def named(backends: Mapping[str, Backend]) -> str:
     return ", ".join(
         backend.name if role == "main" else f"{role}: {backend.name}" for role, backend in backends.items()
     )
-
-
-__all__ = ["FORKED", "AsyncStretto", "named"]

@@ -15,8 +15,6 @@ from stretto.backends.base import Backend, Forgets, method_of
 from stretto.backends.load import ByBackend
 from stretto.strategies.cascade.learned import all_learned
 
-__all__ = ["files_about", "forget"]
-
 
 def forget(backend: Backend) -> None:
     """Forget what was learned of a model. Raises `OSError` for a file that cannot be removed."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from stretto.abilities.checking import Progress
     from stretto.client.client_options import ModelLike
 
-__all__ = ["Stretto"]
-
 
 class Stretto:
     """`AsyncStretto` for synchronous code; works in notebooks and inside a running event loop.

@@ -15,8 +15,6 @@ from pydantic import BaseModel, ValidationError
 
 from stretto.config.settings import settings_file
 
-__all__ = ["file_for", "files_in", "read_all", "read_kept", "write_kept"]
-
 Kept = TypeVar("Kept", bound=BaseModel)
 _LONGEST_NAME = 60
 _log = logging.getLogger(__name__)

@@ -8,8 +8,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-__all__ = ["SCHEMES", "TERMINAL", "Palette", "Scheme", "TerminalColours", "palette"]
-
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 

@@ -10,8 +10,6 @@ from stretto.display.timeline import draw
 from stretto.values.answer import Answer
 from stretto.values.errors import InvalidRequestError
 
-__all__ = ["TimelinePlot"]
-
 
 class TimelinePlot:
     """A drawing of what ran when, with one row a branch: waiting, silent, writing. Notebooks show it.

@@ -7,8 +7,6 @@ from typing import Any
 
 from stretto.values.errors import InvalidRequestError
 
-__all__ = ["LONG", "LONG_TEXT", "MOST", "VERY_LONG", "check_numbers", "is_long"]
-
 MOST: Mapping[str, int] = {"messages": 20_000, "parts": 20_000, "tools": 1_024, "stop": 1_000}
 """The most of each; the parts are those of all messages together."""
 

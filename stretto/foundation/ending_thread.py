@@ -17,8 +17,6 @@ from pathlib import Path
 
 from stretto.foundation.threads import stay_if_changed, were_threads_changed
 
-__all__ = ["EndingThread", "is_exiting", "lower_priority"]
-
 _PATIENCE_S = 3.0  # for which the exit waits for a thread that was told to end
 _LAST_S = 1.0  # the same for one that it has interrupted and that does nothing: it hangs in a call of the system
 _MOST_S = 30.0  # the same for one that it has interrupted and that works, perhaps seldom on a busy machine

@@ -14,8 +14,6 @@ from stretto.foundation.arguments import looks_like_key, safe_repr
 from stretto.foundation.schema_graph import MOST_APPLIED, endless_parts, most_applied, parts
 from stretto.values.errors import InvalidRequestError
 
-__all__ = ["MOST_LEVELS", "is_deeper", "read_format", "strict_of", "validator_of"]
-
 MOST_LEVELS = 150
 """The deepest value that is read. Pydantic reads JSON of 200 levels, jsonschema-rs has no words for what is wrong with
 255, and where its stack ends, so does the process."""

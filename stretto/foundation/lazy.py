@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, overload
 
-__all__ = ["Value", "lazy", "lazy_exports"]
-
 
 def lazy_exports(
     package: str, file: str, modules: Sequence[str] = ()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-__all__ = ["ShownInNotebooks"]
-
 
 class ShownInNotebooks:
     """A value with a richer form than its ``repr``, once one was given; `stretto.display` gives them."""

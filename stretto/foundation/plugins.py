@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 from stretto.values.errors import SettingsError
 
-__all__ = ["Kind", "load", "load_all", "names"]
-
 Kind = Literal["backends", "strategies", "drafters"]
 
 _log = logging.getLogger(__name__)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["MOST_APPLIED", "endless_parts", "most_applied", "parts", "pointed_at"]
-
 MOST_APPLIED = 10_000
 """The most schemas that may apply to one value at once. Where each of 30 refers twice to the next, it is a billion, and
 checking one answer would take hours."""

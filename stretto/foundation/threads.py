@@ -15,18 +15,6 @@ from typing import Any, TypeVar
 
 from stretto.values.errors import StrettoError
 
-__all__ = [
-    "Fork",
-    "LateExecutor",
-    "ThreadLeftError",
-    "are_threads_green",
-    "check_threads",
-    "in_own_thread",
-    "stay_if_changed",
-    "were_threads_changed",
-]
-
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ValidationError
 from stretto.foundation.arguments import looks_like_key, reason, safe_repr, unknown_names
 from stretto.values.errors import InvalidRequestError, StrettoError
 
-__all__ = ["CheckedModel", "explained"]
-
 
 class CheckedModel(BaseModel):
     """A value that callers make. What cannot be used is one of the library's errors.

@@ -17,8 +17,6 @@ from stretto.values.answer import Answer
 from stretto.values.errors import SettingsError
 from stretto.values.request import Request
 
-__all__ = ["JsonLines", "log_json"]
-
 _LEVELS = ("debug", "info", "warning", "error")
 _log = logging.getLogger("stretto.answers")
 

@@ -10,8 +10,6 @@ from importlib.util import find_spec
 
 from stretto.values.answer import Cost, Usage
 
-__all__ = ["cost_by_package", "load"]
-
 
 @cache
 def load() -> bool:

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from stretto.testing.protocols import Turn
 from stretto.values.tool_calls import ToolCall
 
-__all__ = ["AnthropicDialect", "OpenAIDialect"]
-
 _PIECE = 12  # characters of a tool call's arguments that come at once
 
 

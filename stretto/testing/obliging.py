@@ -11,8 +11,6 @@ from stretto.testing.protocols import HttpReply, prompt_of
 from stretto.testing.wire import ReceivedRequest
 from stretto.values.tool_calls import ToolCall
 
-__all__ = ["oblige"]
-
 _QUOTED = re.compile(r"['\"“]([^'\"“”]+)['\"”]")
 _NUMBER = re.compile(r"-?\d+")
 _DEEPEST = 8  # levels of a schema that refers to itself

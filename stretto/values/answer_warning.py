@@ -7,8 +7,6 @@ from typing import Any, Literal, Protocol, Self, cast, get_args
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["AnswerWarning", "Warn", "WarningCode"]
-
 WarningCode = Literal[
     "budget",  # the budget allowed less than was asked for, of the answer or of a part
     "deadline",  # the deadline ended the answer or a part

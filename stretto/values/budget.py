@@ -9,8 +9,6 @@ from pydantic import ConfigDict, Field, field_validator
 from stretto.foundation.validation import CheckedModel
 from stretto.values.generation_options import not_bool
 
-__all__ = ["Budget"]
-
 
 class Budget(CheckedModel):
     """The most an answer may cost.

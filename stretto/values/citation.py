@@ -6,8 +6,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Citation", "Evidence", "PassageRecord"]
-
 
 class Evidence(BaseModel):
     """A quotation that stands in a document, letter by letter.

@@ -15,17 +15,6 @@ from stretto.foundation.arguments import safe_repr
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.values.errors import InvalidRequestError
 
-__all__ = [
-    "is_plain",
-    "mended",
-    "name_of_tool",
-    "read_tool",
-    "read_tool_choice",
-    "split_results",
-    "text_of",
-    "without_calls",
-]
-
 Block = Mapping[str, Any]
 
 

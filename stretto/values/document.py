@@ -11,8 +11,6 @@ from pydantic import AfterValidator, ConfigDict, Field
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.validation import CheckedModel
 
-__all__ = ["Document", "Heading"]
-
 
 class Heading(CheckedModel):
     """A heading of a document.

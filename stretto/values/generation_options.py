@@ -14,8 +14,6 @@ from stretto.foundation.json_schema import read_format, strict_of
 from stretto.foundation.surrogates import fix_surrogates
 from stretto.foundation.validation import CheckedModel
 
-__all__ = ["GenerationOptions", "not_bool"]
-
 
 def not_bool(value: Any) -> Any:
     """The same value: True and False are numbers in Python, and never meant as one here."""

@@ -15,8 +15,6 @@ from pydantic_core import from_json
 
 from stretto.values.events import BranchDelta, BranchFinished, BranchStarted, Event, TextDelta
 
-__all__ = ["PartialValue", "path_name", "path_of", "typed"]
-
 Path: TypeAlias = tuple[str | int, ...]
 
 _STEP = re.compile(r"\.?([^\W\d]\w*)|\[(\d{1,6})\]|\[(\"(?:[^\"\\]|\\.)*\")\]")

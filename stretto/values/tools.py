@@ -19,8 +19,6 @@ from stretto.foundation.arguments import reason, safe_repr
 from stretto.foundation.threads import in_own_thread
 from stretto.values.errors import InvalidRequestError
 
-__all__ = ["Tool", "WrongArgumentsError", "tool_of"]
-
 TIMEOUT_S = 60.0
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SECTION = re.compile(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Attributes|Notes?):", re.IGNORECASE)

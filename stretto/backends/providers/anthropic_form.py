@@ -14,8 +14,6 @@ from stretto.backends.base import ModelRequest
 from stretto.values.errors import RequestRejectedError
 from stretto.values.messages import Message
 
-__all__ = ["OPENAI_ONLY", "extra_of", "system_of", "tool_choice_of", "tools_of", "turns_of"]
-
 Block = dict[str, Any]
 
 OPENAI_ONLY = frozenset(

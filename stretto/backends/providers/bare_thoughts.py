@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from stretto.markup.leaked import BEGINS
 
-__all__ = ["BareThoughts", "Told", "expected_of"]
-
 _OPEN = "<think>"
 _CLOSE = re.compile(r"</think>|</seed:think>|\[/THINK\]")
 _LONGEST = len("</seed:think>")

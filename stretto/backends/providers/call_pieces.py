@@ -15,8 +15,6 @@ from typing import Any
 from stretto.markup.calls import JsonSpan
 from stretto.values.tool_calls import ToolCallFragment, ToolCallType
 
-__all__ = ["CallPiece", "IncomingCalls"]
-
 _LITERALS = ("true", "false", "null")
 _IN_NUMBERS = set(".-+eE0123456789")
 

@@ -23,8 +23,6 @@ from stretto.backends.providers.server_facts import (
 )
 from stretto.backends.providers.transport.error_bodies import read_json
 
-__all__ = ["Fetch", "Page", "discover", "root_of"]
-
 _EXAMPLE = {"messages": [{"role": "user", "content": "?"}]}  # to see how the chat template ends a prompt
 _NOT_NOW = (401, 403, 408, 429)  # with another key, or later, the answer may differ; likewise from status 500 on
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["End", "Finish", "end_of", "word_of_end"]
-
 Finish = Literal["stop", "length", "tool_calls", "refusal", "content_filter"]
 End = Finish | Literal["paused", "failed", "unknown"]
 """``paused``: the server wants to be asked to go on; ``failed``: what has come is not the whole answer."""

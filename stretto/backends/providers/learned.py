@@ -17,8 +17,6 @@ from typing import Any, Literal
 from stretto.backends.providers.server_facts import Engine, ServerFacts
 from stretto.foundation.latest import Latest
 
-__all__ = ["Learned", "forget", "learned"]
-
 _LOADING = ("ollama", "lmstudio", "llamacpp")  # they answer before the model is loaded, and tell its window after
 
 MOST_KEPT = 256

@@ -19,8 +19,6 @@ from stretto.values.answer import Usage
 from stretto.values.content import mended
 from stretto.values.token_records import TokenLogprob
 
-__all__ = ["AnswerPiece", "IncomingAnswer", "Thought"]
-
 _WHOLE = ("stop", "tool_calls", "unknown")
 
 

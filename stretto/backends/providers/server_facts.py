@@ -14,19 +14,6 @@ from typing import Any, Literal
 from stretto.backends.base import Capabilities
 from stretto.prompts.catalogue import family_of, parameters_in
 
-__all__ = [
-    "Engine",
-    "ServerFacts",
-    "able",
-    "engine_of",
-    "listed",
-    "of_llamacpp",
-    "of_lmstudio",
-    "of_ollama",
-    "of_sglang",
-    "of_vllm",
-]
-
 Engine = Literal["vllm", "sglang", "llamacpp", "ollama", "lmstudio"]
 
 _OWNERS: Mapping[str, Engine] = {

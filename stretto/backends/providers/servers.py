@@ -19,8 +19,6 @@ from stretto.foundation.redaction import redacted_line
 from stretto.values.errors import BackendError, ConnectionFailedError, ModelNotFoundError
 from stretto.values.request import GenerationOptions
 
-__all__ = ["VLLM", "AtAddress", "LMStudio", "LlamaCpp", "Ollama", "SGLang"]
-
 _FINDING_S = 10.0
 _LISTENING_S = 1.0
 _NAMED = 8  # models that an error names

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["strict_form"]
-
 _MOST_LEVELS = 10
 _MOST_PROPERTIES = 5_000
 _MOST_VALUES = 1_000  # of enumerations

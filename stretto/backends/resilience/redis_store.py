@@ -26,8 +26,6 @@ from stretto.values.errors import SettingsError, missing
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-__all__ = ["RedisStore"]
-
 _log = logging.getLogger(__name__)
 _SCRIPTS = Path(__file__).parent / "scripts"
 _FORGOTTEN_S = 3600  # what nobody has used for so long

@@ -14,8 +14,6 @@ from stretto.backends.allowance import calling
 from stretto.backends.base import ModelRequest
 from stretto.values.errors import BackendError, ServerFailedError
 
-__all__ = ["MOST_TRIALS", "Suspects", "fingerprint", "may_follow_the_request"]
-
 REPEATED = 2  # failures of one request, from which on it counts no more against the endpoint
 MOST_TRIALS = 8  # of other requests at an endpoint that is left alone, if those that failed may be at fault themselves
 _MOST = 200

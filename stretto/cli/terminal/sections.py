@@ -13,8 +13,6 @@ from stretto.cli.terminal.lines import Words, Written, words
 from stretto.cli.terminal.unwritten import behind_name
 from stretto.display.palette import TERMINAL
 
-__all__ = ["Section", "Sections"]
-
 FEWEST_ROWS = 2  # of a section that is not read yet
 
 

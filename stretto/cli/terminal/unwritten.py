@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["behind_name", "with_unwritten"]
-
 _LEAD = re.compile(r"\W*(?:\d{1,3}[.):])?\W*")  # a number that a model wrote, and the merge may have taken away
 _MARK = re.compile(r"\s*(?:#{1,6}|[-*+•]|\d{1,4}[.):\]])(?:\s+|$)")  # of a list or a heading
 _HEADED = re.compile(r"^## ", re.MULTILINE)  # a section, as answers head them

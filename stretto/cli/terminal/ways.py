@@ -7,8 +7,6 @@ from stretto.cli.output.progress import counted
 from stretto.values.answer import Answer, Branch
 from stretto.values.route import Route
 
-__all__ = ["NAMES", "is_other", "name_of", "others_of", "reason_of"]
-
 # The web chat has the same (server/web/page/words.js).
 NAMES = {
     "auto": "Automatic",

@@ -16,8 +16,6 @@ from stretto.integrations.langchain.stream_runs import Parent
 from stretto.values.answer import Branch
 from stretto.values.events import BranchFailed, BranchFinished, BranchStarted, Event
 
-__all__ = ["BranchRuns"]
-
 _LEAVING_S = 10.0
 _ABOUT = {"title", "heading", "form", "index"}
 

@@ -17,8 +17,6 @@ from stretto.values.answer import Answer
 from stretto.values.events import AnswerFinished, Event
 from stretto.values.request import PromptLike, Request
 
-__all__ = ["aevents", "answer_of", "events"]
-
 
 async def aevents(
     client: Stretto, prompt: PromptLike | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None

@@ -33,8 +33,6 @@ from stretto.values.answer import Answer
 from stretto.values.budget import Budget
 from stretto.values.request import OnLoop, OnMissing, Preference, Request, RequestOptions
 
-__all__ = ["ChatStretto"]
-
 _MODEL_KWARGS = frozenset({"model", "model_name", "stream", "stream_usage"})  # said at a call, and no field of the body
 _CHOICES = {"any": "required", True: "required", False: "none"}
 

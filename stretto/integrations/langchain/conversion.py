@@ -28,8 +28,6 @@ from stretto.values.answer import SECTION_FIELDS, Answer, Usage
 from stretto.values.document import Document
 from stretto.values.tool_calls import ToolCall, ToolCallFragment, turn_of
 
-__all__ = ["THOUGHTS", "calls_of", "chunk_of_call", "documents_of", "metadata_of", "turns_of", "usage_of"]
-
 _ROLES: dict[type[BaseMessage], str] = {  # pieces of a stream are of classes below these
     HumanMessage: "user",
     AIMessage: "assistant",

@@ -19,8 +19,6 @@ from stretto.integrations.langchain.conversion import (
 from stretto.values.answer import Answer, Choice
 from stretto.values.events import Event, TextDelta, ToolCallDelta
 
-__all__ = ["chunk_of", "result_of"]
-
 
 def chunk_of(event: Event) -> ChatGenerationChunk | None:
     """What an event adds to the message; the last one closes it. ``None``: nothing."""

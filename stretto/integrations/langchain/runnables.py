@@ -20,8 +20,6 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.request import RequestOptions
 from stretto.values.route import Route
 
-__all__ = ["RouterRunnable", "StrettoRunnable"]
-
 _PROMPTS = ("prompt", "question", "input", "messages", "query")
 _DOCUMENTS = ("documents", "context")
 

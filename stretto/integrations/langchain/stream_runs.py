@@ -16,8 +16,6 @@ from langchain_core.callbacks.manager import BaseRunManager
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-__all__ = ["Parent", "parent_of_stream", "told_of_its_run", "under"]
-
 
 @dataclass(frozen=True)
 class Parent:

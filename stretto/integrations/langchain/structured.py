@@ -17,8 +17,6 @@ from stretto.values.errors import InvalidRequestError
 if TYPE_CHECKING:
     from stretto.integrations.langchain.chat_model import ChatStretto
 
-__all__ = ["structured"]
-
 _WHOLE = (None, "auto", "direct", "fields", "document")
 _METHODS = ("json_schema", "function_calling", "json_mode")
 

@@ -18,8 +18,6 @@ from stretto.values.errors import StrettoError
 from stretto.values.events import Event
 from stretto.values.request import PromptLike, RequestOptions
 
-__all__ = ["AnswerEvents", "Ask", "answer_events"]
-
 Indexed = tuple[int, Event]
 
 

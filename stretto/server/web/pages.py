@@ -31,8 +31,6 @@ from stretto.server.service import Service
 from stretto.values.answer import Answer
 from stretto.values.errors import DocumentError
 
-__all__ = ["pages", "read_document", "write_page"]
-
 # Nothing from elsewhere, no inline script or style, nobody's frame: whatever a model writes cannot run or load.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["as_text", "detail_of", "is_error", "read_json", "word_of_error", "words_of"]
-
 _DEEPEST = 8
 _MOST = 3  # errors of a list that are told
 _LONGEST = 4_096  # characters of a body in no known form

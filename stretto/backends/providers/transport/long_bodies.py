@@ -11,8 +11,6 @@ import anyio.to_thread
 
 from stretto.foundation.bounds import VERY_LONG, is_long
 
-__all__ = ["around_the_sdk", "post", "post_very_long"]
-
 _CLOSING_S = 5.0
 
 

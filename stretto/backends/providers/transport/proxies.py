@@ -17,8 +17,6 @@ from urllib.request import getproxies
 from stretto.backends.providers.transport.http_clients import is_this_machine
 from stretto.values.errors import MissingDependencyError, SettingsError
 
-__all__ = ["Proxy", "proxy_to"]
-
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 _PORTS = {"http": 80, "https": 443}
 

@@ -9,8 +9,6 @@ from typing import Any
 from stretto.backends.providers.transport.error_bodies import read_json
 from stretto.backends.providers.transport.headers import LONGEST_S, number
 
-__all__ = ["told_wait_s"]
-
 _DEEPEST = 10
 _FIELDS = {
     "retrydelay": 1.0,  # of Google's RetryInfo
