@@ -21,7 +21,7 @@ from stretto.calibrating.questions import LabelledQuestion
 from stretto.calibrating.report import Answered, Calibration
 from stretto.calibrating.thresholds import learn_for
 from stretto.client.async_client import FORKED, AsyncStretto
-from stretto.comparing.bookkeeping import Ledger, Progress, Spending, Steps
+from stretto.comparing.bookkeeping import Ledger, Progress, Spending, Steps, total
 from stretto.comparing.comparison_questions import named
 from stretto.comparing.keeping import Kept
 from stretto.comparing.pairwise_judging import OVERALL, JudgeVerdict
@@ -100,7 +100,7 @@ async def calibrate_async(
         *smaller, main = found
         good = () if main.failed else await run.goodness_of(question, smaller, main)
         spent: list[Scored | JudgeVerdict] = [*found, *run.verdicts_on(question)]
-        ledger.add(sum(each.tokens for each in spent), _dollars(spent))
+        ledger.add(sum(each.tokens for each in spent), total(each.cost_usd for each in spent))
         if len(good) < len(roles):
             failed += 1
             why = why or next((warning for each in found if each.failed for warning in each.warnings), "")
@@ -227,11 +227,6 @@ class _Run:
                 return None
             self._kept.add_verdict(key, verdict)
         return self._kept.verdicts[key].preferences[OVERALL[0]] != "other"
-
-
-def _dollars(found: Iterable[Scored | JudgeVerdict]) -> float | None:
-    known = [each.cost_usd for each in found]
-    return None if None in known else sum(each for each in known if each is not None)
 
 
 def _learned(result: Calibration, ways: list[tuple[str, By]], client: AsyncStretto) -> Learned | None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from stretto.calibrating.thresholds import Spent, Thresholds, Trial, learn, paid, stage
+from stretto.calibrating.thresholds import Thresholds, Trial, learn, paid, stage
+from stretto.comparing.bookkeeping import total
 from stretto.comparing.intervals import Interval, interval
 
 FOLDS = 5
@@ -129,14 +130,9 @@ def _outcome(trial: Trial, thresholds: Thresholds) -> _Outcome:
         good=1.0 if large else float(trial.good[last]),
         seconds=sum(each.seconds for each in spent),
         tokens=sum(each.tokens for each in spent),
-        usd=_dollars(spent),
+        usd=total(each.usd for each in spent),
         right=None if trial.right is None else float(trial.right[last]),
     )
-
-
-def _dollars(spent: Sequence[Spent]) -> float | None:
-    known = [each.usd for each in spent if each.usd is not None]
-    return sum(known) if len(known) == len(spent) else None
 
 
 def _point(found: Sequence[_Outcome]) -> Point | None:

@@ -7,7 +7,7 @@ from html import escape
 
 from stretto.calibrating.curve import Point
 from stretto.calibrating.report import Answered, Calibration
-from stretto.display.page import page, style_of_pairs
+from stretto.display.page import page, section, side_by_side, style_of_pairs, svg, table
 from stretto.display.palette import Scheme, palette
 
 
@@ -91,19 +91,18 @@ def _table(found: Calibration) -> str:
     right = all(point.right is not None for _, point in rows(found))
     heads = ["", "to the large model", "as good", *(["right"] if right else []), "seconds", "tokens"]
     heads += ["US dollars"] if known else []
-    head = "".join(f"<th>{each}</th>" for each in heads)
-    body = ""
+    every: list[list[str]] = []
     for name, point in rows(found):
-        cells = [point.share.shown(".0%"), point.agreement.shown(".0%")]
+        cells = [name, point.share.shown(".0%"), point.agreement.shown(".0%")]
         cells += [point.right.shown(".0%")] if right and point.right else []
         cells += [f"{point.seconds.value:.2f}", f"{point.tokens.value:,.0f}"]
         cells += [f"{point.usd.value:.5f}"] if known and point.usd else []
-        body += f"<tr><td>{escape(name)}</td>" + "".join(f"<td class=number>{each}</td>" for each in cells) + "</tr>"
+        every.append(cells)
     gap = found.gap_recovered
     said = (
         "" if gap is None else f"<p>{gap:.0%} of the gap is recovered on average over all shares; chance has 50%.</p>"
     )
-    return f"<table><tr>{head}</tr>{body}</table>{said}"
+    return table(heads, every) + said
 
 
 def _plot(found: Calibration) -> str:
@@ -151,10 +150,7 @@ def _plot(found: Calibration) -> str:
         f'<text x="{_LEFT}" y="{_HEIGHT - 8}">share of questions to the large model; up: answers as good as its own. '
         "Line: cascade on held-out questions, with 95% interval; dashed: chance; dot: the goal</text>"
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="Agreement by share">{"".join(parts)}</svg>'
-    )
+    return svg(_WIDTH, _HEIGHT, "Agreement by share", *parts)
 
 
 def _pair(pair: Answered, found: Calibration) -> str:
@@ -163,8 +159,7 @@ def _pair(pair: Answered, found: Calibration) -> str:
         score = "no score" if sample.score is None else f"score {sample.score:.3f}"
         verdict = "as good" if good.good else "worse"
         figures = f"{name}: {score}, {verdict} by {good.judged_by}, {sample.total_s:.2f} s, {sample.tokens:,} tokens"
-        said.append(f'<section><p class="dim">{escape(figures)}</p><div>{escape(sample.text)}</div></section>')
+        said.append(section(figures, sample.text))
     main = f"{found.main}: {pair.main.total_s:.2f} s, {pair.main.tokens:,} tokens"
-    said.append(f'<section><p class="dim">{escape(main)}</p><div>{escape(pair.main.text)}</div></section>')
-    summary = f"{escape(pair.question.id)}: {escape(pair.question.question)}"
-    return f'<details><summary>{summary}</summary><div class="pair">{"".join(said)}</div></details>'
+    said.append(section(main, pair.main.text))
+    return side_by_side(f"{pair.question.id}: {pair.question.question}", said)

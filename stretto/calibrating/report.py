@@ -15,9 +15,9 @@ from stretto.calibrating.goodness import Goodness
 from stretto.calibrating.measuring import Scored
 from stretto.calibrating.questions import LabelledQuestion
 from stretto.calibrating.thresholds import Spent, Trial, fewest, learn_for
+from stretto.comparing.bookkeeping import write_report
 from stretto.comparing.intervals import FEWEST
 from stretto.strategies.cascade.learned import Learned
-from stretto.values.errors import InvalidRequestError
 
 WORTH = 50  # questions below which the intervals are too wide to choose by
 
@@ -143,16 +143,7 @@ class Calibration:
         """Write a page with the curve and all answers (``.html``), or all as JSON. Raises `InvalidRequestError`."""
         from stretto.calibrating.page import calibration_page  # noqa: PLC0415 - figures need no page
 
-        path = Path(file).expanduser()
-        if path.suffix.lower() not in (".html", ".json"):
-            raise InvalidRequestError(f"{str(path)!r} cannot be written: a calibration is saved as .html or .json.")
-        try:
-            path.write_text(
-                calibration_page(self) if path.suffix.lower() == ".html" else self.as_json(), encoding="utf-8"
-            )
-        except OSError as error:
-            raise InvalidRequestError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
-        return path
+        return write_report(file, "calibration", lambda: calibration_page(self), self.as_json)
 
     def _values(self) -> dict[str, Any]:
         return {

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from stretto.comparing.comparison_questions import lines_of, refused, text_in
 from stretto.comparing.intervals import Interval, interval
-from stretto.foundation.arguments import reason
 from stretto.router.correction import Correction, fitted, moved
 from stretto.router.parse import Parse
 from stretto.router.shape import ShapeModel
@@ -116,27 +116,17 @@ def routed_questions_in(file: str | Path) -> tuple[RoutedQuestion, ...]:
     left out. Raises `InvalidRequestError`.
     """
     path = Path(file).expanduser()
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InvalidRequestError(f"The questions {str(path)!r} cannot be read: {why}.") from None
+    text = text_in(path)
     if path.suffix.lower() == ".json":
         return tuple(_compared(text, path))
-    return tuple(
-        _row(line, f"line {number} of {str(path)!r}")
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip()
-    )
+    return tuple(_row(line, where) for line, where in lines_of(text, path))
 
 
 def _row(line: str, where: str) -> RoutedQuestion:
     try:
         return RoutedQuestion.model_validate(json.loads(line))
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
-        raise InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.") from None
+        raise refused(error, where) from None
     except (ValueError, RecursionError):
         raise InvalidRequestError(
             f'{where} is no JSON. Write {{"question": ..., "strategy": "skeleton"}}, or "direct".'

@@ -1,9 +1,10 @@
-"""What a run over many questions has done and spent, and whether it may go on."""
+"""What a run over many questions has done and spent, whether it may go on, and its report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from stretto.values.errors import InvalidRequestError
 
@@ -24,6 +25,12 @@ class Spending:
 
     tokens: int | None = None
     usd: float | None = None
+
+
+def total(costs: Iterable[float | None]) -> float | None:
+    """All of them together; ``None`` where one is unknown."""
+    every = list(costs)
+    return None if None in every else sum(each for each in every if each is not None)
 
 
 class Steps:
@@ -63,3 +70,15 @@ class Ledger:
         return (tokens is None or sum(self._tokens) + max(self._tokens) <= tokens) and (
             usd is None or sum(self._usd) + max(self._usd) <= usd
         )
+
+
+def write_report(file: str | Path, kind: str, page: Callable[[], str], as_json: Callable[[], str]) -> Path:
+    """Write a report as its page (``.html``) or as JSON; ``kind`` is what it is of. Raises `InvalidRequestError`."""
+    path = Path(file).expanduser()
+    if path.suffix.lower() not in (".html", ".json"):
+        raise InvalidRequestError(f"{str(path)!r} cannot be written: a {kind} is saved as .html or .json.")
+    try:
+        path.write_text(page() if path.suffix.lower() == ".html" else as_json(), encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequestError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
+    return path

@@ -6,7 +6,7 @@ from html import escape
 
 from stretto.comparing.comparison_report import Comparison, Pair, Preferences
 from stretto.comparing.question_sampling import Sample
-from stretto.display.page import page, style_of_pairs
+from stretto.display.page import page, section, side_by_side, style_of_pairs, svg, table
 from stretto.display.palette import Scheme, palette
 
 
@@ -61,38 +61,22 @@ def _counts(found: Comparison) -> str:
 
 
 def _table(found: Comparison) -> str:
-    one, other = (escape(name) for name in found.sides)
-    names = {"one": one, "other": other, "": ""}
-    head = f"<tr><th>mean</th><th>{one}</th><th>{other}</th><th>difference, 95% interval</th><th>better</th></tr>"
-    rows = "".join(
-        f"<tr><td>{escape(row.name)}</td><td class=number>{row.one.value:.2f}</td>"
-        f"<td class=number>{row.other.value:.2f}</td><td class=number>{row.difference.shown('.2f')}</td>"
-        f"<td>{names[row.ahead]}</td></tr>"
+    names = {"one": found.sides[0], "other": found.sides[1], "": ""}
+    rows = (
+        (row.name, f"{row.one.value:.2f}", f"{row.other.value:.2f}", row.difference.shown(".2f"), names[row.ahead])
         for row in found.rows
     )
-    return f"<table>{head}{rows}</table>"
+    return table(("mean", *found.sides, "difference, 95% interval", "better"), rows, texts=(0, 4))
 
 
 def _preferences(found: Comparison) -> str:
-    one, other = (escape(name) for name in found.sides)
-    head = (
-        f"<tr><th>criterion</th><th>{one} preferred</th><th>tie</th><th>flipped</th><th>{other} preferred</th>"
-        "<th>win rate, 95%</th></tr>"
-    )
-    rows = "".join(
-        f"<tr><td>{each.criterion}</td><td class=number>{each.wins}</td><td class=number>{each.ties}</td>"
-        f"<td class=number>{each.flipped}</td><td class=number>{each.losses}</td>"
-        f"<td class=number>{each.rate.shown('.2f')}</td></tr>"
+    one, other = found.sides
+    heads = ("criterion", f"{one} preferred", "tie", "flipped", f"{other} preferred", "win rate, 95%")
+    rows = (
+        (each.criterion, *map(str, (each.wins, each.ties, each.flipped, each.losses)), each.rate.shown(".2f"))
         for each in found.preferences
     )
-    return f"<table>{head}{rows}</table>"
-
-
-def _svg(height: int, label: str, *parts: str) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
-        f'role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
-    )
+    return table(heads, rows)
 
 
 def _bars(preferences: tuple[Preferences, ...], sides: tuple[str, str]) -> str:
@@ -109,7 +93,7 @@ def _bars(preferences: tuple[Preferences, ...], sides: tuple[str, str]) -> str:
             parts.append(f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="18"/>')
             x += width
         parts.append(f'<text x="{x + 8:.1f}" y="{y + 15}">{each.wins} · {even} · {each.losses}</text>')
-    return _svg(_TOP + _ROW * len(preferences), "What the judge prefers", *parts)
+    return svg(_WIDTH, _TOP + _ROW * len(preferences), "What the judge prefers", *parts)
 
 
 def _ratios(found: Comparison) -> str:
@@ -135,7 +119,7 @@ def _ratios(found: Comparison) -> str:
     line = f'<line class="axis" x1="{x(1):.0f}" x2="{x(1):.0f}" y1="8" y2="78"/>'
     one, other = (escape(name) for name in found.sides)
     legend = f'<text x="20" y="112">time of {one} over {other}, a dot a question</text>'
-    return _svg(118, "Times", line, *dots, marks, legend)
+    return svg(_WIDTH, 118, "Times", line, *dots, marks, legend)
 
 
 def _pair(pair: Pair, sides: tuple[str, str]) -> str:
@@ -149,17 +133,12 @@ def _pair(pair: Pair, sides: tuple[str, str]) -> str:
             if each.error or each.why
         ]
     words = [each.words for each in pair.figures]
-    verdict = "".join(f'<p class="dim">{escape(each)}</p>' for each in said if each)
-    return (
-        f"<details><summary>{escape(pair.question.id)}: {escape(pair.question.question)}</summary>{verdict}"
-        f'<div class="pair">{_answer(pair.one, sides[0], words[0])}{_answer(pair.other, sides[1], words[1])}</div>'
-        "</details>"
-    )
+    sections = map(_answer, (pair.one, pair.other), sides, words)
+    return side_by_side(f"{pair.question.id}: {pair.question.question}", sections, filter(None, said))
 
 
 def _answer(sample: Sample, name: str, words: int) -> str:
     how = sample.strategy or "failed"
     length = f"{words:,} words, {sample.tokens:,} tokens"
     figures = f"{name}: {how}, {sample.total_s:.2f} s, {length}, {sample.finish_reason}"
-    warnings = "".join(f'<p class="dim">{escape(each)}</p>' for each in sample.warnings)
-    return f'<section><p class="dim">{escape(figures)}</p><div>{escape(sample.text)}</div>{warnings}</section>'
+    return section(figures, sample.text, sample.warnings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -60,17 +60,23 @@ def questions_in(file: str | Path, kind: type[Any] = Question) -> tuple[Any, ...
     ``kind`` says which further fields an object may have. Raises `InvalidRequestError`, which names the line.
     """
     path = Path(file).expanduser()
+    return named([_question(line, where, path.parent, kind) for line, where in lines_of(text_in(path), path)], kind)
+
+
+def text_in(path: Path) -> str:
+    """The text of a file of questions. Raises `InvalidRequestError`."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InvalidRequestError(f"The questions {str(path)!r} cannot be read: {why}.") from None
-    found = [
-        _question(line, f"line {number} of {str(path)!r}", path.parent, kind)
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
-    return named(found, kind)
+
+
+def lines_of(text: str, path: Path) -> Iterator[tuple[str, str]]:
+    """The lines that hold something, each with its place."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield line, f"line {number} of {str(path)!r}"
 
 
 @overload
@@ -106,6 +112,11 @@ def _checked(row: object, where: str, kind: type[Asked]) -> Asked:
     try:
         return kind.model_validate({"question": row} if isinstance(row, str) else row)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
-        raise InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.") from None
+        raise refused(error, where) from None
+
+
+def refused(error: ValidationError, where: str) -> InvalidRequestError:
+    """Say what is wrong with a question, by its place and its field."""
+    problem = error.errors()[0]
+    name = ".".join(str(part) for part in problem["loc"]) or "the whole line"
+    return InvalidRequestError(f"{where}: {name}: {reason(dict(problem))}.")

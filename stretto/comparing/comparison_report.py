@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from stretto.comparing.bookkeeping import total, write_report
 from stretto.comparing.comparison_questions import Question
 from stretto.comparing.figures import TextFigures, text_figures
 from stretto.comparing.intervals import Interval, interval
 from stretto.comparing.pairwise_judging import CRITERIA, JudgeVerdict, Preference
 from stretto.comparing.question_sampling import Sample
-from stretto.values.errors import InvalidRequestError
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class Pair:
     @property
     def cost_usd(self) -> float | None:
         """Of both answers and the judge; ``None`` where a price is unknown."""
-        costs = [self.one.cost_usd, self.other.cost_usd, *([self.verdict.cost_usd] if self.verdict else [])]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if len(known) == len(costs) else None
+        return total(each.cost_usd for each in (self.one, self.other, self.verdict) if each is not None)
 
     @cached_property
     def figures(self) -> tuple[TextFigures, TextFigures]:
@@ -240,15 +238,7 @@ class Comparison:
         """Write a page with plots and all pairs (``.html``), or everything as JSON. Raises `InvalidRequestError`."""
         from stretto.comparing.comparison_page import comparison_page  # noqa: PLC0415 - figures need no page
 
-        path = Path(file).expanduser()
-        if path.suffix.lower() not in (".html", ".json"):
-            raise InvalidRequestError(f"{str(path)!r} cannot be written: a comparison is saved as .html or .json.")
-        text = comparison_page(self) if path.suffix.lower() == ".html" else self.as_json()
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InvalidRequestError(f"{str(path)!r} cannot be written: {error.strerror}.") from None
-        return path
+        return write_report(file, "comparison", lambda: comparison_page(self), self.as_json)
 
     def _values(self) -> dict[str, Any]:
         return {

@@ -19,6 +19,7 @@ import anyio
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from stretto.client.async_client import AsyncStretto
+from stretto.comparing.bookkeeping import total
 from stretto.comparing.comparison_questions import Question
 from stretto.comparing.question_sampling import HOPELESS
 from stretto.strategies.runtime.parts import THINKING
@@ -152,11 +153,10 @@ async def judge(
             tasks.start_soon(read, first)
     if hopeless:
         raise hopeless[0]
-    costs = [cost for _, cost in spent if cost is not None]
     return JudgeVerdict(
         readings=tuple(readings[first] for first in _ORDERS),
         tokens=sum(tokens for tokens, _ in spent),
-        cost_usd=sum(costs) if len(costs) == len(spent) else None,
+        cost_usd=total(cost for _, cost in spent),
     )
 
 

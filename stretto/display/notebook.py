@@ -7,7 +7,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
-from stretto.display.page import page
+from stretto.display.page import page, table
 from stretto.display.rows import drawn, label_of
 from stretto.display.timeline import draw, totals
 from stretto.values.answer import Answer, Branch, Timeline
@@ -32,16 +32,13 @@ def answer_html(answer: Answer) -> str:
 
 def route_html(route: Route) -> str:
     """The decision and its reason, and what each way was expected to cost."""
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td class=number>{cost.seconds:.1f} s</td><td class=number>{cost.tokens:,}</td>"
-        f"<td class=number>{cost.calls:,}</td></tr>"
-        for name, cost in route.forecast.items()
-    )
-    heading = "<tr><th>strategy</th><th>expected time</th><th>tokens</th><th>calls</th></tr>"
+    rows = [
+        (name, f"{cost.seconds:.1f} s", f"{cost.tokens:,}", f"{cost.calls:,}") for name, cost in route.forecast.items()
+    ]
     on = f" on {escape(route.backend)}" if route.backend else ""
     decoding = f"<p>{escape(route.decoding_reason)}</p>" if route.decoding_reason else ""
     return f"<p><b>{escape(route.strategy)}</b>{on}: {escape(route.reason)}</p>{decoding}" + (
-        f"<table>{heading}{rows}</table>" if rows else ""
+        table(("strategy", "expected time", "tokens", "calls"), rows) if rows else ""
     )
 
 
@@ -115,13 +112,12 @@ def _parser() -> MarkdownIt:
 
 
 def _branches(answer: Answer) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(branch.id)}</td><td>{escape(branch.heading or branch.title)}</td><td>{branch.status}</td>"
-        f"<td class=number>{branch.usage.completion_tokens:,}</td><td>{escape(branch.error or '')}</td></tr>"
-        for branch in answer.branches
+    heads = ("branch", "heading or title", "status", "tokens", "error")
+    rows = (
+        (each.id, each.heading or each.title, each.status, f"{each.usage.completion_tokens:,}", each.error or "")
+        for each in answer.branches
     )
-    heading = "<tr><th>branch</th><th>heading or title</th><th>status</th><th>tokens</th><th>error</th></tr>"
-    return f"<table>{heading}{rows}</table>"
+    return table(heads, rows, texts=(0, 1, 2, 4))
 
 
 def _plain(text: str) -> str:

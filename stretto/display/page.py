@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 
-from stretto.display.palette import Scheme, palette
+from stretto.display.palette import SCHEMES, Scheme, palette
 
 
 def _colours(scheme: Scheme) -> str:
@@ -27,7 +27,6 @@ blockquote{{border-left:3px solid;margin-left:0;padding-left:1rem}}
 {_colours("light")}
 @media (prefers-color-scheme:dark){{{_colours("dark")}}}
 """
-_SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -43,13 +42,50 @@ def page(title: str, *parts: str) -> str:
     )
 
 
+def table(heads: Iterable[str], rows: Iterable[Sequence[str]], texts: Collection[int] = (0,)) -> str:
+    """A table of texts, which are escaped; the columns in ``texts`` hold words, all others numbers."""
+
+    def row(cells: Sequence[str]) -> str:
+        kinds = ("" if at in texts else " class=number" for at in range(len(cells)))
+        return "".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, cells, strict=True))
+
+    body = "".join(f"<tr>{row(cells)}</tr>" for cells in rows)
+    return f"<table><tr>{''.join(f'<th>{escape(each)}</th>' for each in heads)}</tr>{body}</table>"
+
+
+def svg(width: int, height: int, label: str, *parts: str) -> str:
+    """A drawing of SVG elements."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def dim(text: str) -> str:
+    """A remark."""
+    return f'<p class="dim">{escape(text)}</p>'
+
+
+def section(figures: str, text: str, warnings: Iterable[str] = ()) -> str:
+    """One of the answers that stand side by side, below what it took."""
+    return f"<section>{dim(figures)}<div>{escape(text)}</div>{''.join(map(dim, warnings))}</section>"
+
+
+def side_by_side(summary: str, sections: Iterable[str], remarks: Iterable[str] = ()) -> str:
+    """Sections of answers to one question, which are shown where somebody opens it."""
+    return (
+        f"<details><summary>{escape(summary)}</summary>{''.join(map(dim, remarks))}"
+        f'<div class="pair">{"".join(sections)}</div></details>'
+    )
+
+
 def style_of_pairs(colours: Callable[[Scheme], str]) -> str:
     """The style element of a page that shows answers side by side.
 
     Args:
         colours: the page's own rules for a scheme.
     """
-    light, dark = (f".pair div{{border-color:{palette(scheme).line}}}{colours(scheme)}" for scheme in _SCHEMES)
+    light, dark = (f".pair div{{border-color:{palette(scheme).line}}}{colours(scheme)}" for scheme in SCHEMES)
     return f"""<style>
 body{{max-width:1100px}}
 .pair{{display:grid;grid-template-columns:1fr 1fr;gap:1rem}}

@@ -59,12 +59,12 @@ def draw(timeline: Timeline, branches: Sequence[Branch]) -> str:
     )
 
 
-def totals(timeline: Timeline) -> str:
+def totals(timeline: Timeline, between: str = "·") -> str:
     """One line: seconds to the first text, to the end, and along the critical path."""
     first = timeline.first_text_s
     parts = [] if first is None else [f"first text {first:.2f} s"]
     parts += [f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s"]
-    return " · ".join(parts)
+    return f" {between} ".join(parts)
 
 
 def _row(branch: Branch, number: int, end_s: float) -> str:

@@ -16,6 +16,7 @@ from stretto.cli.output.plain import one_line
 from stretto.cli.output.screen import columns
 from stretto.display.palette import TERMINAL
 from stretto.display.rows import drawn, end_of, label_of, mark_step, mark_text, tokens_of
+from stretto.display.timeline import totals
 from stretto.values.answer import Answer, Branch, Span
 from stretto.values.token_records import DecodingStats
 
@@ -72,7 +73,7 @@ def render_timeline(answer: Answer, width: int = 80, *, blocks: bool = True) -> 
         *rows,
         *(Text(note, "dim") for note in notes),
         *_legend(answer.branches, signs, width),
-        _totals(answer, signs),
+        Text(totals(answer.timeline, signs.between), "dim"),
         *_decoded(answer, width, signs),
         *_waits(branches, room),
     ]
@@ -141,13 +142,6 @@ def _legend(branches: Sequence[Branch], signs: _Signs, width: int) -> list[Text]
             lines.append(Text())
         lines[-1].append("  " if lines[-1] else "").append(sign, _STYLES[phase]).append(f" {meaning}", "dim")
     return lines
-
-
-def _totals(answer: Answer, signs: _Signs) -> Text:
-    timeline = answer.timeline
-    first = f"first text {timeline.first_text_s:.2f} s" if timeline.first_text_s is not None else ""
-    parts = (first, f"total {timeline.total_s:.2f} s", f"critical path {timeline.critical_path_s:.2f} s")
-    return Text(f" {signs.between} ".join(part for part in parts if part), "dim")
 
 
 def _decoded(answer: Answer, width: int, signs: _Signs) -> list[Text]:
