@@ -17,12 +17,11 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from stretto.backends.base import Capabilities, ModelRequest
-from stretto.foundation.arguments import reason, safe_repr
+from stretto.foundation.validation import read_table
 from stretto.prompts.catalogue import family_of
-from stretto.values.errors import SettingsError
 
 NO_ROWS: Rows = MappingProxyType({})
 _UNKNOWN = Capabilities(concurrent_calls=8)
@@ -70,17 +69,7 @@ def _by_provider() -> Rows:
 
 def own_rows(file: Path) -> Rows:
     """Read a caller's rows from a TOML file, a table for each provider. Raises `SettingsError`."""
-    try:
-        written = tomllib.loads(file.expanduser().read_text(encoding="utf-8"))
-        return _ROWS.validate_python(written)
-    except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc']))}={safe_repr(first.get('input'))}: {reason(first)}"
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-    except ValueError as error:
-        problem = str(error)
-    raise SettingsError(f"The models in {str(file)!r} cannot be used: {problem}. docs/backends.md shows the form.")
+    return read_table(file, _ROWS.validate_python, "models", "docs/backends.md")
 
 
 def _row(provider: str, model: str, own: Rows) -> Known | None:

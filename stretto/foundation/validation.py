@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from stretto.foundation.arguments import looks_like_key, reason, safe_repr, unknown_names
-from stretto.values.errors import InvalidRequestError, StrettoError
+from stretto.values.errors import InvalidRequestError, SettingsError, StrettoError
+
+Value = TypeVar("Value")
 
 
 class CheckedModel(BaseModel):
@@ -50,3 +55,17 @@ def explained(error: ValidationError, within: str = "") -> str:
     if first["type"] == "missing":
         return f"{name} is missing. Give it."
     return f"{name}={safe_repr(first.get('input'))} cannot be used: {reason(first)}."
+
+
+def read_table(file: Path, read: Callable[[Any], Value], what: str, page: str) -> Value:
+    """Read a TOML file of a caller's. Raises `SettingsError`, which says what it is and which page shows its form."""
+    try:
+        return read(tomllib.loads(file.expanduser().read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(map(str, first['loc']))}={safe_repr(first.get('input'))}: {reason(first)}"
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+    except ValueError as error:
+        problem = str(error)
+    raise SettingsError(f"The {what} in {str(file)!r} cannot be used: {problem}. {page} shows the form.")

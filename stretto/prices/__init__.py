@@ -13,12 +13,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from stretto.foundation.arguments import reason, safe_repr
+from stretto.foundation.validation import read_table
 from stretto.prices.listed import cost_by_package
 from stretto.values.answer import Cost, Usage
-from stretto.values.errors import SettingsError
 
 __all__ = ["Price", "Prices", "Tier"]
 
@@ -96,7 +95,7 @@ class Prices:
     """
 
     def __init__(self, own: Path | None = None) -> None:
-        self._own = None if own is None else _read(own)
+        self._own = None if own is None else read_table(own, _Listed.model_validate, "prices", "docs/cost.md")
         self._rates: dict[tuple[str, bool, int], tuple[float, float, float] | None] = {}
 
     def cost(self, model: str, usages: Iterable[Usage], *, listed: bool = True) -> Cost | None:
@@ -148,17 +147,3 @@ def _by_table(table: _Listed, names: Sequence[str], usages: Sequence[Usage]) -> 
 def _list_prices() -> _Listed:
     text = files("stretto.prices").joinpath("prices.toml").read_text(encoding="utf-8")
     return _Listed.model_validate(tomllib.loads(text))
-
-
-def _read(file: Path) -> _Listed:
-    try:
-        return _Listed.model_validate(tomllib.loads(file.expanduser().read_text(encoding="utf-8")))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        problem = f"{where}={safe_repr(first.get('input'))}: {reason(first)}"
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-    except ValueError as error:
-        problem = str(error)
-    raise SettingsError(f"The prices in {str(file)!r} cannot be used: {problem}. docs/cost.md shows the form.")

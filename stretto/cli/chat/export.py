@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from stretto.cli.chat.chat_file import Turn
-from stretto.cli.output.plain import one_line, plain, plain_json, record_in
+from stretto.cli.output.plain import json_lines, one_line, plain, record_in
 from stretto.values.errors import InvalidRequestError
 
 ENDINGS = (".md", ".json")
@@ -64,4 +63,4 @@ def about_of(turn: Turn) -> str:
 
 def as_json(turns: Sequence[Turn]) -> str:
     """The turns with their whole answers."""
-    return plain_json(json.dumps({"turns": [asdict(turn) for turn in turns]}, indent=2, ensure_ascii=False))
+    return json_lines({"turns": [asdict(turn) for turn in turns]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.exits import reporting
 from stretto.cli.local_models import with_local_model
-from stretto.cli.output.plain import one_line, plain_json
+from stretto.cli.output.plain import json_lines, one_line
 from stretto.values.errors import InvalidRequestError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -101,11 +102,7 @@ def bench(
         screen.end()
     advised = advice(report)
     if json:
-        from dataclasses import asdict  # noqa: PLC0415 - only here
-        from json import dumps  # noqa: PLC0415
-
-        found = {**asdict(report), "advice": [asdict(each) for each in advised]}
-        screen.write(plain_json(dumps(found, indent=2, ensure_ascii=False)) + "\n")
+        screen.write(json_lines({**asdict(report), "advice": [asdict(each) for each in advised]}) + "\n")
         return
     print_lines(lambda width: rendered(report, advised, width))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,6 +11,7 @@ import typer
 from stretto.cli import options
 from stretto.cli.command_client import opener_of
 from stretto.cli.exits import Exit, reporting
+from stretto.cli.output.plain import json_lines
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,17 +29,12 @@ def doctor(context: typer.Context, *, json: options.Json = False) -> None:
 
     findings = examine(opener_of(context))
     if json:
-        from dataclasses import asdict  # noqa: PLC0415 - only here
-        from json import dumps  # noqa: PLC0415
-
-        typer.echo(dumps({"healthy": findings.healthy, **asdict(findings)}, indent=2, ensure_ascii=False))
+        typer.echo(json_lines({"healthy": findings.healthy, **asdict(findings)}))
     else:
-        from rich.console import Console  # noqa: PLC0415 - not needed for JSON
+        from stretto.cli.output.screen import print_lines  # noqa: PLC0415 - not needed for JSON
 
-        console = Console(highlight=False, markup=False, emoji=False)
-        marks = ("✓", "✗") if console.encoding.lower().startswith("utf") else ("+", "-")
-        for line in report(findings, marks, console.width if console.is_terminal else None):
-            console.print(line, soft_wrap=True)
+        marks = ("✓", "✗") if (sys.stdout.encoding or "").lower().startswith("utf") else ("+", "-")
+        print_lines(lambda width: report(findings, marks, width))
     raise typer.Exit(Exit.OK if findings.healthy else Exit.FAILED)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from stretto.cli.exits import reporting
 from stretto.cli.output.kept import Json, check_one
-from stretto.cli.output.plain import one_line, plain_json
+from stretto.cli.output.plain import json_lines, one_line
 from stretto.foundation.arguments import safe_repr
 from stretto.values.errors import InvalidRequestError
 
@@ -37,17 +37,16 @@ def learned(context: typer.Context, *, json: Json = False) -> None:
 
     abilities, cascades, router = all_abilities(), all_learned(), correction()
     if json:
-        import json as written  # noqa: PLC0415 - only here
-
         kept = {
             "abilities": [{"file": str(file), **found.model_dump(mode="json")} for file, found in abilities],
             "cascades": [{"file": str(file), **found.model_dump(mode="json")} for file, found in cascades],
             "router": router and router.model_dump(mode="json"),
         }
-        typer.echo(plain_json(written.dumps(kept, indent=2, ensure_ascii=False)))
+        typer.echo(json_lines(kept))
         return
-    from rich.console import Console  # noqa: PLC0415 - not needed for JSON
-    from rich.text import Text  # noqa: PLC0415 - likewise
+    from rich.text import Text  # noqa: PLC0415 - not needed for JSON
+
+    from stretto.cli.output.screen import print_lines  # noqa: PLC0415 - likewise
 
     lines = [] if abilities or cascades or router else [Text("Nothing was learned yet.")]
     if router is not None:
@@ -56,9 +55,7 @@ def learned(context: typer.Context, *, json: Json = False) -> None:
         lines += [*_of_check(checked), Text(f"  {file}", "dim")]
     for file, found in cascades:
         lines += [*_of_cascade(found), Text(f"  {file}", "dim")]
-    console = Console(highlight=False, markup=False, emoji=False)
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    print_lines(lambda _: lines)
 
 
 @app.command()

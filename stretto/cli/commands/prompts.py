@@ -8,6 +8,7 @@ import typer
 
 from stretto.cli import options
 from stretto.cli.exits import reporting
+from stretto.cli.output.plain import json_lines, one_line, plain
 from stretto.values.errors import UnknownPromptError
 
 if TYPE_CHECKING:
@@ -43,28 +44,10 @@ def list_(family: Family = None, version: Version = None, json: options.Json = F
     _check(catalogue, family, version)
     found = [each for each in catalogue if family in (None, each.family) and version in (None, each.version)]
     if json:
-        from json import dumps  # noqa: PLC0415 - only here
-
-        typer.echo(
-            dumps(
-                [
-                    {
-                        "family": each.family,
-                        "version": each.version,
-                        "name": each.name,
-                        "purpose": each.purpose,
-                        "placeholders": each.placeholders,
-                        "source": each.source,
-                    }
-                    for each in found
-                ],
-                indent=2,
-                ensure_ascii=False,
-            )
-        )
+        fields = ("family", "version", "name", "purpose", "placeholders", "source")
+        typer.echo(json_lines([{name: getattr(each, name) for name in fields} for each in found]))
         return
-    from stretto.cli.output.plain import one_line  # noqa: PLC0415 - keeps `stretto --help` light
-    from stretto.cli.output.screen import columns, print_lines  # noqa: PLC0415 - likewise
+    from stretto.cli.output.screen import columns, print_lines  # noqa: PLC0415 - keeps `stretto --help` light
 
     rows = [(f"{each.family}/{each.version}/{each.name}", (one_line(each.purpose), "dim")) for each in found]
     print_lines(lambda width: columns(rows, width=width))
@@ -78,8 +61,7 @@ def show(
     version: Version = None,
 ) -> None:
     """Print a template as its file holds it; one that a family lacks comes from general."""
-    from stretto.cli.output.plain import plain  # noqa: PLC0415 - keeps `stretto --help` light
-    from stretto.prompts.catalogue import GENERAL  # noqa: PLC0415
+    from stretto.prompts.catalogue import GENERAL  # noqa: PLC0415 - keeps `stretto --help` light
 
     catalogue = _catalogue()
     _check(catalogue, family, version)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json as as_json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from stretto.cli.output.plain import one_line, plain_json
+from stretto.cli.output.plain import json_lines, one_line
 from stretto.values.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def print_list(found: Sequence[Kept], lines: Callable[[Kept], Iterable[str]], *, json: bool, none: str) -> None:
     """Print what was found, each in its lines; ``none`` if nothing was."""
     if json:
-        typer.echo(plain_json(as_json.dumps([asdict(each) for each in found], indent=2, ensure_ascii=False)))
+        typer.echo(json_lines([asdict(each) for each in found]))
         return
     for each in found:
         for line in lines(each):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from stretto.backends.tenants import UNKNOWN, asked_for
 from stretto.cli.output.live import answer_live, silently, wait_live
-from stretto.cli.output.plain import one_line, plain_json
+from stretto.cli.output.plain import json_lines, one_line, plain_json
 from stretto.cli.output.screen import Screen, columns
 from stretto.values.answer import Answer
 from stretto.values.request import Message
@@ -87,7 +86,7 @@ def as_json(answers: Sequence[Answer]) -> str:
             "speed_up": speed_up(answer, direct),
         },
     }
-    return plain_json(json.dumps(both, indent=2, ensure_ascii=False))
+    return json_lines(both)
 
 
 def table(answer: Answer, direct: Answer) -> list[Text]:
