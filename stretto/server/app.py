@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,13 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stretto.client.async_client import AsyncStretto
 from stretto.server import information
-from stretto.server.apis.anthropic_messages import Messages, count_tokens
-from stretto.server.apis.api_answer import ApiAdapter, Endpoint, Handler, generating, refused
-from stretto.server.apis.chat import Chat
-from stretto.server.apis.completions import Completions
+from stretto.server.apis.anthropic_messages import count_tokens, read_messages
+from stretto.server.apis.api_answer import Endpoint, Handler, generating, refused
+from stretto.server.apis.chat import read_chat
+from stretto.server.apis.completions import read_completions
 from stretto.server.apis.extension import ROUTE_HEADER
 from stretto.server.apis.proxy import elsewhere
-from stretto.server.apis.responses import Responses
+from stretto.server.apis.responses import read_responses
 from stretto.server.exchange import named, request_id
 from stretto.server.problems import Problem
 from stretto.server.server_options import ServerOptions
@@ -87,23 +88,20 @@ def _cors(service: Service) -> list[Middleware]:
 
 
 def _routes(service: Service) -> list[BaseRoute]:
-    chat, anthropic = Chat(), Messages()
-    completions, responses = Completions(), Responses()
-
-    def route(path: str, methods: list[str], handle: Handler, adapter: ApiAdapter = chat, **how: Any) -> Route:
-        return Route(path, Endpoint(service, path, handle, adapter.envelope, **how), methods=methods)
+    def route(path: str, methods: list[str], handle: Handler, **how: Any) -> Route:
+        return Route(path, Endpoint(service, path, handle, **how), methods=methods)
 
     return [
-        route("/v1/chat/completions", ["POST"], generating(chat, elsewhere("chat.completions"))),
-        route("/v1/completions", ["POST"], generating(completions, elsewhere("completions")), completions),
-        route("/v1/responses", ["GET"], refused(*_WEBSOCKET), responses),
-        route("/v1/responses", ["POST"], generating(responses, elsewhere("responses")), responses),
-        route("/v1/responses/compact", ["POST"], refused(*_COMPACT), responses),
-        route("/v1/messages", ["POST"], generating(anthropic), anthropic),
-        route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic),
+        route("/v1/chat/completions", ["POST"], generating(read_chat, elsewhere("chat.completions"))),
+        route("/v1/completions", ["POST"], generating(read_completions, elsewhere("completions"))),
+        route("/v1/responses", ["GET"], refused(*_WEBSOCKET)),
+        route("/v1/responses", ["POST"], generating(read_responses, elsewhere("responses"))),
+        route("/v1/responses/compact", ["POST"], refused(*_COMPACT)),
+        route("/v1/messages", ["POST"], generating(read_messages), anthropic=True),
+        route("/v1/messages/count_tokens", ["POST"], count_tokens, anthropic=True),
         route("/v1/models", ["GET"], information.models),
         route("/v1/models/{name:path}", ["GET"], information.model),
-        route("/v1/route", ["POST"], information.routing(Chat(only_routed=True))),
+        route("/v1/route", ["POST"], information.routing(partial(read_chat, only_routed=True))),
         route("/health", ["GET"], information.health, guarded=False),
         route("/ready", ["GET"], information.ready, guarded=False),
         route("/metrics", ["GET"], information.metrics),

@@ -6,7 +6,7 @@ from typing import Any
 
 from stretto.local_engine.model.loading.loading_progress import doing
 from stretto.local_engine.serving.request_progress import waiting_for
-from stretto.server.apis.api_answer import ApiAdapter, read_by
+from stretto.server.apis.api_answer import Read, read_by
 from stretto.server.apis.bodies import read_object
 from stretto.server.exchange import Exchange
 from stretto.server.problems import Problem, of_error, retry_after
@@ -60,13 +60,13 @@ async def metrics(service: Service, exchange: Exchange) -> None:
     await exchange.send_bytes(body, kind)
 
 
-def routing(adapter: ApiAdapter) -> Any:
+def routing(read: Read) -> Any:
     """What answers with the route of a request, and generates nothing."""
 
     async def route(service: Service, exchange: Exchange) -> None:
         service.admission.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
-        ask = (await read_by(adapter, body, service, exchange)).asks[0]
+        ask = (await read_by(read, body, service, exchange)).asks[0]
         try:
             async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
                 found = await ask.served.client.route(ask.prompt, **ask.options)

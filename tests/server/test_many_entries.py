@@ -10,7 +10,7 @@ from live_server import in_front_of, serving
 
 from stretto import AsyncStretto
 from stretto.foundation.bounds import MOST
-from stretto.server.apis.chat import Chat
+from stretto.server.apis.chat import read_chat
 from stretto.server.app import create_app
 from stretto.server.running import _prepare
 from stretto.testing import ScriptedBackend
@@ -42,13 +42,12 @@ async def test_more_than_a_request_may_hold_is_a_400(path, fields, name):
 
 async def test_a_long_body_is_read_in_a_thread(monkeypatch):
     read_in = []
-    read = Chat.read
 
     def seen(*arguments):
         read_in.append(threading.current_thread())
-        return read(*arguments)
+        return read_chat(*arguments)
 
-    monkeypatch.setattr(Chat, "read", seen)
+    monkeypatch.setattr("stretto.server.app.read_chat", seen)
     async with in_front_of("Hello.") as live, live.http() as http:
         for count in (1, 1_000):
             asked = {"model": "stretto-direct", "messages": [TURN] * count}

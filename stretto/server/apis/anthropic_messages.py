@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from stretto.backends.base import ModelRequest
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
-from stretto.server.apis.api_answer import Outgoing, ParsedBody, sse
+from stretto.server.apis.api_answer import EventWriter, ParsedBody, sse
 from stretto.server.apis.bodies import MOST_STOPS, Count, Number, check_number, check_tools, read_object, read_turns
 from stretto.server.apis.extension import Extension, extension_of
 from stretto.server.exchange import Exchange
@@ -107,28 +107,21 @@ class MessagesBody(BaseModel):
         return (*read_turns([{"role": "system", "content": self.system}], "system"), *turns) if self.system else turns
 
 
-class Messages:
-    """The adapter of Anthropic's Messages."""
-
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
-        extension = Extension.of(body)
-        asked = read_as(MessagesBody, body)
-        if asked.max_tokens is None:
-            raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
-        served = service.models.find(asked.model)
-        asked.check_tools(served)
-        check_number("stop_sequences", asked.stop_sequences, MOST_STOPS)
-        warnings = asked.without_effect(served)
-        ask = Ask(served, asked.conversation(), _options(asked, served, extension))
-        writer = MessagesWriter(
-            served.name, exchange.id, events=extension.events, thinks=asked.thinks, warnings=warnings
-        )
-        if asked.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
-            writer.untold = AnswerWarning(_UNTOLD.format(served.backend.name), "option")
-        return ParsedBody([ask], bool(asked.stream), writer)
-
-    def envelope(self, problem: Problem, exchange: Exchange) -> Any:
-        return problem.as_anthropic(exchange.id)
+def read_messages(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
+    """Read a body of Anthropic's Messages. Raises `Problem`."""
+    extension = Extension.of(body)
+    asked = read_as(MessagesBody, body)
+    if asked.max_tokens is None:
+        raise Problem(400, "Field required", param="max_tokens", code="missing_required_parameter")
+    served = service.models.find(asked.model)
+    asked.check_tools(served)
+    check_number("stop_sequences", asked.stop_sequences, MOST_STOPS)
+    warnings = asked.without_effect(served)
+    ask = Ask(served, asked.conversation(), _options(asked, served, extension))
+    writer = MessagesWriter(served.name, exchange.id, events=extension.events, thinks=asked.thinks, warnings=warnings)
+    if asked.stop_sequences and not (_is_anthropic(served) or _samples_here(served)):
+        writer.untold = AnswerWarning(_UNTOLD.format(served.backend.name), "option")
+    return ParsedBody([ask], bool(asked.stream), writer)
 
 
 async def count_tokens(service: Service, exchange: Exchange) -> None:
@@ -190,7 +183,7 @@ _STOP: dict[FinishReason, str] = {
 _CUT = "max_tokens"  # the one word for an answer that is not whole
 
 
-class MessagesWriter:
+class MessagesWriter(EventWriter):
     """Writes one answer as Messages do.
 
     A stream is: ``message_start``; for each block of content its start, deltas and stop; ``message_delta`` with the
@@ -204,6 +197,7 @@ class MessagesWriter:
     def __init__(
         self, model: str, request_id: str, *, events: bool, thinks: bool, warnings: Sequence[AnswerWarning] = ()
     ) -> None:
+        super().__init__(events=events)
         self._frame = {
             "id": f"msg_{uuid.uuid4().hex}",
             "type": "message",
@@ -214,7 +208,6 @@ class MessagesWriter:
         self._thinks = thinks
         self._warnings = warnings
         self.untold: AnswerWarning | None = None
-        self._outgoing = Outgoing(events=events)
         self._blocks = 0  # that have been started
         self._open: str | int | None = None  # "text", "thought", or the index of the tool call that is being streamed
         self._streamed: set[int] = set()  # tool calls that were, or are
@@ -239,10 +232,6 @@ class MessagesWriter:
             warnings.append(self.untold)
         return extension_of(answer, warnings=warnings)
 
-    def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
-        """What an event adds to the stream."""
-        return self._outgoing.due(event, self._written(event))
-
     def closing(self) -> bytes:
         return _event("message_stop")
 
@@ -250,7 +239,7 @@ class MessagesWriter:
         """What ends a stream that cannot go on."""
         return sse(problem.as_anthropic(self._request_id), "error")
 
-    def _written(self, event: Event) -> bytes:
+    def written(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
                 usage = {"input_tokens": 0, "output_tokens": 0}  # not known yet; the last event tells

@@ -52,7 +52,7 @@ class ResponseWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """What an adapter has read in a body.
+    """What was read in a body.
 
     Attributes:
         asks: what to answer; more than one where the API takes several prompts.
@@ -65,17 +65,8 @@ class ParsedBody:
     writer: ResponseWriter
 
 
-class ApiAdapter(Protocol):
-    """An API: how its bodies are read, and how its errors look."""
-
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
-        """Read a body. Raises `Problem`."""
-        ...
-
-    def envelope(self, problem: Problem, exchange: Exchange) -> Any:
-        """An error as JSON."""
-        ...
-
+Read = Callable[[dict[str, Any], Service, Exchange], ParsedBody]
+"""How an API reads a body. Raises `Problem`."""
 
 Elsewhere = Callable[[dict[str, Any], Service, Exchange, Problem], Awaitable[None]]
 Handler = Callable[[Service, Exchange], Awaitable[None]]
@@ -84,27 +75,16 @@ Handler = Callable[[Service, Exchange], Awaitable[None]]
 class Endpoint:
     """An ASGI application for one path: checks the key, handles the request, tells what went wrong.
 
-    Args:
-        service: what all requests share.
-        path: as it is counted.
-        handle: sends the response, or raises.
-        envelope: an error as JSON.
-        guarded: whether a key is needed, where the server has any.
+    ``anthropic``: in the form of Anthropic's API, else of OpenAI's. ``guarded``: a key is needed, if there are any.
     """
 
     def __init__(
-        self,
-        service: Service,
-        path: str,
-        handle: Handler,
-        envelope: Callable[[Problem, Exchange], Any],
-        *,
-        guarded: bool = True,
+        self, service: Service, path: str, handle: Handler, *, anthropic: bool = False, guarded: bool = True
     ) -> None:
         self._service = service
         self._path = path
         self._handle = handle
-        self._envelope = envelope
+        self._anthropic = anthropic
         self._guarded = guarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,27 +132,28 @@ class Endpoint:
         elif problem.status >= 500 and problem.status != 503:  # which is for whoever shares out the load
             log.warning("%s at %s: %s", exchange.id, self._path, problem.message)
         if not exchange.started:
-            await exchange.send_json(self._envelope(problem, exchange), problem.status, problem.headers)
+            body = problem.as_anthropic(exchange.id) if self._anthropic else problem.as_openai()
+            await exchange.send_json(body, problem.status, problem.headers)
 
 
-async def read_by(adapter: ApiAdapter, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
+async def read_by(read: Read, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
     """Read a body; a long one in a thread, as all other requests wait meanwhile. Raises `Problem`."""
     if is_long(*body.values()):
-        return await anyio.to_thread.run_sync(adapter.read, body, service, exchange)
-    return adapter.read(body, service, exchange)
+        return await anyio.to_thread.run_sync(read, body, service, exchange)
+    return read(body, service, exchange)
 
 
-def generating(adapter: ApiAdapter, elsewhere: Elsewhere | None = None) -> Handler:
+def generating(read: Read, elsewhere: Elsewhere | None = None) -> Handler:
     """What handles the requests of an API that generates.
 
-    ``elsewhere`` is tried with a body that the adapter cannot read, and raises the problem if it cannot help.
+    ``elsewhere`` is tried with a body that cannot be read, and raises the problem if it cannot help.
     """
 
     async def handle(service: Service, exchange: Exchange) -> None:
         service.admission.check_open()
         body = await read_object(exchange.receive, exchange.headers, service.options)
         try:
-            reading = await read_by(adapter, body, service, exchange)
+            reading = await read_by(read, body, service, exchange)
         except Problem as problem:
             if elsewhere is None:
                 raise
@@ -185,13 +166,13 @@ def generating(adapter: ApiAdapter, elsewhere: Elsewhere | None = None) -> Handl
             return
         exchange.streams = reading.stream
         name = reading.asks[0].served.name
-        read = sum(prompt_tokens(ask.prompt) for ask in reading.asks)
+        tokens = sum(prompt_tokens(ask.prompt) for ask in reading.asks)
         answered = False
         try:
             async with (
                 _paid(exchange),
                 exchange.attended(),
-                service.admission.admitted(exchange.holder, exchange.end, prompt_tokens=read) as waited_s,
+                service.admission.admitted(exchange.holder, exchange.end, prompt_tokens=tokens) as waited_s,
             ):
                 # What fails in here is told in here: a response of which the status is out ends with an event.
                 answers = await _respond(exchange, reading, service.admission)
@@ -282,10 +263,10 @@ async def _break_off(exchange: Exchange, writer: ResponseWriter, problem: Proble
         await exchange.finish()
 
 
-class Outgoing:
-    """Holds the begin of a stream back until there is more: so far, a request may fail with its own status.
+class EventWriter:
+    """A writer that holds the begin of a stream back until there is more: so far, a request may fail with a status.
 
-    With `events`, nothing is held back, and each event follows by its own name. ``beside`` stands in its data, for a
+    With ``events``, nothing is held back, and each event follows by its own name. ``beside`` stands in its data, for a
     client that does not look at names.
     """
 
@@ -293,8 +274,13 @@ class Outgoing:
         self._events, self._beside = events, beside
         self._held: bytes | None = None if events else b""
 
-    def due(self, event: Event, frames: bytes) -> bytes:
-        """What to send now of the frames of this event, and of those before."""
+    def written(self, event: Event) -> bytes:
+        """What an event is in the stream; may be nothing."""
+        raise NotImplementedError
+
+    def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
+        """What to send now of this event, and of those before."""
+        frames = self.written(event)
         if self._events and (named := named_event(event)):
             name, data = named
             frames += sse({**self._beside, **data}, name)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
-from stretto.server.apis.api_answer import Outgoing, ParsedBody, sse
+from stretto.server.apis.api_answer import EventWriter, ParsedBody, sse
 from stretto.server.apis.bodies import MOST_STOPS, Count, Number, Seed, Small, check_number, check_tools, read_turns
 from stretto.server.apis.choices import call_piece_of, choices_of, finish_of_choice, logprobs_of, message_of, usage_of
 from stretto.server.apis.extension import Extension, extension_of
@@ -129,36 +129,28 @@ class ChatBody(Sampling):
             raise Problem(400, message, param=named[0], code="unsupported_parameter")
 
 
-class Chat:
-    """The adapter of Chat Completions.
+def read_chat(
+    body: dict[str, Any],
+    service: Service,
+    exchange: Exchange,  # noqa: ARG001 - as others
+    *,
+    only_routed: bool = False,
+) -> ParsedBody:
+    """Read a body of Chat Completions. Raises `Problem`.
 
-    Args:
-        only_routed: nothing is answered, so the form of the answer does not matter.
+    ``only_routed``: nothing is answered, so the form of the answer does not matter.
     """
-
-    def __init__(self, *, only_routed: bool = False) -> None:
-        self._only_routed = only_routed
-
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
-        extension = Extension.of(body)
-        asked = read_as(ChatBody, body)
-        served = service.models.find(asked.model)
-        if not self._only_routed:
-            asked.check_form(served)
-        check_tools(asked.tools, asked.tool_choice)
-        check_number("stop", asked.stop, MOST_STOPS)
-        turns = read_turns(asked.messages, "messages")
-        ask = Ask(served, turns, _options(asked, served, extension))
-        writer = ChatWriter(
-            served.name,
-            include_usage=asked.include_usage,
-            events=extension.events,
-            own=served.own,
-        )
-        return ParsedBody([ask], bool(asked.stream), writer)
-
-    def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
-        return problem.as_openai()
+    extension = Extension.of(body)
+    asked = read_as(ChatBody, body)
+    served = service.models.find(asked.model)
+    if not only_routed:
+        asked.check_form(served)
+    check_tools(asked.tools, asked.tool_choice)
+    check_number("stop", asked.stop, MOST_STOPS)
+    turns = read_turns(asked.messages, "messages")
+    ask = Ask(served, turns, _options(asked, served, extension))
+    writer = ChatWriter(served.name, include_usage=asked.include_usage, events=extension.events, own=served.own)
+    return ParsedBody([ask], bool(asked.stream), writer)
 
 
 def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOptions:
@@ -205,7 +197,7 @@ def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, A
     return {"type": form, form: given.json_schema}, {}
 
 
-class ChatWriter:
+class ChatWriter(EventWriter):
     """Writes one request's answers as Chat Completions do.
 
     A stream is: a chunk with the role, chunks with content or tool calls, an empty one with the finish reason, one
@@ -221,8 +213,7 @@ class ChatWriter:
             "model": model,
         }
         self._include_usage = include_usage
-        self._events = events
-        self._outgoing = Outgoing(events=events, beside=self._chunk_frame | {"choices": []})
+        super().__init__(events=events, beside=self._chunk_frame | {"choices": []})
         self._usage: dict[str, Any] = {}
         self._refused: set[int] = set()  # choices whose text is a refusal
         self._own = own
@@ -254,10 +245,6 @@ class ChatWriter:
     def _extra(self, answer: Answer) -> dict[str, Any]:
         return dict(answer.extra) if self._own else {}
 
-    def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
-        """What an event adds to the stream."""
-        return self._outgoing.due(event, self._chunks(event))
-
     def closing(self) -> bytes:
         if not self._include_usage:
             return DONE
@@ -271,7 +258,7 @@ class ChatWriter:
     def _chunk_frame(self) -> dict[str, Any]:
         return self._frame | {"object": "chat.completion.chunk"}
 
-    def _chunks(self, event: Event) -> bytes:
+    def written(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
                 self._route = {"stretto": {"route": event.route.model_dump(mode="json")}}

@@ -38,34 +38,27 @@ class CompletionsBody(Sampling):
     logprobs: Annotated[Small | None, Field(le=5)] = None
 
 
-class Completions:
-    """The adapter of the older Completions."""
-
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
-        extension = Extension.of(body)
-        asked = read_as(CompletionsBody, body)
-        served = service.models.find(asked.model)
-        check_number("stop", asked.stop, MOST_STOPS)
-        prompts = _prompts(asked)
-        options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
-        options["logprobs"] = asked.logprobs
-        if extra := {name: value for name, value in asked.beside(served).items() if name not in _NOT_OF_A_CHAT}:
-            options["extra"] = extra
-        asks = [
-            Ask(served, Message(role="user", content=prompt), options)
-            for prompt in prompts
-            for _ in range(asked.n or 1)
-        ]
-        if len(asks) > MOST_ANSWERS:
-            message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
-            raise Problem(400, message, param="prompt", code="invalid_value")
-        echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
-        return ParsedBody(
-            asks, bool(asked.stream), CompletionsWriter(served.name, echoes, include_usage=asked.include_usage)
-        )
-
-    def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
-        return problem.as_openai()
+def read_completions(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG001 - as others
+    """Read a body of the older Completions. Raises `Problem`."""
+    extension = Extension.of(body)
+    asked = read_as(CompletionsBody, body)
+    served = service.models.find(asked.model)
+    check_number("stop", asked.stop, MOST_STOPS)
+    prompts = _prompts(asked)
+    options: RequestOptions = {"strategy": served.strategy, **asked.sampling, **extension.options}
+    options["logprobs"] = asked.logprobs
+    if extra := {name: value for name, value in asked.beside(served).items() if name not in _NOT_OF_A_CHAT}:
+        options["extra"] = extra
+    asks = [
+        Ask(served, Message(role="user", content=prompt), options) for prompt in prompts for _ in range(asked.n or 1)
+    ]
+    if len(asks) > MOST_ANSWERS:
+        message = f"{len(asks)} answers are asked for at once, and {MOST_ANSWERS} are the most. Send less prompts."
+        raise Problem(400, message, param="prompt", code="invalid_value")
+    echoes = [prompt if asked.echo else "" for prompt in prompts for _ in range(asked.n or 1)]
+    return ParsedBody(
+        asks, bool(asked.stream), CompletionsWriter(served.name, echoes, include_usage=asked.include_usage)
+    )
 
 
 def _prompts(asked: CompletionsBody) -> list[str]:

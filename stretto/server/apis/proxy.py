@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from stretto.backends.tenants import among_others
 from stretto.server.apis.api_answer import Elsewhere
@@ -18,42 +18,19 @@ from stretto.server.problems import Problem
 from stretto.server.service import Service
 from stretto.values.errors import ModelNotFoundError, StrettoError
 
+if TYPE_CHECKING:
+    from stretto.backends.providers.openai import OpenAIBackend
+
 _UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})  # problems that another server may not have
 
 _BYTES = 4  # of a token, roughly
 _CACHE = re.compile(rb'"[^"]*cach[^"]*"\s*:|"timings"')
 
 
-class RawResponse(Protocol):
-    """An HTTP response of an SDK."""
-
-    headers: Mapping[str, str]
-
-    def iter_bytes(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece."""
-        ...
-
-
-class Responding(Protocol):
-    """A backend whose server speaks OpenAI's API, and so may have Responses and Completions."""
-
-    model: str
-
-    @property
-    def name(self) -> str:
-        """The model's name, with its provider."""
-        ...
-
-    def responding(self, body: Mapping[str, Any], api: str) -> AbstractAsyncContextManager[RawResponse]:
-        """Send a body as it is to this API."""
-        ...
-
-
-def responding(served: Served) -> Responding | None:
-    """The backend behind a name, if its server speaks OpenAI's API."""
-    # Not isinstance: wrappers pass on what the backend inside has, which a protocol does not see since Python 3.12.
-    backend: Any = served.client.backends["main"]
-    return backend if callable(getattr(backend, Responding.responding.__name__, None)) else None
+def responding(served: Served) -> OpenAIBackend | None:
+    """The backend behind a name, if its server speaks OpenAI's API, and so may have Responses and Completions."""
+    backend: Any = served.backend  # or what wraps it, and passes its methods on
+    return backend if callable(getattr(backend, "responding", None)) else None
 
 
 def elsewhere(api: str) -> Elsewhere:
@@ -76,7 +53,7 @@ def elsewhere(api: str) -> Elsewhere:
 
 
 async def _pass_on(
-    exchange: Exchange, backend: Responding, api: str, body: Mapping[str, Any], because: Problem
+    exchange: Exchange, backend: OpenAIBackend, api: str, body: Mapping[str, Any], because: Problem
 ) -> None:
     """Send a body on, and its response back; note the tokens of both as they come."""
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}

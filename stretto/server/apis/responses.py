@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from stretto.foundation.arguments import safe_repr
 from stretto.server.apis.answer_events import Ask
-from stretto.server.apis.api_answer import Outgoing, ParsedBody, sse
+from stretto.server.apis.api_answer import EventWriter, ParsedBody, sse
 from stretto.server.apis.bodies import MOST_MESSAGES, Count, Number, Small, check_number, check_tools, read_turns
 from stretto.server.apis.chat import ResponseFormat, format_of
 from stretto.server.apis.choices import logprobs_of, refused
@@ -71,30 +71,25 @@ class ResponsesBody(BaseModel):
     reasoning: dict[str, Any] | None = None
 
 
-class Responses:
-    """The adapter of Responses."""
-
-    def read(self, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG002 - as others
-        extension = Extension.of(body)
-        asked = read_as(ResponsesBody, body)
-        served = service.models.find(asked.model)
-        for name in _STATEFUL:
-            if body.get(name) not in (None, False):
-                raise Problem(
-                    400,
-                    f"{name} cannot be used: this server keeps no responses. Send the whole conversation as input.",
-                    param=name,
-                    code="unsupported_parameter",
-                )
-        check_number("input", asked.input, MOST_MESSAGES)
-        messages = conversation_of(asked.input)
-        if asked.instructions:
-            messages = (Message(role="system", content=asked.instructions), *messages)
-        ask = Ask(served, messages, _options(asked, served, extension))
-        return ParsedBody([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
-
-    def envelope(self, problem: Problem, exchange: Exchange) -> Any:  # noqa: ARG002 - Anthropic's needs it
-        return problem.as_openai()
+def read_responses(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG001 - as others
+    """Read a body of Responses. Raises `Problem`."""
+    extension = Extension.of(body)
+    asked = read_as(ResponsesBody, body)
+    served = service.models.find(asked.model)
+    for name in _STATEFUL:
+        if body.get(name) not in (None, False):
+            raise Problem(
+                400,
+                f"{name} cannot be used: this server keeps no responses. Send the whole conversation as input.",
+                param=name,
+                code="unsupported_parameter",
+            )
+    check_number("input", asked.input, MOST_MESSAGES)
+    messages = conversation_of(asked.input)
+    if asked.instructions:
+        messages = (Message(role="system", content=asked.instructions), *messages)
+    ask = Ask(served, messages, _options(asked, served, extension))
+    return ParsedBody([ask], bool(asked.stream), ResponsesWriter(served.name, asked, events=extension.events))
 
 
 def _options(asked: ResponsesBody, served: Served, extension: Extension) -> RequestOptions:
@@ -226,10 +221,11 @@ _INCOMPLETE = {"refusal": "content_filter", "content_filter": "content_filter"} 
 _WHOLE = ("stop", "nothing_found", "tool_calls")
 
 
-class ResponsesWriter:
+class ResponsesWriter(EventWriter):
     """Writes one answer as Responses do: items of output, each with its own begin, deltas and end."""
 
     def __init__(self, model: str, asked: ResponsesBody, *, events: bool) -> None:
+        super().__init__(events=events)
         given = asked.model_extra or {}
         self._response: dict[str, Any] = {
             "id": f"resp_{uuid.uuid4().hex}",
@@ -266,7 +262,6 @@ class ResponsesWriter:
             "user": given.get("user"),
         }
         self._message_id = f"msg_{uuid.uuid4().hex}"
-        self._outgoing = Outgoing(events=events)
         self._number = 0
         self._text: list[str] | None = None  # pieces of the message, once it has begun
         self._refused = False
@@ -281,10 +276,6 @@ class ResponsesWriter:
         output += [_call_item(call) for call in answer.tool_calls]
         return self._ended(answer, output)
 
-    def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
-        """What an event adds to the stream."""
-        return self._outgoing.due(event, self._written(event))
-
     def closing(self) -> bytes:
         """What ends the stream: nothing beside the last event."""
         return b""
@@ -294,7 +285,7 @@ class ResponsesWriter:
         error = {"code": "server_error", "message": problem.message}
         return self._event("response.failed", response=self._response | {"status": "failed", "error": error})
 
-    def _written(self, event: Event) -> bytes:
+    def written(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
                 self._is_direct = event.route.strategy == "direct"
