@@ -29,6 +29,7 @@ class OpenAIDialect:
         }
 
     def opening(self, turn: Turn) -> bytes:
+        """What comes before the first token."""
         begun = self._delta(turn, {"role": "assistant", "content": ""})
         thought = turn.reply.thought
         return begun + (self._delta(turn, {"reasoning_content": thought}) if thought else b"")
@@ -48,6 +49,7 @@ class OpenAIDialect:
         return events
 
     def closing(self, turn: Turn) -> bytes:
+        """What comes after the last token and the tool calls."""
         end = b"".join(self._delta(each, {}, self._reason(each)) for each in turn.all)
         if turn.usage_wanted:
             end += _event(self._frame(turn, "chat.completion.chunk") | {"choices": [], "usage": self._usage(turn)})
@@ -64,6 +66,7 @@ class OpenAIDialect:
         return _event(self.error(status, message))
 
     def rejection(self, parameter: str) -> str:
+        """Say, in the words of the real API, that the model does not take a parameter."""
         return f"Unsupported parameter: '{parameter}' is not supported with this model."
 
     def _field(self, turn: Turn) -> str:
@@ -224,3 +227,6 @@ class AnthropicDialect:
 
     def _named(self, data: dict[str, Any]) -> bytes:
         return _event(data, data["type"])
+
+
+Dialect = OpenAIDialect | AnthropicDialect

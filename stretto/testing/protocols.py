@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from stretto.values.tool_calls import ToolCall
 
@@ -130,40 +130,6 @@ class Turn:
         called = sum(len(call.arguments) // 4 + 1 for call in self.calls)
         others = sum(other.completion_tokens for other in self.others)
         return len(self.tokens) + called + others + self.reply.reasoning_tokens
-
-
-class Dialect(Protocol):
-    """One API's wire format. Every method returns the bytes of a body or of one event."""
-
-    def whole(self, turn: Turn) -> dict[str, Any]:
-        """Give the body of an answer that is not streamed."""
-        ...
-
-    def opening(self, turn: Turn) -> bytes:
-        """Send what comes before the first token."""
-        ...
-
-    def token(self, turn: Turn, text: str) -> bytes: ...
-
-    def calling(self, turn: Turn) -> bytes:
-        """Send the tool calls, in pieces."""
-        ...
-
-    def closing(self, turn: Turn) -> bytes:
-        """Send what comes after the last token."""
-        ...
-
-    def error(self, status: int, message: str, parameter: str | None = None) -> dict[str, Any]:
-        """Give the body of an error."""
-        ...
-
-    def error_event(self, status: int, message: str) -> bytes:
-        """Break off a stream with an error."""
-        ...
-
-    def rejection(self, parameter: str) -> str:
-        """Say, in the words of the real API, that the model does not take a parameter."""
-        ...
 
 
 def turn_of(

@@ -21,15 +21,8 @@ from typing import Any, Self
 
 import anyio
 
-from stretto.testing.dialects import AnthropicDialect, OpenAIDialect
-from stretto.testing.protocols import (
-    Dialect,
-    Fault,
-    HttpReply,
-    RawResponse,
-    Turn,
-    turn_of,
-)
+from stretto.testing.dialects import AnthropicDialect, Dialect, OpenAIDialect
+from stretto.testing.protocols import Fault, HttpReply, RawResponse, Turn, turn_of
 from stretto.testing.wire import ClientLeft, Connection, ReceivedRequest
 
 __all__ = ["Fault", "HttpReply", "Page", "RawResponse", "ReceivedRequest", "ReplyRule", "ScriptedServer"]

@@ -91,16 +91,6 @@ class ChatStretto(Connection, BaseChatModel):
         return "stretto"
 
     @property
-    def lc_secrets(self) -> dict[str, str]:
-        """Where the key is read from when a serialised model is loaded."""
-        return {"api_key": "STRETTO_API_KEY"}
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """It can be written as JSON, without its key."""
-        return True
-
-    @property
     def _identifying_params(self) -> dict[str, Any]:
         given = self.backend
         backend = given._identifying_params if isinstance(given, BaseChatModel) else given and given.name

@@ -100,6 +100,16 @@ class Connection(BaseModel):
         return shared
 
     @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Where the key is read from when a serialised object is loaded."""
+        return {"api_key": "STRETTO_API_KEY"}
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """It can be written as JSON, without its key."""
+        return True
+
+    @property
     def called(self) -> str:
         """The name of the model that answers."""
         return self.client().backends["main"].name

@@ -32,16 +32,6 @@ class _OnRequests(Connection):
     options: dict[str, Any] = Field(default_factory=dict)
     """Options of every request, as `RequestOptions` explains them."""
 
-    @property
-    def lc_secrets(self) -> dict[str, str]:
-        """Where the key is read from when a serialised runnable is loaded."""
-        return {"api_key": "STRETTO_API_KEY"}
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """It can be written as JSON, without its key."""
-        return True
-
     def _read(self, given: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The prompt and the options of one input. Raises `InvalidRequestError`."""
         options = {**self.options, **kwargs}

@@ -15,7 +15,7 @@ class RayOptions(BaseModel):
         model: ``local:...`` runs in replicas of the cluster; any other name is called by the servers.
         engines: replicas of a local model at least.
         most_engines: replicas of a local model at most.
-        slots: calls that one of them runs side by side.
+        concurrent_calls: calls that one of them runs side by side.
         gpus: of each of them; ``None``: one where the cluster has any, else none.
         cpus: of each of them.
         engine: further arguments of `LocalBackend`, as ``{"dtype": "bfloat16"}``.
