@@ -69,16 +69,7 @@ _SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Question:
-    """One question of a check.
-
-    Attributes:
-        ability: what it asks for.
-        messages: the prompt.
-        judge: of the answer.
-        family: of the prompts, where that matters.
-        most: tokens of the answer.
-        schema: that the answer is held to, if the backend can.
-    """
+    """One question of a check, with at most ``most`` tokens of answer."""
 
     ability: str
     messages: tuple[Message, ...]

@@ -270,12 +270,7 @@ class LoadShare:
 
 
 class CallTimer:
-    """Times one call: from its sending to its first text, and from there to its end.
-
-    Args:
-        meter: of its backend.
-        prompt: characters of its prompt.
-    """
+    """Times one call of ``prompt`` characters: from its sending to its first text, and from there to its end."""
 
     def __init__(self, meter: LoadMeter, prompt: int = 0) -> None:
         self._meter = meter
@@ -312,11 +307,7 @@ Seen = TypeVar("Seen")
 
 
 class ByBackend(Generic[Seen]):
-    """One value for each backend, the same for all clients that use it.
-
-    Args:
-        new: makes the value of a backend that was not seen before.
-    """
+    """One value for each backend, the same for all clients that use it; ``new`` makes it at the first use."""
 
     _all: ClassVar[list[ByBackend[Any]]] = []
 

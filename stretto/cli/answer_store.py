@@ -37,18 +37,7 @@ END;
 
 @dataclass(frozen=True)
 class Kept:
-    """One answer of the file.
-
-    Attributes:
-        id: its number, from 1.
-        asked_at: when it was asked for, ISO 8601 in UTC.
-        model: the model name, ``provider:model``.
-        strategy: how it was written.
-        question: the last turn of the user.
-        text: of the answer.
-        seconds: that it took.
-        usd: what it cost; ``None`` where that is unknown.
-    """
+    """One answer of the file; ``asked_at`` is ISO 8601 in UTC, ``usd`` is ``None`` where the cost is unknown."""
 
     id: int
     asked_at: str

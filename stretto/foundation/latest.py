@@ -11,12 +11,7 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Value]):
-    """One value for each key. Safe between threads.
-
-    Args:
-        new: makes the value of a key that is not known.
-        most: keys that are kept.
-    """
+    """One value for each of the ``most`` latest keys; ``new`` makes it. Safe between threads."""
 
     def __init__(self, new: Callable[[], Value], most: int = 32) -> None:
         self._new = new

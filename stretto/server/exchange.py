@@ -60,9 +60,6 @@ class Exchange:
 
     Attributes:
         id: of the request: the one the client gave, or a new one.
-        scope: ASGI's.
-        headers: of the request.
-        receive: ASGI's.
         holder: whose key was given.
         started: the status has been sent.
         status: what was sent; 0 before.

@@ -22,15 +22,9 @@ log = logging.getLogger("stretto.server")
 
 
 class Service:
-    """The models, the keys, the admission and the counters of one server.
+    """The models, the keys, the admission and the counters of one server. The client belongs to the caller.
 
     Attributes:
-        client: who answers; it belongs to the caller.
-        options: how the server serves.
-        models: what is served, by name.
-        keyring: who is let in.
-        admission: how many at a time.
-        metrics: what was counted.
         readers: how many documents are parsed at a time.
         prepared: nothing is being prepared any more, and nothing of it has failed.
     """

@@ -39,14 +39,7 @@ def text_of(thing: Any, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the content of a message holds.
-
-    Attributes:
-        text: of the answer.
-        thinking: what was thought.
-        refusal: the model's words where it refuses.
-        others: types of the parts that are none of these.
-    """
+    """What the content of a message holds; ``others`` are types of the parts that are none of the rest."""
 
     text: str = ""
     thinking: str = ""

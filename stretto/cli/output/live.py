@@ -22,7 +22,6 @@ from stretto.values.events import AnswerFinished, BranchDelta, Event, RouteChose
 
 if TYPE_CHECKING:
     from stretto.client.async_client import AsyncStretto
-    from stretto.values.answer import Answer
     from stretto.values.request import Message
 
 

@@ -35,13 +35,7 @@ class AnswerEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question to a client.
-
-    Attributes:
-        served: who answers, and how.
-        prompt: the conversation.
-        options: keyword arguments of `AsyncStretto.stream`.
-    """
+    """One question to a client; ``options`` are keyword arguments of `AsyncStretto.stream`."""
 
     served: Served
     prompt: PromptLike

@@ -52,13 +52,7 @@ class ResponseWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """What was read in a body.
-
-    Attributes:
-        asks: what to answer; more than one where the API takes several prompts.
-        stream: whether to stream.
-        writer: what writes the response.
-    """
+    """What was read in a body; more than one question where the API takes several prompts."""
 
     asks: Sequence[Ask]
     stream: bool

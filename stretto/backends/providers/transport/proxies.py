@@ -23,12 +23,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy.
-
-    Attributes:
-        url: its address, with a user and a password where it has them.
-        name: the same without these, to be shown.
-    """
+    """A proxy: its address, and as ``name``, to be shown, the same without user and password."""
 
     url: str
     name: str
