@@ -12,8 +12,11 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 MAY_FAIL_ONCE: dict[str, str] = {
     "tests/docs/test_guides.py::test_the_snippets_of_the_guides_run": (
@@ -35,12 +38,18 @@ MAY_FAIL_ONCE: dict[str, str] = {
 TESTS_FAILED = 1  # pytest's exit status; others tell of an interruption or of wrong arguments
 
 
-def tested(python: Path | str, arguments: Sequence[str], **surroundings: Path | Mapping[str, str]) -> int:
+def tested(
+    python: Path | str,
+    arguments: Sequence[str],
+    shown: IO[bytes] | None = None,  # noqa: PT028 - it is no test
+    **surroundings: Path | Mapping[str, str],
+) -> int:
     """Run the tests with one interpreter.
 
     Args:
         python: the interpreter.
         arguments: of pytest.
+        shown: a file for all that is shown; see `shown_at_its_end`.
         surroundings: `cwd` and `env` of the process.
 
     Returns:
@@ -48,10 +57,18 @@ def tested(python: Path | str, arguments: Sequence[str], **surroundings: Path | 
     """
     with tempfile.TemporaryDirectory(prefix="pytest-twice-") as cache:
         command = [python, "-m", "pytest", "-o", f"cache_dir={cache}", *arguments]
+        streams = {} if shown is None else {"stdout": shown, "stderr": subprocess.STDOUT}
 
         def run(*more: str) -> int:
-            done = subprocess.run([*command, *more], check=False, **surroundings)  # type: ignore[call-overload]
+            done = subprocess.run([*command, *more], check=False, **streams, **surroundings)  # type: ignore[call-overload]
             return int(done.returncode)
+
+        def say(line: str) -> None:
+            if shown is None:
+                print(line, flush=True)
+            else:
+                shown.write(f"{line}\n".encode())
+                shown.flush()
 
         def failed() -> set[str]:
             kept = Path(cache, "v", "cache", "lastfailed")
@@ -60,14 +77,29 @@ def tested(python: Path | str, arguments: Sequence[str], **surroundings: Path | 
         if (status := run()) != TESTS_FAILED:
             return status
         first = failed()
-        print("Tests failed. They are tried once more.", flush=True)
+        say("Tests failed. They are tried once more.")
         status = run("--last-failed")
         passed = sorted(first - failed())
     for test in passed:
         reason = MAY_FAIL_ONCE.get(test.partition("[")[0])
-        print(f"{test} failed, and passed at the second try: {reason or 'A FAULT, it is not on the list'}", flush=True)
+        say(f"{test} failed, and passed at the second try: {reason or 'A FAULT, it is not on the list'}")
         status = status or (0 if reason else TESTS_FAILED)
     return status
+
+
+@contextmanager
+def shown_at_its_end() -> Iterator[IO[bytes]]:
+    """Give a file for the output of one of several that run side by side, which is shown when the block is left."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            yield output
+        finally:
+            output.seek(0)
+            with _showing:
+                print(output.read().decode(errors="replace"), flush=True)
+
+
+_showing = threading.Lock()
 
 
 if __name__ == "__main__":

@@ -17,13 +17,17 @@ processor's own.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import torch
-from pytest_twice import tested
+from pytest_twice import shown_at_its_end, tested
 
 from stretto.local_engine.model.loading.dtype import chosen_dtype
 
@@ -40,6 +44,8 @@ TARGETS: dict[str, dict[str, str]] = {
     "bfloat16": {"STRETTO_CPU_BFLOAT16": "1"},
 }
 SAME_CODE = {"thorough", "properties", "float32", "bfloat16"}  # they compile for this processor
+ALONE = {"thorough", "properties"}  # they keep all processors busy
+OTHER_CODE = {"generic", "haswell"}  # their tests wait for one compiler most of the time
 COMPILED = (
     "tests/local_engine/test_compiled_model.py",
     "tests/local_engine/test_products.py",
@@ -48,7 +54,26 @@ COMPILED = (
     "tests/local_engine/test_draws.py",
     "tests/local_engine/drafting/test_auto.py",
 )
-THOROUGH = ("-m", "thorough", "--dist", "worksteal")
+APART = {"browser", "cluster", "real"}  # folders that `make test` leaves out as well
+
+
+def files_that_mark(word: str) -> Iterator[str]:
+    """The test files that hold a mark, or import a module of the tests that does: only these are collected."""
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted((SOURCE / "tests").rglob("*.py"))
+        if path.relative_to(SOURCE).parts[1] not in APART
+    }
+    helpers = [path.stem for path, text in texts.items() if not path.name.startswith("test_") and word in text]
+    words = re.compile("|".join([word, *(rf"^from {name} import" for name in helpers)]), re.MULTILINE)
+    return (
+        str(path.relative_to(SOURCE))
+        for path, text in texts.items()
+        if path.name.startswith("test_") and words.search(text)
+    )
+
+
+THOROUGH = ("-m", "thorough", "--dist", "worksteal", *files_that_mark("thorough"))
 PROPERTIES = ("-m", "hypothesis", "--hypothesis-profile", "thorough", "--dist", "worksteal")
 LOADS = ("load_model", "LocalBackend", "Stretto(", "local:pocket")  # only what loads a model has a default number type
 ENGINE = (
@@ -65,10 +90,30 @@ TESTS = {"thorough": THOROUGH, "properties": PROPERTIES, "no-compiler": ANY, "fl
 
 def main() -> int:
     """Run the tests for each; the exit status is 1 if any failed."""
-    failed = [name for name in sys.argv[1:] or usual() if not passed(name)]
+    names = sys.argv[1:] or usual()
+    lanes = [name for name in names if name in OTHER_CODE], [name for name in names if name not in OTHER_CODE | ALONE]
+    failed = [name for name in names if name in ALONE and not passed(name)]
+    if all(lanes):
+        with ThreadPoolExecutor() as beside:
+            failed += [name for lane in beside.map(failed_of, lanes) for name in lane]
+    else:
+        failed += [name for lane in lanes for name in lane if not passed(name)]
     for name in failed:
         print(f"test-targets: {name}: FAILED", flush=True)
     return 1 if failed else 0
+
+
+def failed_of(lane: Sequence[str]) -> list[str]:
+    """Run the tests for each of these in turn, in one process beside another lane.
+
+    Returns:
+        those that failed.
+    """
+    failed = []
+    for name in lane:
+        with shown_at_its_end() as output:
+            failed += [] if passed(name, "1", output) else [name]
+    return failed
 
 
 def usual() -> list[str]:
@@ -80,8 +125,8 @@ def usual() -> list[str]:
     return [name for name in TARGETS if name not in own]
 
 
-def passed(name: str) -> bool:
-    """Run the tests for one."""
+def passed(name: str, workers: str = "auto", shown: IO[bytes] | None = None) -> bool:
+    """Run the tests for one, in so many processes."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stretto-target-") as folder:
         environment = {**os.environ, **TARGETS[name]}
@@ -89,8 +134,8 @@ def passed(name: str) -> bool:
             environment["NUMBA_CACHE_DIR"] = folder
         tests = TESTS.get(name, COMPILED)
         # On other processors the thorough ones run as well.
-        arguments = ["--quiet", "--timeout", "600", "--numprocesses", "auto", "-m", "", *tests]
-        status = tested(sys.executable, arguments, cwd=SOURCE, env=environment)
+        arguments = ["--quiet", "--timeout", "600", "--numprocesses", workers, "-m", "", *tests]
+        status = tested(sys.executable, arguments, shown, cwd=SOURCE, env=environment)
     print(f"test-targets: {name}: {time.monotonic() - began:.0f} s", flush=True)
     return status == 0
 
