@@ -16,7 +16,7 @@ LETTER = (
     + "We will talk about the garden, the fence and the well. " * 3
 )
 CALLS = 8
-BUDGET = Budget(max_calls=CALLS, max_tokens_total=1500)
+BUDGET = Budget(max_calls=CALLS, max_tokens_total=800)
 QUESTIONS = {
     "direct": {"prompt": ADVICE, "strategy": "direct", "max_tokens": 60},
     "skeleton": {"prompt": ADVICE, "strategy": "skeleton"},
