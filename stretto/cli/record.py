@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stretto.cli.output.plain import json_lines
+from stretto.documents.contents import contents
+from stretto.documents.limits import ReadingLimits, ReadingTime
 from stretto.foundation.json_schema import read_format
-from stretto.values.errors import InvalidRequestError
+from stretto.values.errors import DocumentError, InvalidRequestError
 
 if TYPE_CHECKING:
     from stretto.cli.output.screen import Screen
     from stretto.values.answer import Answer
 
 
+_READING_S = 10.0  # a pipe may never end
+
+
 def schema_in(file: Path, named: str = "--schema") -> dict[str, Any]:
     """The JSON schema of a file that an option or command has ``named``. Raises `InvalidRequestError`."""
     try:
-        given = json.loads(file.read_text(encoding="utf-8-sig"))
+        with (allowance := ReadingTime(ReadingLimits(reading_s=_READING_S))).one_file():
+            given = json.loads(contents(file, allowance).decode("utf-8-sig"))
         schema = read_format(given) if isinstance(given, dict) else None
-    except OSError as error:
-        cause = error.strerror or "it cannot be read"
+    except DocumentError as error:
+        cause = str(error).partition("; ")[0]
     except (ValueError, RecursionError) as error:
         cause = f"it is no JSON: {error}"
         if isinstance(error, InvalidRequestError):

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, Validation
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
+from stretto.foundation.json_schema import is_deeper
 from stretto.values.events import BranchDelta, BranchFinished, BranchStarted, Event, TextDelta
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -131,9 +132,10 @@ def _read(text: str) -> Any:
     except ValueError:
         pass
     try:
-        return json.JSONDecoder(strict=False).raw_decode(text, begin)[0]
+        value = json.JSONDecoder(strict=False).raw_decode(text, begin)[0]
     except (ValueError, RecursionError):
         return _NOTHING
+    return _NOTHING if is_deeper(value) else value
 
 
 def _with(whole: Any, path: Path, value: Any) -> Any:

@@ -1,6 +1,7 @@
 """A chat whose answers fit a JSON schema: line by line, in the whole terminal, and when it is gone on with."""
 
 import json
+import os
 
 import anyio
 import pytest
@@ -234,3 +235,49 @@ def test_a_record_is_exported_as_a_block_of_code(stretto, town, tmp_path):
     stretto("chat", "--schema", str(town), piped=lines, script=json.dumps(VELL))
     block = (tmp_path / "chat.md").read_text().partition("```json\n")[2].partition("\n```")[0]
     assert json.loads(block) == VELL
+
+
+DEEP = '{"a":' + "[" * 600 + "]" * 600 + "}"
+LOST = [
+    '{"x": 0.12345678901234567890}',
+    '{"x": 1e400}',
+    '{"x": 1, "x": 2}',
+    '{"x": NaN}',
+    '{"x": 1e99999999999999999999}',
+]
+
+
+@pytest.mark.parametrize("text", [DEEP, *LOST])
+def test_a_record_that_would_lose_something_on_lines_is_shown_as_it_is(text):
+    assert record_in(text) == ""
+
+
+def test_a_price_stays_a_price():
+    assert record_in('{"price": 10.00}') == '{\n  "price": 10.0\n}'
+
+
+@pytest.mark.anyio
+async def test_a_field_nested_deeper_than_is_read_ends_no_chat(town):
+    async with chatting(opening(fields(sights=DEEP)), strategy="fields", schema=town) as chat:
+        await chat.ask("Describe Vell.")
+        assert chat.view.text
+
+
+@pytest.mark.anyio
+async def test_a_list_in_prose_that_was_stopped_is_not_taken_for_the_answer(town):
+    said = Reply(chunks=["As passage [1] says, Vell is old.", "never"], **UNENDING)
+    async with chatting(opening({"": said}, json_schema=False), strategy="direct", schema=town) as chat:
+        await chat.send("Describe Vell.")
+        await chat.until(lambda: chat.view._record.value == [1])
+        await chat.pilot.press("escape")
+        await chat.done()
+        assert chat.view.text != "[1]"
+        assert all(turn.text != "[1]" for turn in chat.state.turns)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only there are named pipes")
+def test_a_pipe_that_nobody_writes_to_is_one_error(stretto, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused = stretto("chat", "--schema", str(tmp_path / "pipe"), piped="Why?\n")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "it is a pipe, and nothing writes to it" in refused.stderr

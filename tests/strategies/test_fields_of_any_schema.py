@@ -288,3 +288,27 @@ def test_an_object_with_further_fields_of_a_known_form_is_left_to_one_writer():
     more["additionalProperties"] = {}
     paths = [part.path for part in record_of(schema, explicit=True).parts]
     assert paths == [("more", "body"), ("more", "summary"), ("history",)]
+
+
+@pytest.mark.parametrize("more", [{"uniqueItems": True}, {"allOf": [{"items": {"required": ["text"]}}]}])
+def test_an_array_that_says_more_of_its_elements_is_left_to_one_writer(more):
+    chapter = {"type": "object", "properties": {"title": {"type": "string"}, "text": BODY}, "required": ["title"]}
+    chapters = {"type": "array", "items": chapter}
+    schema = {"type": "object", "properties": {"chapters": chapters, "history": BODY}}
+    schema["required"] = ["chapters", "history"]
+    assert record_of(schema, explicit=True).parts[0].keys == ("title",)
+    chapters |= more
+    assert not record_of(schema, explicit=True).parts[0].keys
+    schema["$defs"] = {"other": {"type": "array", "items": {"type": "object"}}}
+    schema["properties"]["chapters"] = {"$ref": "#/$defs/other", "items": chapter}
+    assert not record_of(schema, explicit=True).parts[0].keys
+
+
+@pytest.mark.parametrize("levels", [160, 600])
+def test_a_field_nested_deeper_than_is_read_is_left_out(levels):
+    schema = {"type": "object", "properties": {"body": BODY, "summary": BODY, "history": BODY}, "required": ["body"]}
+    deep = f'{{"summary": {"[" * levels}{"]" * levels}}}'
+    said = json.dumps({"body": "A text.", "history": "Another."})
+    with Stretto(ScriptedBackend({"only the field `summary`": deep, "": said})) as stretto:
+        answer = stretto.ask("Fill it in.", response_format=schema, strategy="fields")
+    assert answer.parsed == {"body": "A text.", "history": "Another."}

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 from stretto.cli.local_models import OF_A_LOCAL_MODEL
 from stretto.cli.options import OF_A_REQUEST
+from stretto.foundation.json_schema import is_deeper
 from stretto.foundation.surrogates import fix_surrogates
 
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # overrides and isolates: they make text read otherwise
@@ -37,14 +39,26 @@ def plain_json(text: str) -> str:
 
 
 def record_in(text: str) -> str:
-    """An object of JSON, or a list of them, on indented lines; empty where a text is neither."""
+    """An object of JSON, or a list of them, on indented lines; empty for other texts, and where anything is lost."""
     value = None
     if text.lstrip().startswith(("{", "[")):
-        with suppress(ValueError, RecursionError):
-            value = json.loads(text)
+        with suppress(ValueError, ArithmeticError, RecursionError):
+            value = json.loads(text, parse_float=_exact, parse_constant=_exact, object_pairs_hook=_all_of)
     if not (isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict))):
         return ""
-    return json_lines(value)
+    return "" if is_deeper(value) else json_lines(value)
+
+
+def _exact(number: str) -> float:
+    if Decimal(number) != Decimal(repr(read := float(number))):
+        raise ValueError(f"{number} has more digits than are kept")
+    return read
+
+
+def _all_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a name stands twice")
+    return found
 
 
 def json_lines(value: Any) -> str:

@@ -286,9 +286,9 @@ class AnswerView(Widget):
 
     @property
     def _record_so_far(self) -> str:
-        """As JSON; empty where the answer is none, or nothing is there yet."""
-        value = self._record.value
-        return fix_surrogates(json.dumps(value, ensure_ascii=False)) if value else ""
+        """As JSON; empty where the answer is none, or nothing is there yet. Prose may hold a list such as [1]."""
+        text = fix_surrogates(json.dumps(self._record.value, ensure_ascii=False))
+        return text if record_in(text) else ""
 
     def _settle(self, text: str) -> None:
         self.running = self._grown = False

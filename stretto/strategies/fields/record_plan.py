@@ -35,8 +35,10 @@ _TOGETHER = (
     "const",
 )  # fmt: skip
 """Keywords of an object by which its fields depend on each other."""
+_OF_ALL = (*_TOGETHER, "prefixItems", "contains", "uniqueItems", "unevaluatedItems")
+"""Keywords of an array by which its elements depend on each other, or are more than its items say."""
 _MOVED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor")
-_OF_FIELDS = ("properties", "required", "additionalProperties")
+_OF_FIELDS = ("properties", "required", "additionalProperties", "items")
 _OF_OTHERS = re.compile(r"(?:^|_)(?:reasoning|rationale|thinking|thoughts?|chain_of_thought|scratchpad|steps)(?:$|_)")
 _ANY_TEXT = frozenset({"type", "title", "description", "default", "examples", "after", "$comment", "deprecated"})
 
@@ -310,7 +312,8 @@ class _Planner:
             and (tokens >= LARGE_OBJECT or self.apart)
         ):
             return self._pruned(inner, path)
-        elements = None if self.apart or nullable or not required else self._elements(inner, path)
+        may_split = required and not (nullable or self.apart or self._is_spread(given))
+        elements = self._elements(inner, path) if may_split else None
         if elements is not None:
             short, part = elements
             self.found.append(part)
@@ -333,7 +336,7 @@ class _Planner:
         items = resolved(schema.get("items"), self.root)
         if schema.get("type") != "array" or not isinstance(items, Mapping) or not _is_object(items):
             return None
-        if self._is_held(items) or self._is_spread(schema["items"]) or "prefixItems" in schema or "contains" in schema:
+        if self._is_held(items) or self._is_spread(schema["items"]) or any(keyword in schema for keyword in _OF_ALL):
             return None
         named = items["properties"]
         size = {name: self.tokens.of(each, name) for name, each in named.items()}

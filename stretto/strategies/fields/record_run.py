@@ -68,6 +68,7 @@ FULLER = (
 _BEGINNING = 80  # characters of the first long text that others read, for each line that is decided meanwhile
 _WAITING = 0.25  # of the time until the deadline, that writers wait for what they agree with
 _QUEUES = 2  # times as long as the first call waited for its first text, that writers wait for news
+_LONGEST_QUEUE_S = 60.0  # that they wait at most: a first text may be late for other causes
 _RECEIVED = 2_000  # characters that a second try is shown of the first
 
 
@@ -316,7 +317,8 @@ class RecordRun:
             if self.agreed:
                 return
             most, limit = _BEGINNING * len(outline.names), self.request.deadline_s
-            now, patience_s = anyio.current_time(), max(LONGEST_WAIT_S, _QUEUES * _waited_s(leading))
+            now = anyio.current_time()
+            patience_s = min(max(LONGEST_WAIT_S, _QUEUES * _waited_s(leading)), _LONGEST_QUEUE_S)
             last = math.inf if limit is None else now + _WAITING * (limit - self.runner.now_s())
             with anyio.CancelScope(deadline=min(last, now + patience_s)) as scope:
                 for running in (self.deciding, leading):

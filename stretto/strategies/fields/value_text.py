@@ -50,10 +50,11 @@ def found_in(text: str, schema: Mapping[str, Any], name: str = "", *, cut: bool 
         cut: the text was broken off. What is whole of it counts.
     """
     wrong = "it is not valid JSON"
-    for value in _values(text, cut=cut):
-        if is_deeper(value):
+    for given in _values(text, cut=cut):
+        if is_deeper(given):
             wrong = f"it is nested deeper than {MOST_LEVELS} levels"
             continue
+        value = mended(given)
         if name and value == {}:
             wrong = LACKS
             continue
@@ -72,13 +73,13 @@ def _values(text: str, *, cut: bool) -> list[Any]:
     found = [json.loads(each) for each in json_in(text)]
     begin = text.find("{")
     if found or begin < 0:
-        return [mended(each) for each in found]
+        return found
     try:
-        return [mended(json.JSONDecoder(strict=False).raw_decode(text, begin)[0])]  # lines break within its texts
+        return [json.JSONDecoder(strict=False).raw_decode(text, begin)[0]]  # lines break within its texts
     except (ValueError, RecursionError):
         pass
     try:
-        return [mended(from_json(text[begin:], allow_partial="trailing-strings"))] if cut else []
+        return [from_json(text[begin:], allow_partial="trailing-strings")] if cut else []
     except ValueError:
         return []
 
