@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-__all__ = ["ROOT", "DraftTree", "RowCost"]
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.step_cost import StepCost
+
+__all__ = ["ROOT", "DraftTree"]
 
 ROOT = -1
 """The parent of a draft's first tokens: the last committed token, which is no node of the draft."""
-
-
-class RowCost(Protocol):
-    """Predicts what the coming step takes."""
-
-    def ahead(self, rows: int) -> float:
-        """Milliseconds, if it has this many rows over all sequences."""
-        ...
-
-    def ahead_of(self, counts: Iterable[int]) -> list[float]:
-        """The same for several numbers of rows."""
-        ...
 
 
 @dataclass(slots=True)
@@ -58,7 +49,7 @@ class DraftTree:
     kept: list[bool] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     trusted: dict[int, int] = field(default_factory=dict)
-    step_cost: RowCost | None = field(default=None, repr=False, compare=False)
+    step_cost: StepCost | None = field(default=None, repr=False, compare=False)
     _index: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
     from stretto.local_engine.model.forward.forward import Forward
     from stretto.local_engine.model.loading.load import LoadedModel
-    from stretto.local_engine.serving.batch_members import AnyBatch
+    from stretto.local_engine.serving.batch_members import BatchMembers
     from stretto.local_engine.serving.engine import Engine
     from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptReader
     from stretto.local_engine.serving.prefill import Prefill
@@ -90,7 +90,7 @@ class BlockModels:
     check: Callable[[Generation, str, BlockForm], None]
     checked_form: Callable[[str, BlockForm, Forward, int, Any], BlockForm]
     block_forward: Callable[[Any], Forward]
-    batch: Callable[[LoadedModel, Callable[[int], bool]], AnyBatch]
+    batch: Callable[[LoadedModel, Callable[[int], bool]], BatchMembers[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from stretto.local_engine.drafting.catalogue import DRAFTERS, EQUIPPED
 from stretto.local_engine.generation import Finished, Generation
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.loading.load import prepare
-from stretto.local_engine.serving import step_timer
+from stretto.local_engine.serving import step_timing
 from stretto.local_engine.serving.step_timing import measure_step_cost, measuring
 from stretto.values.errors import InvalidRequestError, SettingsError
 
@@ -284,7 +284,7 @@ def test_the_numbers_of_rows_are_timed_in_turns_so_that_other_programs_slow_all_
 
 
 def test_rows_are_timed_before_the_first_request_is_answered(loaded, start, monkeypatch):
-    monkeypatch.setattr(step_timer, "_AT_FIRST_S", patience(60))
+    monkeypatch.setattr(step_timing, "_AT_FIRST_S", patience(60))
     engine, known = start(loaded("llama"), measure=True), queue.SimpleQueue()
     engine.submit(Generation(PROMPTS[0], 3), lambda _: known.put(engine.step_ms))
     assert known.get(timeout=patience(60))[8] > 0

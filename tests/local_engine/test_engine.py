@@ -18,7 +18,6 @@ from stretto.local_engine.generation import Finished, Generation, Piece
 from stretto.local_engine.kernels.compiling.store import Store
 from stretto.local_engine.model.loading import kept_data
 from stretto.local_engine.model.loading.load import prepare
-from stretto.local_engine.serving import step_timer
 from stretto.local_engine.serving import step_timing as measure
 from stretto.local_engine.serving.engine import Engine
 from stretto.values.errors import BackendError, ContextOverflowError, InvalidRequestError, RequestRejectedError
@@ -337,7 +336,7 @@ def test_steps_are_timed_from_the_start_on_while_no_request_is_there(loaded, sta
 def test_the_first_request_waits_for_two_rounds_at_most_and_not_for_long(  # noqa: PLR0917 - fixtures
     decoding, first_s, rounds, loaded, start, monkeypatch
 ):
-    monkeypatch.setattr(step_timer, "_AT_FIRST_S", first_s)
+    monkeypatch.setattr(measure, "_AT_FIRST_S", first_s)
     model, seen, handles = loaded("llama"), [], []
     ready, asked = threading.Event(), threading.Event()
 
@@ -378,7 +377,7 @@ def test_the_table_of_steps_is_kept_for_a_file_and_so_many_threads(of_a_file, tm
         first.wait_measured()
         known = first.step_ms
     (kept,) = (tmp_path / "kept").rglob("steps-*")
-    monkeypatch.setattr(step_timer, "measuring", lambda _: iter([{}] * 3))  # nothing is timed any more
+    monkeypatch.setattr(measure, "measuring", lambda _: iter([{}] * 3))  # nothing is timed any more
     if changed == "file":
         of_a_file.file.write_bytes(b"others")
     if changed == "damage":
@@ -390,7 +389,7 @@ def test_the_table_of_steps_is_kept_for_a_file_and_so_many_threads(of_a_file, tm
 
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_who_begins_with_a_kept_table_times_no_step_before_the_first_request(of_a_file, monkeypatch):
-    monkeypatch.setattr(step_timer, "_AT_FIRST_S", math.inf)
+    monkeypatch.setattr(measure, "_AT_FIRST_S", math.inf)
     seen, asked = [], threading.Event()
 
     def forward(rows, cache, keep):
@@ -414,9 +413,9 @@ def test_who_begins_with_a_kept_table_times_no_step_before_the_first_request(of_
 
 @pytest.mark.usefixtures("all_rows_are_timed")
 def test_rows_are_timed_between_the_steps_of_a_request_where_there_was_no_time_before(loaded, start, monkeypatch):
-    monkeypatch.setattr(step_timer, "_AT_FIRST_S", -1.0)
-    monkeypatch.setattr(step_timer, "_DELAY_S", 0.0)
-    monkeypatch.setattr(step_timer, "_SHARE", math.inf)
+    monkeypatch.setattr(measure, "_AT_FIRST_S", -1.0)
+    monkeypatch.setattr(measure, "_DELAY_S", 0.0)
+    monkeypatch.setattr(measure, "_SHARE", math.inf)
     model, asked, known = loaded("llama"), threading.Event(), []
     request = Generation(PROMPTS[0], 40)
     expected = tokens(start(model).submit(request))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from stretto.local_engine.draft_tree import DraftTree, RowCost
-from stretto.local_engine.drafting.step_cost import PACE
+from stretto.local_engine.draft_tree import DraftTree
+from stretto.local_engine.drafting.step_cost import PACE, StepCost
 
 __all__ = ["divide"]
 
@@ -55,7 +55,7 @@ def _is_fair(gains: Sequence[float], took: float, base: float) -> bool:
     return 1 + min(gains) >= PACE * took / base
 
 
-def _by_column(ranked: Sequence[Sequence[float]], counts: Sequence[int], cost: RowCost, share: int) -> list[int]:
+def _by_column(ranked: Sequence[Sequence[float]], counts: Sequence[int], cost: StepCost, share: int) -> list[int]:
     """Choose the number of rows that all requests have; one row more is one more node of each."""
     requests, width = len(ranked), max(counts)
     columns = [sum(column) for column in zip_longest(*ranked, fillvalue=0.0)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 
@@ -15,45 +16,14 @@ if TYPE_CHECKING:
     from stretto.local_engine.serving.prefill import Prefill
     from stretto.local_engine.serving.step import Step
 
-__all__ = ["AnyBatch", "BatchMembers"]
+__all__ = ["BatchMembers"]
 
 Member = TypeVar("Member")
 """A request with what a loop knows of it."""
 
 
-class AnyBatch(Protocol):
-    """A batch, whatever its loop does; see `stretto.local_engine.serving.batch.Batch`."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def slots(self) -> int:
-        """Slots of keys and values that are allocated, over all requests."""
-        ...
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keep only these requests, in this order."""
-        ...
-
-    def join(self, prefill: Prefill, drafters: Sequence[Any], /) -> list[Step]:
-        """Take over requests whose prompts are read, with the drafter or the rule of each."""
-        ...
-
-    def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
-        """Find the request that is known by this and holds most of the beginning of a prompt."""
-        ...
-
-    def remember(self, row: int, prefixes: PrefixCache) -> None:
-        """Keep what later prompts can use of a request."""
-        ...
-
-    def advance(self) -> list[Step]:
-        """Run one step of every request."""
-        ...
-
-
-class BatchMembers(Generic[Member]):
-    """Requests in the order of their rows in one cache."""
+class BatchMembers(ABC, Generic[Member]):
+    """Requests in the order of their rows in one cache; see `stretto.local_engine.serving.batch.Batch`."""
 
     def __init__(self) -> None:
         self._members: list[Member] = []
@@ -73,3 +43,19 @@ class BatchMembers(Generic[Member]):
             return
         self._members = [self._members[row] for row in rows]
         self._cache.keep(rows)
+
+    @abstractmethod
+    def join(self, prefill: Prefill, drafters: Sequence[Any], /) -> list[Step]:
+        """Take over requests whose prompts are read, with the drafter or the rule of each."""
+
+    @abstractmethod
+    def known(self, prompt: NDArray[np.int64], known_by: Hashable = None) -> Source | None:
+        """Find the request that is known by this and holds most of the beginning of a prompt."""
+
+    @abstractmethod
+    def remember(self, row: int, prefixes: PrefixCache) -> None:
+        """Keep what later prompts can use of a request."""
+
+    @abstractmethod
+    def advance(self) -> list[Step]:
+        """Run one step of every request."""

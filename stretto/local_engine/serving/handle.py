@@ -6,14 +6,14 @@ import itertools
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 
-from stretto.local_engine.generation import Finished, Piece, Stage
+from stretto.local_engine.generation import Figures, Finished, Piece, Stage
 from stretto.local_engine.log import log_event
 from stretto.local_engine.serving.sequence import Sequence
-from stretto.local_engine.serving.step_batches import StepBatch
 
-__all__ = ["Handle", "Listener", "StageListener"]
+__all__ = ["Handle", "Listener", "StageListener", "StepBatch", "StepBatches"]
 
 Listener = Callable[[Piece | Finished], None]
 
@@ -21,7 +21,54 @@ StageListener = Callable[[Stage, float], None]
 """Takes a stage, and the seconds of `time.perf_counter` at which a request came to it."""
 
 _log = logging.getLogger(__package__)
-_numbers = itertools.count(1)
+_requests = itertools.count(1)  # their numbers
+_batches = itertools.count(1)  # likewise
+
+
+@dataclass(frozen=True, slots=True)
+class StepBatch:
+    """Steps in a row that a request shared with the same other requests.
+
+    Attributes:
+        number: the same for all requests that shared these steps; unique in this process.
+        requests: that shared them.
+        began_s: when the requests came together, in seconds of `time.perf_counter`.
+        ended_s: when one of them left or another one came.
+        steps: forwards of this request.
+        rows: tokens of this request that were evaluated in them: its last one and the nodes of its drafts.
+        tokens: committed to this request.
+    """
+
+    number: int
+    requests: int
+    began_s: float
+    ended_s: float
+    steps: int
+    rows: int
+    tokens: int
+
+
+class StepBatches:
+    """Follows the requests that run. It is told when one joins or leaves, so a step costs nothing more."""
+
+    def __init__(self) -> None:
+        self._watched: list[tuple[Handle, list[StepBatch], Figures]] = []  # with what they had taken at its beginning
+        self._number = self._requests = 0
+        self._began_s = 0.0
+
+    def change(self, running: Collection[Handle]) -> None:
+        """End the batch under way; these requests run together from now on."""
+        watched = [(handle, handle.batches) for handle in running if handle.batches is not None]
+        if not watched and not self._watched:
+            return
+        now = time.perf_counter()
+        for handle, batches, before in self._watched:
+            after = handle.sequence.figures
+            if steps := after.steps - before.steps:
+                rows, tokens = after.rows - before.rows, after.tokens - before.tokens
+                batches.append(StepBatch(self._number, self._requests, self._began_s, now, steps, rows, tokens))
+        self._watched = [(handle, batches, handle.sequence.figures) for handle, batches in watched]
+        self._number, self._requests, self._began_s = next(_batches), len(running), now
 
 
 class Handle:
@@ -51,7 +98,7 @@ class Handle:
         watched: bool = False,
     ) -> None:
         self.sequence = sequence
-        self.number = next(_numbers)
+        self.number = next(_requests)
         self.stages: dict[Stage, float] = {}
         self.batches: list[StepBatch] | None = [] if watched else None
         self.passed_over = 0

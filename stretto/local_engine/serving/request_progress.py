@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
+
+if TYPE_CHECKING:
+    from stretto.local_engine.serving.thread import EngineThread
 
 __all__ = ["Wait", "tell_waits_of", "waiting_for"]
 
@@ -24,17 +27,11 @@ class Wait(NamedTuple):
     what: str
 
 
-class _Engine(Protocol):
-    def waits(self) -> Wait | None:
-        """What its requests wait for, if that is known."""
-        ...
-
-
-_engines: list[tuple[str, ref[_Engine]]] = []  # with the names of their models, which several may share
+_engines: list[tuple[str, ref[EngineThread]]] = []  # with the names of their models, which several may share
 _lock = threading.Lock()
 
 
-def tell_waits_of(name: str, engine: _Engine) -> None:
+def tell_waits_of(name: str, engine: EngineThread) -> None:
     """Let `waiting_for` ask an engine as long as there is one."""
     with _lock:
         _engines[:] = [each for each in _engines if each[1]() is not None] + [(name, ref(engine))]

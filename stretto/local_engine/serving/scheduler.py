@@ -30,12 +30,11 @@ from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.research_registry import block_models, joining
 from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch, layers_read_by
-from stretto.local_engine.serving.batch_members import AnyBatch
-from stretto.local_engine.serving.handle import Handle
+from stretto.local_engine.serving.batch_members import BatchMembers
+from stretto.local_engine.serving.handle import Handle, StepBatches
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.request_progress import Wait
 from stretto.local_engine.serving.step import Step
-from stretto.local_engine.serving.step_batches import StepBatches
 
 __all__ = ["Occupancy", "Scheduler"]
 
@@ -307,7 +306,7 @@ class Scheduler:
         except Exception:  # noqa: BLE001 - it only saves time; for instance, memory ran out
             self._prefixes.clear()
 
-    def _new_batch(self) -> AnyBatch:
+    def _new_batch(self) -> BatchMembers[Any]:
         if self._model.diffusion is not None and (blocks := block_models()) is not None:
             return blocks.batch(self._model, lambda row: self._running[row].cancelled)
         return Batch(self._model.forward, self._model.device, draft_nodes=self._draft_nodes, cost=self._cost)

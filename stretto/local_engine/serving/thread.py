@@ -29,7 +29,7 @@ from stretto.local_engine.serving.compiled_code import CompiledCode
 from stretto.local_engine.serving.handle import Handle
 from stretto.local_engine.serving.request_progress import Wait, tell_waits_of
 from stretto.local_engine.serving.scheduler import Occupancy, Scheduler
-from stretto.local_engine.serving.step_timer import StepTimer
+from stretto.local_engine.serving.step_timing import StepTimer
 from stretto.values.errors import BackendError, StrettoError
 
 __all__ = ["EngineThread"]

@@ -19,7 +19,7 @@ __all__ = ["key_of", "name_for", "recall", "remember"]
 
 _MOST, _MOST_BYTES = 32, 2**28  # models, and what is kept of all of them: 26 MB for a vocabulary of 262,144
 _PACKAGES = ("tokenizers", "torch", "transformers")
-_SOURCES = ("model/**/*.py", "text/*.py", "serving/step_tim*.py", "drafting/step_cost.py")
+_SOURCES = ("model/**/*.py", "text/*.py", "serving/step_timing.py", "drafting/step_cost.py")
 
 
 def key_of(file: Path) -> str:

@@ -21,7 +21,7 @@ from stretto.local_engine.research_registry import BlockModels, Offers
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.forward import Forward
     from stretto.local_engine.model.loading.load import LoadedModel
-    from stretto.local_engine.serving.batch_members import AnyBatch
+    from stretto.local_engine.serving.batch_members import BatchMembers
 
 __all__ = ["OFFERS"]
 
@@ -32,7 +32,7 @@ def _block_forward(model: Any) -> Forward:
     return BlockForward(model)
 
 
-def _batch(model: LoadedModel, cancelled: Callable[[int], bool]) -> AnyBatch:
+def _batch(model: LoadedModel, cancelled: Callable[[int], bool]) -> BatchMembers[Any]:
     from stretto.local_engine.research.block_diffusion.block_batch import BlockBatch  # noqa: PLC0415 - torch
     from stretto.local_engine.research.block_diffusion.block_forward import BlockForward  # noqa: PLC0415 - torch
     from stretto.local_engine.research.block_diffusion.diffusion_batch import DiffusionBatch  # noqa: PLC0415 - torch
