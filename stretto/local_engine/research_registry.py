@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from stretto.local_engine.drafting.heads.decoder import Weights
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from stretto.local_engine.serving.batch_members import BatchMembers
     from stretto.local_engine.serving.engine import Engine
     from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptReader
-    from stretto.local_engine.serving.prefill import Prefill
 
     MakeHead = Callable[[Weights, Mapping[str, Any], Target], Head]
 
@@ -35,7 +34,6 @@ __all__ = [
     "BlockModels",
     "HeadReaders",
     "Offers",
-    "PathJoining",
     "block_models",
     "block_rules",
     "heads",
@@ -49,7 +47,7 @@ _ROOF = f"{__package__}.research"
 
 
 class HeadReaders(Protocol):
-    """Kinds of heads beside those of `stretto.local_engine.drafting.heads`.
+    """Kinds of heads beside those of `stretto.local_engine.drafting.heads`: what their module has.
 
     Attributes:
         known: what they are called, for people.
@@ -94,35 +92,24 @@ class BlockModels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathJoining:
-    """Prompts that hold paths written side by side, whose keys and values are known.
-
-    Attributes:
-        can_join: whether a forward's keys can be turned to other positions.
-        prefill: makes what reads such a prompt; it takes what `Prefill` takes, for one request.
-    """
-
-    can_join: Callable[[Forward], bool]
-    prefill: Callable[..., Prefill]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What a folder offers; what is left out, it does not.
+    """What a folder offers; what is left out, it does not. Modules are named, and imported when they are needed.
 
     Attributes:
         methods: decoding methods, by name.
-        heads: kinds of heads; torch is imported when it is called.
+        heads: module of kinds of heads; see `HeadReaders`.
         blocks: models that write blocks at once.
-        joining: prompts that hold paths.
-        long_prompts: makes what answers prompts that are longer than the window.
+        joining: module for prompts that hold paths written side by side, whose keys and values are known. Its
+            ``can_join`` says whether a forward's keys can be turned to other positions. Its ``JoinedPrefill`` reads
+            such a prompt; it takes what `Prefill` takes, for one request.
+        long_prompts: module whose ``FocusPrompts`` answers prompts that are longer than the window.
     """
 
     methods: Mapping[str, Method] = field(default_factory=dict)
-    heads: Callable[[], HeadReaders] | None = None
+    heads: str = ""
     blocks: BlockModels | None = None
-    joining: PathJoining | None = None
-    long_prompts: Callable[[Engine, FocusOptions], LongPromptReader] | None = None
+    joining: str = ""
+    long_prompts: str = ""
 
 
 @cache
@@ -138,7 +125,7 @@ def methods() -> dict[str, Method]:
 
 def heads() -> list[HeadReaders]:
     """Kinds of heads."""
-    return [offers.heads() for offers in _all() if offers.heads is not None]
+    return [cast("HeadReaders", import_module(offers.heads)) for offers in _all() if offers.heads]
 
 
 def block_models() -> BlockModels | None:
@@ -156,11 +143,12 @@ def recognised(config: Mapping[str, Any]) -> Recognised | None:
     return None if (models := block_models()) is None else models.recognised(config)
 
 
-def joining() -> PathJoining | None:
-    """Prompts that hold paths."""
-    return next((offers.joining for offers in _all() if offers.joining is not None), None)
+def joining() -> ModuleType | None:
+    """Prompts that hold paths; see `Offers`."""
+    return next((import_module(offers.joining) for offers in _all() if offers.joining), None)
 
 
 def long_prompts() -> Callable[[Engine, FocusOptions], LongPromptReader] | None:
     """What makes the reader of prompts that are longer than the window."""
-    return next((offers.long_prompts for offers in _all() if offers.long_prompts is not None), None)
+    module = next((offers.long_prompts for offers in _all() if offers.long_prompts), None)
+    return None if module is None else lambda *given: import_module(module).FocusPrompts(*given)

@@ -187,7 +187,7 @@ class Engine:
 
     def _can_join(self) -> bool:
         paths = joining()
-        return paths is not None and self.model.diffusion is None and paths.can_join(self.model.forward)
+        return paths is not None and self.model.diffusion is None and bool(paths.can_join(self.model.forward))
 
     def run_alongside(self, work: Generator[None, None, None]) -> None:
         """Run a generator in the engine's thread: up to its next ``yield`` between two steps of the requests.

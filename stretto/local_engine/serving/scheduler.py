@@ -188,7 +188,7 @@ class Scheduler:
         handle.sequence.cached = min(fork.shared, max(lengths)) + own
         paths = joining()
         assert paths is not None  # noqa: S101 - `Engine.submit` has checked; for the type checker
-        return paths.prefill(
+        prefill: Prefill = paths.JoinedPrefill(
             self._model.forward,
             handle.sequence,
             self._model.device,
@@ -196,6 +196,7 @@ class Scheduler:
             known=known,
             layers=layers_read_by(self._drafters[0]),
         )
+        return prefill
 
     def turn(self) -> None:
         """Read a part of the prompts that are being read, and run one step of the others.

@@ -9,21 +9,8 @@ Private: not part of the public API, and may change at any time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stretto.local_engine.research_registry import Offers
-
-if TYPE_CHECKING:
-    from stretto.local_engine.serving.engine import Engine
-    from stretto.local_engine.serving.long_prompts import FocusOptions, LongPromptReader
 
 __all__ = ["OFFERS"]
 
-
-def _reader(engine: Engine, options: FocusOptions) -> LongPromptReader:
-    from stretto.local_engine.research.focus.long_prompt_reader import FocusPrompts  # noqa: PLC0415 - torch
-
-    return FocusPrompts(engine, options)
-
-
-OFFERS = Offers(long_prompts=_reader)
+OFFERS = Offers(long_prompts=f"{__name__}.long_prompt_reader")

@@ -8,15 +8,8 @@ Private: not part of the public API, and may change at any time.
 
 from __future__ import annotations
 
-from stretto.local_engine.research_registry import HeadReaders, Offers
+from stretto.local_engine.research_registry import Offers
 
 __all__ = ["OFFERS"]
 
-
-def _heads() -> HeadReaders:
-    from stretto.local_engine.research.rare_heads.rare_kinds import RareHeads  # noqa: PLC0415 - torch
-
-    return RareHeads()
-
-
-OFFERS = Offers(heads=_heads)
+OFFERS = Offers(heads=f"{__name__}.rare_kinds")

@@ -1,4 +1,4 @@
-"""Tells which of these heads a folder holds."""
+"""Tells which of these heads a folder holds; see `stretto.local_engine.research_registry.HeadReaders`."""
 
 from __future__ import annotations
 
@@ -19,37 +19,32 @@ from stretto.values.errors import SettingsError
 if TYPE_CHECKING:
     from stretto.local_engine.model.loading.load import LoadedModel
 
-__all__ = ["RareHeads"]
+__all__ = ["kind", "known", "speculators", "whole"]
+
+MakeHead = Callable[[Weights, Mapping[str, Any], Target], Head]
+
+known = ("P-EAGLE", "DFlash", "DSpark", "Medusa", "assistants of Gemma 4")
+
+speculators: Mapping[str, MakeHead] = {"dflash": DFlash, "dspark": DFlash, "peagle": PEagle}
 
 
-class RareHeads:
-    """See `stretto.local_engine.research_registry.HeadReaders`."""
-
-    known: tuple[str, ...] = ("P-EAGLE", "DFlash", "DSpark", "Medusa", "assistants of Gemma 4")
-    speculators: Mapping[str, Callable[[Weights, Mapping[str, Any], Target], Head]] = {
-        "dflash": DFlash,
-        "dspark": DFlash,
-        "peagle": PEagle,
-    }
-
-    def whole(self, folder: HeadFolder, model: LoadedModel, target: Target) -> Head | None:
-        if folder.config.get("model_type") not in KINDS:
-            return None
-        forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
-        if not isinstance(forward, TransformersForward):
-            raise SettingsError(
-                f"The head in {str(folder.path)!r} is an assistant of Gemma 4, and {model.name} is none."
-            )
-        return GemmaAssistant(forward.model, folder, target)
-
-    def kind(
-        self, config: Mapping[str, Any], names: Collection[str]
-    ) -> tuple[str, Callable[[Weights, Mapping[str, Any], Target], Head]] | None:
-        if "medusa_num_heads" in config:
-            return "medusa", Medusa
-        if "block_size" in config and "hidden_norm.weight" in names:
-            return "dflash", _published_dflash
+def whole(folder: HeadFolder, model: LoadedModel, target: Target) -> Head | None:
+    """See `HeadReaders`."""
+    if folder.config.get("model_type") not in KINDS:
         return None
+    forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
+    if not isinstance(forward, TransformersForward):
+        raise SettingsError(f"The head in {str(folder.path)!r} is an assistant of Gemma 4, and {model.name} is none.")
+    return GemmaAssistant(forward.model, folder, target)
+
+
+def kind(config: Mapping[str, Any], names: Collection[str]) -> tuple[str, MakeHead] | None:
+    """See `HeadReaders`."""
+    if "medusa_num_heads" in config:
+        return "medusa", Medusa
+    if "block_size" in config and "hidden_norm.weight" in names:
+        return "dflash", _published_dflash
+    return None
 
 
 def _published_dflash(weights: Weights, config: Mapping[str, Any], target: Target) -> DFlash:
