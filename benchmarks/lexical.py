@@ -45,7 +45,7 @@ from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.loading.load import LoadedModel, load_model
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.research.lexical.lexical_drafter import Lexical
-from stretto.local_engine.research.lexical.pad_adapter_file import attach
+from stretto.local_engine.research.lexical.pads import attach
 from stretto.local_engine.serving.engine import Engine
 from stretto.values.errors import SettingsError
 

@@ -43,8 +43,7 @@ from stretto.local_engine.model.loading.load import LoadedModel, load_model
 from stretto.local_engine.model.loading.model_files import read_model
 from stretto.local_engine.model.loading.source import Source, find_source
 from stretto.local_engine.research.lexical import FILE
-from stretto.local_engine.research.lexical.pad_adapter_file import write_adapter
-from stretto.local_engine.research.lexical.pads import PadAdapter
+from stretto.local_engine.research.lexical.pads import PadAdapter, write_adapter
 from stretto.values.errors import SettingsError, StrettoError
 
 __all__ = ["Plan", "Shares", "Trainer", "main", "new_adapter"]

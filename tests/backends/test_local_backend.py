@@ -19,7 +19,7 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.choosing.constraint import Grammars
 from stretto.local_engine.drafting.catalogue import DRAFTERS, all_drafters
 from stretto.local_engine.drafting.suffix import Suffix
-from stretto.local_engine.research.lexical import pad_adapter_file as pad_file
+from stretto.local_engine.research.lexical import pads as pad_file
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.values.answer import Usage
 from stretto.values.errors import BackendError, ContextOverflowError, InvalidRequestError

@@ -17,7 +17,7 @@ from stretto.local_engine.model.adapters.adapter_files import fingerprint
 from stretto.local_engine.model.loading.load import prepare
 from stretto.local_engine.research.lexical import FILE, LexicalOptions
 from stretto.local_engine.research.lexical.lexical_drafter import Lexical, UnitExperience
-from stretto.local_engine.research.lexical.pad_adapter_file import write_adapter
+from stretto.local_engine.research.lexical.pads import write_adapter
 from stretto.values.errors import SettingsError
 
 CONTEXT = DraftContext([5, 6, 7], 2, 400)

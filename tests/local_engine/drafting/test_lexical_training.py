@@ -17,7 +17,7 @@ from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.loading.load import load_model, prepare
 from stretto.local_engine.model.loading.source import find_source
 from stretto.local_engine.research.lexical import FILE
-from stretto.local_engine.research.lexical.pad_adapter_file import attach
+from stretto.local_engine.research.lexical.pads import attach
 from stretto.local_engine.serving.engine import Engine
 from stretto.values.errors import SettingsError
 

@@ -27,14 +27,13 @@ __all__ = ["OFFERS"]
 
 
 def _block_forward(model: Any) -> Forward:
-    from stretto.local_engine.research.block_diffusion.block_forward import BlockForward  # noqa: PLC0415 - torch
+    from stretto.local_engine.research.block_diffusion.block_batch import BlockForward  # noqa: PLC0415 - torch
 
     return BlockForward(model)
 
 
 def _batch(model: LoadedModel, cancelled: Callable[[int], bool]) -> BatchMembers[Any]:
-    from stretto.local_engine.research.block_diffusion.block_batch import BlockBatch  # noqa: PLC0415 - torch
-    from stretto.local_engine.research.block_diffusion.block_forward import BlockForward  # noqa: PLC0415 - torch
+    from stretto.local_engine.research.block_diffusion.block_batch import BlockBatch, BlockForward  # noqa: PLC0415 - torch
     from stretto.local_engine.research.block_diffusion.diffusion_batch import DiffusionBatch  # noqa: PLC0415 - torch
 
     if isinstance(model.forward, BlockForward):

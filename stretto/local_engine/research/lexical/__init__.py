@@ -51,7 +51,7 @@ def _lexical(equipment: DraftEquipment, *, lossy: bool = False) -> Drafter:
     if equipment.model is None:
         raise SettingsError("Lexical unit decoding needs a model with an adapter. Name a model, or choose auto.")
     from stretto.local_engine.research.lexical.lexical_drafter import Lexical, UnitExperience  # noqa: PLC0415 - numba
-    from stretto.local_engine.research.lexical.pad_adapter_file import attach  # noqa: PLC0415 - torch
+    from stretto.local_engine.research.lexical.pads import attach  # noqa: PLC0415 - torch
 
     name = "lexical_lossy" if lossy else "lexical"
     pads, options = attach(equipment.model), LexicalOptions(**equipment.options.get(name, {}))
