@@ -257,7 +257,7 @@ def llama_forward(model: LoadedModel) -> LlamaForward:
     """The forward that gradients go through. Raises `SettingsError` for a model that can have no adapter."""
     from stretto.local_engine.model.forward.llama import LlamaForward  # noqa: PLC0415 - other runs need no engine
 
-    if not (isinstance(model.forward, LlamaForward) and model.forward.is_llama):
+    if not (isinstance(model.forward, LlamaForward) and model.forward.family.is_llama):
         raise SettingsError(
             f"{model.name} cannot have an adapter: it is no Llama, Mistral, Qwen 2 or 3 or Phi-3. Choose another one."
         )

@@ -13,7 +13,7 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.research.focus.changed_layers import attention, run
-from stretto.local_engine.research.focus.focus import Candidates, candidates, candidates_and_states, states_of
+from stretto.local_engine.research.focus.focus import Candidates, candidates, states_of
 from stretto.local_engine.research.focus.focus_adapter import FocusAdapter
 
 __all__ = ["chunks_of", "lesson_losses", "lookup_losses"]
@@ -54,7 +54,7 @@ def lesson_losses(
         slots = length + at - first
         tokens = torch.tensor([job.tokens[place] for place in at.tolist()])
         ranks = torch.tensor(lesson.ranks) + len(lesson.head)
-        past = candidates(forward, adapter.layers, tokens.expand(count, -1), cache, slots=slots, ranks=ranks)
+        past, _ = candidates(forward, adapter.layers, tokens.expand(count, -1), cache, slots=slots, ranks=ranks)
         if lesson.head:
             past = _joined(states_of(forward, lesson.head, torch.device("cpu")), past)
         logits = forward.read_out(_decode(forward, past, lesson, job, at))
@@ -87,7 +87,7 @@ def lookup_losses(
             _read(plain, own, [job.tokens[: stop - 1] for job in jobs], length)
         at = torch.arange(start - 1, stop - 1)
         tokens = torch.tensor([job.tokens[:stop] for job in jobs])
-        _, states = candidates_and_states(
+        _, states = candidates(
             forward,
             adapter.layers,
             tokens[:, at],

@@ -102,7 +102,7 @@ def new_adapter(forward: LlamaForward, plan: Plan) -> dict[str, Tensor]:
         drawn = torch.randn(count, read, generator=generator) / math.sqrt(read)
         return {f"{prefix}.units_in": drawn, f"{prefix}.units_out": torch.zeros(hidden, count)}
 
-    device = forward.frequencies.device
+    device = forward.family.frequencies.device
     base = forward.read_in(torch.arange(vocabulary, device=device)).float().cpu()
     tensors = {"places": base.mean(0) + base.std() * torch.randn(plan.tokens - 1, hidden, generator=generator)}
     for number in range(layers // 2, layers):

@@ -60,7 +60,7 @@ TREES = [tree((11, 12, 13), (11, 14), (15,)), tree(), tree((21, 22, 23, 24), (25
 def forwards(model):
     """The same model with torch's operations and compiled."""
     plain, compiled = LlamaForward(model), packed(model)
-    assert compiled._compiled is not None
+    assert compiled.compiled is not None
     return plain, compiled
 
 
@@ -202,7 +202,7 @@ def test_sizes_of_other_models(sizes):
 def test_a_model_whose_sizes_do_not_fill_panels_runs_without(sizes, tokenizer):
     model = LlamaForCausalLM(LlamaConfig(**SIZES | sizes)).eval()
     ready = prepare("local:odd", model, tokenizer)
-    assert ready.forward._compiled is None
+    assert ready.forward.compiled is None
     tokens = torch.arange(9)[None]
     found = ready.forward(Rows(tokens, tokens, 9), KeyValueCache(1), torch.arange(9))
     torch.testing.assert_close(found, model(tokens).logits, rtol=1e-4, atol=1e-4)
@@ -234,7 +234,7 @@ def test_prompts_of_different_lengths_are_read_as_by_torch(name, threads):
     plain, compiled = forwards(family_member(name).bfloat16().float())
     texts = [TEXTS[0] * 5, *TEXTS[1:]]
     rows, last = lay_out(texts, [0, 0, 0])
-    assert compiled._compiled.takes(rows, last)
+    assert compiled.compiled.takes(rows, last)
     caches = [KeyValueCache(3), KeyValueCache(3)]
     with sharing(threads):
         expected, found = (each(rows, cache, last) for each, cache in zip((plain, compiled), caches, strict=True))

@@ -151,7 +151,7 @@ def test_neither_batching_nor_keeping_changes_a_token(  # noqa: PLR0917 - hypoth
     together = FocusOptions(chunk=chunk, overlap=chunk // 4, appended=appended, rows=rows, kept_bytes=kept)
     alone = FocusOptions(chunk=chunk, overlap=chunk // 4, appended=appended, rows=1, kept_bytes=0)
     reader, tokens = reader_of(ready, adapter, DOCUMENT[:length], together), LOCAL[:local]
-    assert reader.all_kept or kept < 2**30
+    assert reader.chunks.all_kept or kept < 2**30
     for count in range(3):
         fresh = reader_of(ready, adapter, DOCUMENT[:length], alone)  # one chunk a forward, from the beginning
         assert torch.allclose(last(reader, tokens, ANSWER[:count]), last(fresh, tokens, ANSWER[:count]), atol=1e-4)
@@ -188,9 +188,9 @@ def test_candidates_of_several_positions_are_those_of_each_alone(architecture, l
     with torch.inference_mode():
         forward(Rows(text, torch.arange(count).repeat(3, 1), count), cache, torch.tensor([count - 1]))
         slots = torch.tensor([14, 15, 19])
-        every = candidates(forward, changes, text[:, slots], cache, slots=slots, ranks=ranks)
+        every, _ = candidates(forward, changes, text[:, slots], cache, slots=slots, ranks=ranks)
         for row, slot in enumerate(slots):
-            one = candidates(forward, changes, text[:, [slot]], cache, slots=slot[None], ranks=ranks)
+            one, _ = candidates(forward, changes, text[:, [slot]], cache, slots=slot[None], ranks=ranks)
             for kind in (0, 1):
                 for together, alone in zip(every[kind], one[kind], strict=True):
                     assert torch.allclose(together[:, row], alone[:, 0], atol=1e-5)

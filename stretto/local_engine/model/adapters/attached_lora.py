@@ -104,7 +104,7 @@ def _unmerged_modules(forward: TransformersForward, adapter: LoraAdapter) -> dic
 def _parts_of(forward: LlamaForward, name: str, weight: Weight) -> list[tuple[str, int]]:
     """The modules of a layer that a product joins, by their names in transformers, and the rows of each."""
     outer = weight.shape[0] if isinstance(weight, Tensor) else weight.outer
-    if forward.is_joined and name in _JOINED:
+    if forward.family.is_joined and name in _JOINED:
         return [(_JOINED[name], outer)]
     heads, stored = (count * forward.head_width for count in forward.heads)
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +21,10 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.attention import unpack
 from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
 from stretto.local_engine.model.forward.llama_family import Family
+from stretto.local_engine.model.forward.llama_layer import Layer, Norm
 from stretto.local_engine.model.forward.rows import Rows
 
-__all__ = ["CompiledModel", "Layer"]
+__all__ = ["CompiledModel"]
 
 _NO_WINDOW = 2**62
 _STORED = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
@@ -32,29 +32,11 @@ _NO_ANCESTRY = np.empty((0, 0, 0), np.bool_)
 _NO_STATES = np.empty((0, 0, 0), np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The weights of one layer; see `stretto.local_engine.model.forward.llama`."""
-
-    norm: Tensor
-    query_key_value: Panels
-    query_key_value_bias: Tensor | None
-    query_key_norm: Tensor | None
-    output: Panels
-    output_bias: Tensor | None
-    feed_forward_norm: Tensor
-    gate_up: Panels
-    down: Panels
-    window: int | None
-    output_norm: Tensor | None = None
-    down_norm: Tensor | None = None
-
-
 class CompiledModel:
     """Runs a model on a CPU whose weights are panels of one type; everything else is float32.
 
     Args:
-        layers: of the model.
+        layers: of the model, whose products are panels.
         embedding: # [vocabulary, hidden]; of tied weights the panels of the last product
         norm: behind the last layer # [hidden]
         vocabulary: the last product.
@@ -74,13 +56,13 @@ class CompiledModel:
         family: Family,
         epsilon: float,
     ) -> None:
-        # Compiled code only knows their addresses, so they are kept alive here.
-        self._kept, self._vocabulary, self._embedding = layers, vocabulary, embedding
+        # Compiled code only knows their addresses, so they are kept alive here, whatever becomes of the list.
+        self._kept, self._vocabulary, self._embedding = tuple(layers), vocabulary, embedding
         self._stored, width = heads[1], 2 * len(family.rotations[0][0])
         turned, everything = sum(heads), sum(heads) + self._stored
-        norms = [each for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
-        added_norms = [each for layer in layers for each in (layer.output_norm, layer.down_norm)]
-        products = [[layer.query_key_value, layer.output, layer.gate_up, layer.down] for layer in layers]
+        norms = [each.weight for layer in layers for each in (layer.norm, layer.feed_forward_norm)]
+        added_norms = [_weight(each) for layer in layers for each in (layer.output_norm, layer.down_norm)]
+        products = [[each for each in layer.products.values() if isinstance(each, Panels)] for layer in layers]
         self._like, self._tokens = vocabulary.like, embedding.outer if isinstance(embedding, Panels) else len(embedding)
         self._weights = Weights(
             embedding=_embedding(embedding),
@@ -102,7 +84,7 @@ class CompiledModel:
         )
         self._none_taken = np.full(len(layers), -1)
         self._size = sum(weight.size for each in products for weight in each) + vocabulary.size
-        stream, inner = tuple(norm.shape), layers[0].down.inner
+        stream, inner = tuple(norm.shape), products[0][-1].inner
         self._room = (
             stream,
             (everything, width),
@@ -181,6 +163,10 @@ def _hand_out(rows: Rows, taken: NDArray[np.int64], states: NDArray[np.float32],
         if rows.real is not None:
             own = unpack(own[None], rows.real, rows.tokens.numel())
         rows.states.found[layer] = own.view(*rows.tokens.shape, -1)
+
+
+def _weight(norm: Norm | None) -> Tensor | None:
+    return None if norm is None else norm.weight
 
 
 def _embedding(table: Tensor | Panels) -> Embedding:

@@ -41,7 +41,16 @@ __all__ = ["LlamaForward"]
 
 
 class LlamaForward:
-    """Runs a model for which `is_llama_like` of `llama_family.py` holds; see ``forward.py``."""
+    """Runs a model for which `is_llama_like` of `llama_family.py` holds; see ``forward.py``.
+
+    Attributes:
+        family: in what the model differs from others.
+        heads: query heads and key-value heads.
+        head_width: head_dim, the size of one attention head.
+        sizes: of vocabulary and residual stream, and the number of layers.
+        epsilon: of the norms.
+        compiled: what runs it; ``None`` where torch's operations do.
+    """
 
     packs = True
     """Padding is left out everywhere except in torch's attention, so a forward costs by its real rows."""
@@ -51,21 +60,20 @@ class LlamaForward:
 
     def __init__(self, model: Any, quantisation: Quantisation | None = None) -> None:
         config, inner = model.config, model.model
-        self._heads = config.num_attention_heads
-        self._stored = config.num_key_value_heads
-        self._width = inner.layers[0].self_attn.head_dim
+        self.heads: tuple[int, int] = (config.num_attention_heads, config.num_key_value_heads)
+        self.head_width: int = inner.layers[0].self_attn.head_dim
         self.epsilon: float = config.rms_norm_eps
-        self._sizes = (*inner.embed_tokens.weight.shape, len(inner.layers))
-        self._family = family_of(model)
-        self.weights = LlamaWeights(model, self._family, quantisation)
+        self.sizes: tuple[int, int, int] = (*inner.embed_tokens.weight.shape, len(inner.layers))
+        self.family = family_of(model)
+        self.weights = LlamaWeights(model, self.family, quantisation)
         windows = {layer.window for layer in self.weights.layers}
-        self._attention = Attention(self._stored, self._heads // self._stored, windows)
+        self._attention = Attention(self.heads[1], self.heads[0] // self.heads[1], windows)
         self.is_packed = False
         self.adapter: RowAdapter | None = None
-        self._changes = RowChanges(self._sizes[1:])
+        self._changes = RowChanges(self.sizes[1:])
         self._changes_compiled = False  # whether compiled code can run rows with adapters
         self._packing, self._keeping = threading.Lock(), threading.Lock()
-        self._compiled: CompiledModel | None = None
+        self.compiled: CompiledModel | None = None
 
     def parts(self) -> tuple[Part, ...]:
         """What `pack` needs compiled; nothing where torch's kernels are faster."""
@@ -82,7 +90,7 @@ class LlamaForward:
         """
         with self._packing:
             whole = self.weights.pack(model)
-            self._compiled = self._compile() if whole and self.weights.quantisation is None else None
+            self.compiled = self._compile() if whole and self.weights.quantisation is None else None
             self.is_packed = True
             if self.adapter is not None:
                 self.attach(self.adapter)
@@ -91,7 +99,7 @@ class LlamaForward:
     def run_whole(self) -> None:
         """Run the whole forward in compiled code, and not only products with blocks. No step may be running."""
         with self._packing:
-            self._compiled = self._compiled or self._compile()
+            self.compiled = self.compiled or self._compile()
             self.look_for_code()
 
     def step_back(self) -> str:
@@ -101,7 +109,7 @@ class LlamaForward:
             what runs instead, as words; empty if nothing is left that could be wrong.
         """
         with self._packing:
-            whole, self._compiled = self._compiled, None
+            whole, self.compiled = self.compiled, None
             self.look_for_code()
             if whole is not None:
                 return "torch runs all but its products"
@@ -110,7 +118,7 @@ class LlamaForward:
     def unpack(self, model: Any) -> None:
         """Undo `pack`, and let the transformers model have its weights again."""
         with self._packing:
-            self._compiled, self.is_packed = None, False
+            self.compiled, self.is_packed = None, False
             self.weights.unpack(model)
 
     def attach(self, adapter: RowAdapter) -> None:
@@ -134,7 +142,7 @@ class LlamaForward:
 
     def look_for_code(self) -> None:
         """Run rows with adapters in compiled code from now on, where that is ready. No such row may be running."""
-        self._changes_compiled = self._compiled is not None and are_ready(self.parts_beside)
+        self._changes_compiled = self.compiled is not None and are_ready(self.parts_beside)
 
     def parts_for(self, adapter: RowAdapter) -> tuple[Part, ...]:
         """What has to be compiled for an adapter; nothing where compiled code does not run the model."""
@@ -143,33 +151,17 @@ class LlamaForward:
     def _compile(self) -> CompiledModel | None:
         """Hand the weights to compiled code."""
         from stretto.local_engine.model.forward.compiled import CompiledModel  # noqa: PLC0415 - it imports numba
-        from stretto.local_engine.model.forward.compiled import Layer as CompiledLayer  # noqa: PLC0415
 
-        vocabulary, layers = self.weights.vocabulary, []
-        for layer in self.weights.layers:
-            panels = {name: weight for name, weight in layer.products.items() if isinstance(weight, Panels)}
-            layers.append(
-                CompiledLayer(
-                    norm=layer.norm.weight,
-                    query_key_value_bias=layer.query_key_value_bias,
-                    query_key_norm=layer.query_key_norm,
-                    output_bias=layer.output_bias,
-                    feed_forward_norm=layer.feed_forward_norm.weight,
-                    window=layer.window,
-                    output_norm=None if layer.output_norm is None else layer.output_norm.weight,
-                    down_norm=None if layer.down_norm is None else layer.down_norm.weight,
-                    **panels,
-                )
-            )
+        vocabulary = self.weights.vocabulary
         if not isinstance(vocabulary, Panels):
             return None
         return CompiledModel(
-            layers,
+            self.weights.layers,
             embedding=self.weights.embedding,
             norm=self.weights.norm.weight,
             vocabulary=vocabulary,
             heads=self.heads,
-            family=self._family,
+            family=self.family,
             epsilon=self.epsilon,
         )
 
@@ -181,7 +173,7 @@ class LlamaForward:
     @property
     def is_exact(self) -> bool:
         """Whether the logits of a row have the same bits whatever other rows there are."""
-        return self._compiled is not None
+        return self.compiled is not None
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -194,50 +186,15 @@ class LlamaForward:
         return self.weights.vocabulary
 
     @property
-    def compiled(self) -> CompiledModel | None:
-        """What runs it; ``None`` where torch's operations do."""
-        return self._compiled
-
-    @property
     def norm(self) -> Norm:
         """The norm behind the last layer."""
         return self.weights.norm
 
-    @property
-    def head_width(self) -> int:
-        """head_dim: the size of one attention head."""
-        return int(self._width)
-
-    @property
-    def frequencies(self) -> Tensor:
-        """Frequencies of the first rotation, in radians per position # [head_dim / 2]."""
-        return self._family.rotations[0][0]
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the transformers model holds products joined that others hold apart."""
-        return self._family.is_joined
-
-    @property
-    def is_llama(self) -> bool:
-        """Whether code that runs the layers of a Llama model by itself gets this one right."""
-        return self._family.is_llama
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Sizes of vocabulary and residual stream, and the number of layers."""
-        return self._sizes
-
-    @property
-    def heads(self) -> tuple[int, int]:
-        """Query heads and key-value heads."""
-        return self._heads, self._stored
-
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        if self._compiled is not None and self._compiled.takes(rows, keep):
+        if self.compiled is not None and self.compiled.takes(rows, keep):
             takes, adapter = self._for_compiled_code(rows)
             if takes:
-                return self._compiled(rows, cache, keep, adapter)
+                return self.compiled(rows, cache, keep, adapter)
         states = self.states(rows, cache, keep)
         if rows.real is None:
             return self.read_out(states)
@@ -260,7 +217,7 @@ class LlamaForward:
         """Look up the input vectors of tokens # [...] -> [..., hidden]."""
         table = self.weights.embedding
         found = table.rows(tokens) if isinstance(table, Panels) else embedding(tokens, table)
-        return found if self._family.scale == 1 else found * self._family.scale
+        return found if self.family.scale == 1 else found * self.family.scale
 
     def read_out(self, states: Tensor) -> Tensor:
         """Turn final states # [..., hidden] into logits # [..., vocabulary]."""
@@ -275,11 +232,12 @@ class LlamaForward:
         real, tokens, positions = rows.real, rows.tokens, rows.positions
         if real is not None:  # concatenated into one sequence, except for attention
             tokens, positions = tokens.reshape(1, -1)[:, real], positions.reshape(1, -1)[:, real]
-        width, rotated = self._width, self._heads + self._stored
+        (queries, stored), width = self.heads, self.head_width
+        rotated = queries + stored
         adapter = self.adapter if rows.blank is not None else None
         # [batch, rows, hidden], or [1, real, hidden]
         state = self.read_in(tokens).to(self.dtype) if adapter is None else adapter.embed(rows, self.read_in)
-        rotations = [self.rotation(positions, state.dtype, turn) for turn in range(len(self._family.rotations))]
+        rotations = [self.rotation(positions, state.dtype, turn) for turn in range(len(self.family.rotations))]
         plan, changes = self._attention.plan(rows, state.dtype), self._changes.of(rows)
 
         def multiplied(number: int, name: str, read: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -298,15 +256,15 @@ class LlamaForward:
             turning = heads[:, :, :rotated]  # queries and keys
             if layer.query_key_norm is not None:
                 turning = (rms_norm(turning, (width,), None, self.epsilon) * layer.query_key_norm).to(state.dtype)
-            cosine, sine = rotations[self._family.turns[number]]  # [batch, rows, 1, head_dim]
+            cosine, sine = rotations[self.family.turns[number]]  # [batch, rows, 1, head_dim]
             turning = torch.addcmul(turning * cosine, turning.roll(width // 2, -1), sine)
-            keys, values = cache.write(number, turning[:, :, self._heads :], heads[:, :, rotated:])
-            mixed = self._attention.mix(turning[:, :, : self._heads], keys, values, plan, layer.window)
+            keys, values = cache.write(number, turning[:, :, queries:], heads[:, :, rotated:])
+            mixed = self._attention.mix(turning[:, :, :queries], keys, values, plan, layer.window)
             added = multiplied(number, "output", mixed, layer.output_bias)
             state = state + (added if layer.output_norm is None else layer.output_norm(added))
             normed = layer.feed_forward_norm(state)
             gate, up = multiplied(number, "gate_up", normed).chunk(2, dim=-1)  # [batch, rows, intermediate]
-            gated = gelu(gate, approximate="tanh") if self._family.gates_by_gelu else silu(gate)
+            gated = gelu(gate, approximate="tanh") if self.family.gates_by_gelu else silu(gate)
             added = multiplied(number, "down", gated * up)
             state = state + (added if layer.down_norm is None else layer.down_norm(added))
             if adapter is not None:
@@ -321,7 +279,7 @@ class LlamaForward:
 
     def rotation(self, positions: Tensor, dtype: torch.dtype, turn: int = 0) -> tuple[Tensor, Tensor]:
         """Return cosine and sine; a head x is rotated as ``x * cosine + roll(x, head_dim / 2) * sine``."""
-        frequencies, amplitude = self._family.rotations[turn]
+        frequencies, amplitude = self.family.rotations[turn]
         angles = positions[:, :, None, None] * frequencies  # [batch, rows, 1, head_dim / 2]
         cosine, sine = angles.cos() * amplitude, angles.sin() * amplitude
         return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)

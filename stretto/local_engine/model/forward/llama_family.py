@@ -89,6 +89,11 @@ class Family:
     is_joined: bool = False
 
     @property
+    def frequencies(self) -> Tensor:
+        """Of the first rotation # [head_dim / 2]."""
+        return self.rotations[0][0]
+
+    @property
     def is_llama(self) -> bool:
         """Whether code that runs the layers of a Llama model by itself gets this one right."""
         return len(self.rotations) == 1 and self.scale == 1 and not self.gates_by_gelu

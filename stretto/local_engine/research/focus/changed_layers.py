@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,23 +15,12 @@ from stretto.local_engine.model.forward.products import product
 __all__ = ["Attend", "LayerChange", "ProjectionDelta", "attention", "attention_of_one", "rotated", "run"]
 
 
-class Attend(Protocol):
-    """What the rows of one layer attend to."""
+Attend = Callable[[int, Tensor, Tensor, Tensor, int | None], Tensor]
+"""Mixes values for the rows of one layer # [batch, rows, heads * head_dim].
 
-    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, window: int | None) -> Tensor:
-        """Mix values for some rows.
-
-        Args:
-            layer: its number.
-            queries: rotated to their positions # [batch, rows, heads, head_dim]
-            keys: of these rows, rotated too # [batch, rows, key_value_heads, head_dim]
-            values: of these rows # [batch, rows, key_value_heads, head_dim]
-            window: sliding window of this layer.
-
-        Returns:
-            # [batch, rows, heads * head_dim]
-        """
-        ...
+It is given the number of the layer, queries # [batch, rows, heads, head_dim] and keys # [batch, rows, key_value_heads,
+head_dim] that are rotated to the positions of the rows, their values # like the keys, and the layer's sliding window.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +101,7 @@ def rotated(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:
         keys: # [..., slots, key_value_heads, head_dim]
         by: how many positions, negative to the front # [..., slots]
     """
-    angles = by[..., None, None] * forward.frequencies.to(by.device)  # [..., slots, 1, head_dim / 2]
+    angles = by[..., None, None] * forward.family.frequencies.to(by.device)  # [..., slots, 1, head_dim / 2]
     cosine, sine = angles.cos(), angles.sin()
     first, second = keys.float().chunk(2, dim=-1)
     moved = torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)

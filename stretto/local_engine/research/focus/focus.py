@@ -26,7 +26,7 @@ from stretto.local_engine.research.focus.document_chunks import Chunks, cut
 from stretto.local_engine.research.focus.focus_adapter import FocusAdapter
 from stretto.local_engine.serving.long_prompts import FocusOptions
 
-__all__ = ["Candidates", "FocusReader", "candidates", "candidates_and_states", "states_of"]
+__all__ = ["Candidates", "FocusReader", "candidates", "states_of"]
 
 _CHUNK = 256  # tokens, unless options or adapter say otherwise
 
@@ -35,19 +35,6 @@ Candidates = tuple[list[Tensor], list[Tensor]]
 
 
 def candidates(
-    forward: LlamaForward,
-    changes: Sequence[LayerChange] | None,
-    tokens: Tensor,
-    past: KeyValueCache,
-    *,
-    slots: Tensor,
-    ranks: Tensor,
-) -> Candidates:
-    """Run candidate positions after the sequences of a cache; see `candidates_and_states`."""
-    return candidates_and_states(forward, changes, tokens, past, slots=slots, ranks=ranks)[0]
-
-
-def candidates_and_states(
     forward: LlamaForward,
     changes: Sequence[LayerChange] | None,
     tokens: Tensor,
@@ -110,6 +97,9 @@ class FocusReader:
         options: how the document is cut, and what is kept.
         device: where the model is.
         head: tokens before each chunk, such as the one that begins every text.
+
+    Attributes:
+        chunks: of the document; each gives one candidate.
     """
 
     def __init__(
@@ -127,7 +117,7 @@ class FocusReader:
         self._head, self._sink = [*head], list[Candidates]()
         longest = options.chunk or (adapter.chunk if adapter is not None else 0) or _CHUNK
         overlap = min(options.overlap, longest // 2)
-        self._chunks = Chunks(
+        self.chunks = Chunks(
             forward,
             [(*head, *chunk) for chunk in cut(document, longest, overlap)],
             rows=options.rows,
@@ -137,19 +127,9 @@ class FocusReader:
         )
 
     @property
-    def count(self) -> int:
-        """Number of chunks, which is that of candidates."""
-        return self._chunks.count
-
-    @property
-    def all_kept(self) -> bool:
-        """Whether no chunk is read twice."""
-        return self._chunks.all_kept
-
-    @property
     def held_bytes(self) -> int:
         """Bytes of the keys and values that are kept between two tokens."""
-        return self._chunks.held_bytes
+        return self.chunks.held_bytes
 
     def read(self, local: Sequence[int], answer: Sequence[int] = ()) -> Iterator[Tensor | None]:
         """Score what follows the local context and the answer so far.
@@ -166,18 +146,18 @@ class FocusReader:
         """
         appended = [*local[-self._options.appended :], *answer]
         found: list[Candidates] = []
-        for group, cache, slots in self._chunks.read(appended[:-1]):
+        for group, cache, slots in self.chunks.read(appended[:-1]):
             last = torch.full((len(group), 1), appended[-1], device=self._device)
             here = torch.tensor([slots], device=self._device)
             first = len(self._head) + group.first
             ranks = torch.arange(first, first + len(group), device=self._device)
-            found.append(candidates(self._forward, self._changes, last, cache, slots=here, ranks=ranks))
+            found.append(candidates(self._forward, self._changes, last, cache, slots=here, ranks=ranks)[0])
             yield None
         yield self._decode([*local, *answer], found)
 
     def _decode(self, local: Sequence[int], found: Sequence[Candidates]) -> Tensor:
         """Run the frozen decoder over the local context, after the candidates."""
-        count = len(self._head) + self.count
+        count = len(self._head) + self.chunks.count
         cache = KeyValueCache(1)
         if self._head and not self._sink:
             self._sink = [states_of(self._forward, self._head, self._device)]

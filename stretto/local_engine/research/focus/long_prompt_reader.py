@@ -47,7 +47,7 @@ class FocusPrompts:
     def __init__(self, engine: Engine, options: FocusOptions) -> None:
         model = engine.model
         forward = getattr(model.forward, "plain", model.forward)  # on a GPU, recorded steps wrap it
-        if not isinstance(forward, LlamaForward) or not forward.is_llama:
+        if not isinstance(forward, LlamaForward) or not forward.family.is_llama:
             raise SettingsError(
                 f"{type(options).__name__} needs the engine's forward for Llama, Mistral, Qwen2, Qwen3 or Phi-3, and "
                 f"{model.name} is none of them. Leave long_context out."

@@ -66,7 +66,11 @@ class JoinedPrefill(Prefill):
 def can_join(forward: Any) -> bool:
     """Whether the keys of a model can be turned to other positions, and its rows see all that lies before them."""
     plain = getattr(forward, "plain", forward)  # on a GPU, recorded steps wrap it
-    return isinstance(plain, LlamaForward) and plain.is_llama and all(layer.window is None for layer in plain.layers)
+    return (
+        isinstance(plain, LlamaForward)
+        and plain.family.is_llama
+        and all(layer.window is None for layer in plain.layers)
+    )
 
 
 def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int) -> KeyValueCache:
@@ -88,8 +92,8 @@ def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int
         turns = [sum(paths.lengths) - max(paths.lengths)] * len(counts)
     else:
         turns = [0, *accumulate(paths.lengths[:-1], initial=0)]
-    places = torch.repeat_interleave(torch.tensor(turns), torch.tensor(counts)).to(plain.frequencies.device)
-    angles = places[:, None, None] * plain.frequencies.double()  # [slots, 1, head_dim / 2]
+    places = torch.repeat_interleave(torch.tensor(turns), torch.tensor(counts)).to(plain.family.frequencies.device)
+    angles = places[:, None, None] * plain.family.frequencies.double()  # [slots, 1, head_dim / 2]
     keys, values = [], []
     for number in range(len(plain.layers)):
         found_keys, found_values = cache.layer(number, cache.kv_len)
