@@ -62,8 +62,7 @@ from stretto.local_engine.drafting.protocol import Drafter
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.loading.dtype import chosen_dtype
-from stretto.local_engine.model.loading.load import LoadedModel, prepare
-from stretto.local_engine.model.loading.model_files import read_model
+from stretto.local_engine.model.loading.load import LoadedModel, prepare, read_model
 from stretto.local_engine.model.loading.source import Source, find_source
 from stretto.local_engine.serving.engine import Engine
 from stretto.values.errors import SettingsError, StrettoError

@@ -16,8 +16,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from stretto.local_engine.model.adapters.adapter_files import CHANGE_FILE, fingerprint
-from stretto.local_engine.model.formats.differences import write_differences
-from stretto.local_engine.model.loading.changed import CHANGES_OF
+from stretto.local_engine.model.formats.differences import CHANGES_OF, write_differences
 from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["main", "publish"]

@@ -30,8 +30,7 @@ from recipes.program import add_arguments, announce, run_until_stopped, training
 from recipes.stacked import KINDS, Change, StackedLlama
 from recipes.training import Training, read_state
 from stretto.local_engine.model.adapters.adapter_files import CHANGE_FILE, fingerprint
-from stretto.local_engine.model.formats.differences import write_differences
-from stretto.local_engine.model.loading.changed import changed_weights
+from stretto.local_engine.model.formats.differences import changed_weights, write_differences
 from stretto.local_engine.pocket import pocket_folder
 
 __all__ = ["Ahead", "Tuning", "TuningPlan", "add_tuning_arguments", "seeded", "tune"]

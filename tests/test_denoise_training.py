@@ -24,7 +24,7 @@ from recipes.publish import publish  # noqa: E402
 from recipes.stacked import rounded  # noqa: E402
 from recipes.tuning import Ahead, TuningPlan, seeded  # noqa: E402
 from stretto.local_engine.model.formats.differences import packed, unpacked  # noqa: E402
-from stretto.local_engine.model.loading.model_files import read_model  # noqa: E402
+from stretto.local_engine.model.loading.load import read_model  # noqa: E402
 from stretto.local_engine.model.loading.source import find_source  # noqa: E402
 from stretto.local_engine.pocket import pocket_folder  # noqa: E402
 from stretto.values.errors import SettingsError  # noqa: E402

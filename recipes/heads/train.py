@@ -33,8 +33,7 @@ from recipes.heads.writing import Writing, Written, keep, kept
 from recipes.program import add_arguments, announce, run_until_stopped, training_dtype
 from stretto.local_engine.kernels.thread_team import limit_threads
 from stretto.local_engine.model.adapters.adapter_files import fingerprint
-from stretto.local_engine.model.loading.load import LoadedModel, load_model, prepare
-from stretto.local_engine.model.loading.model_files import read_model
+from stretto.local_engine.model.loading.load import LoadedModel, load_model, prepare, read_model
 from stretto.local_engine.model.loading.source import Source, find_source
 from stretto.values.errors import SettingsError, StrettoError
 

@@ -39,8 +39,7 @@ from stretto.local_engine.model.adapters.adapter_files import fingerprint
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
-from stretto.local_engine.model.loading.load import LoadedModel, load_model
-from stretto.local_engine.model.loading.model_files import read_model
+from stretto.local_engine.model.loading.load import LoadedModel, load_model, read_model
 from stretto.local_engine.model.loading.source import Source, find_source
 from stretto.local_engine.research.lexical import FILE
 from stretto.local_engine.research.lexical.pads import PadAdapter, write_adapter

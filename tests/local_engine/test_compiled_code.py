@@ -79,7 +79,7 @@ def test_a_thread_that_makes_an_engine_runs_afterwards_what_it_ran_before(unpack
 
 
 def test_packed_weights_that_disagree_with_the_model_are_not_kept(unpacked, monkeypatch, caplog):
-    monkeypatch.setattr("stretto.local_engine.model.loading.unpacked.disagreement", lambda *_: 7.0)
+    monkeypatch.setattr("stretto.local_engine.model.loading.load.disagreement", lambda *_: 7.0)
     unpacked.unpacked.pack()
     assert not unpacked.forward.is_packed
     assert "packed weights are not used: logits are off by 7 standard deviations" in caplog.text

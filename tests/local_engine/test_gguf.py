@@ -26,8 +26,7 @@ from stretto.local_engine.model.formats.gguf_plain import read_plain
 from stretto.local_engine.model.formats.gguf_tables import read_by_tables
 from stretto.local_engine.model.formats.gguf_tokenizer import read_tokenizer
 from stretto.local_engine.model.forward.llama_family import family_of
-from stretto.local_engine.model.loading.load import load_model
-from stretto.local_engine.model.loading.model_files import read_model
+from stretto.local_engine.model.loading.load import load_model, read_model
 from stretto.local_engine.model.loading.source import find_source
 from stretto.values.errors import BackendError, MissingDependencyError, ModelNotFoundError
 

@@ -13,8 +13,7 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import make_drafter
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.forward.transformers_forward import TransformersForward
-from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
-from stretto.local_engine.model.graphs.recording import recorded
+from stretto.local_engine.model.graphs.recorded_steps import GraphedForward, recorded
 from stretto.local_engine.model.loading.load import load_model, prepare
 from stretto.local_engine.serving.batch import Batch
 from stretto.local_engine.serving.prefill import Prefill

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stretto import AsyncStretto
 from stretto.local import LocalBackend
-from stretto.local_engine.model.loading.model_files import read_model
+from stretto.local_engine.model.loading.load import read_model
 from stretto.local_engine.model.loading.source import find_source
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ MEMORY = """
 import torch, transformers
 from pathlib import Path
 from stretto.local_engine.model.loading.source import find_source
-from stretto.local_engine.model.loading.model_files import read_model
+from stretto.local_engine.model.loading.load import read_model
 transformers.LlamaForCausalLM, transformers.PreTrainedTokenizerFast
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()  # ru_maxrss begins with that of the parent process

@@ -1,16 +1,43 @@
-"""What is to be added to a model's weights, in four bits, in a file that knows which weights they are."""
+"""What is to be added to a model's weights, in four bits, in a file that knows which weights they are.
+
+A model may be kept as what it changes of another one: ``"changes_of"`` in its ``config.json`` names the folder of the
+base, from its own folder on. Beside it lie the differences of the weights, and all else is that of the base.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
-from stretto.local_engine.model.adapters.adapter_files import READING_FILE, fingerprint, read_tensors, write_tensors
+from stretto.local_engine.model.adapters.adapter_files import (
+    CHANGE_FILE,
+    READING_FILE,
+    fingerprint,
+    read_tensors,
+    write_tensors,
+)
+from stretto.values.errors import SettingsError
 
-__all__ = ["added", "packed", "read_differences", "read_reading", "reading_change", "unpacked", "write_differences"]
+__all__ = [
+    "CHANGES_OF",
+    "added",
+    "base_of",
+    "changed_weights",
+    "packed",
+    "read_differences",
+    "read_reading",
+    "reading_change",
+    "unpacked",
+    "write_differences",
+]
+
+CHANGES_OF = "changes_of"
 
 _GROUP = 32
 _MOST = 7  # of -7 to 7
@@ -77,3 +104,32 @@ def reading_change(folder: Path | None, model: str) -> Callable[[Mapping[str, Te
         return None
     differences = read_reading(folder / READING_FILE, fingerprint(folder), model)
     return lambda weights: added(weights, differences)
+
+
+def base_of(folder: Path | None) -> Path | None:
+    """The folder of the model that this one changes; ``None`` for one that is kept as a whole.
+
+    Raises `SettingsError` where the base is missing.
+    """
+    if folder is None or not (folder / CHANGE_FILE).is_file():
+        return None
+    config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    named = config.get(CHANGES_OF) if isinstance(config, dict) else None
+    if not isinstance(named, str):
+        return None
+    base = (folder / named).resolve()
+    if not (base / "model.safetensors").is_file():
+        raise SettingsError(
+            f"The model in {str(folder)!r} is kept as changes of the one in {str(base)!r}, and that has no "
+            f"model.safetensors. Copy both, or name the right folder as {CHANGES_OF} in config.json."
+        )
+    return base
+
+
+def changed_weights(folder: Path, base: Path, model: str) -> dict[str, Tensor]:
+    """The weights of a model by name, in single precision. Raises `SettingsError` for another base's changes."""
+    weights = {name: tensor.float() for name, tensor in load_file(base / "model.safetensors").items()}
+    again = "Train it again with: python -m recipes.denoise.train"
+    differences = read_differences(folder / CHANGE_FILE, fingerprint(base), model, purpose="these weights", again=again)
+    added(weights, differences)
+    return weights

@@ -6,7 +6,7 @@ is launched as a whole. It has fixed shapes and fixed memory. So sequences and r
 keys and values are held in storage of a few fixed lengths, and there is a graph for each combination.
 
 Everything around the recording is tested on the CPU, with a recorder that knows as little of tensors as a CUDA graph
-does: their addresses. `stretto.local_engine.model.graphs.recorded_steps` records on a GPU.
+does: their addresses. `cuda_recorder` records on a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from torch import Tensor
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.layer_states import LayerStates
+from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.model.forward.rows import Rows
+from stretto.values.errors import SettingsError
+
+__all__ = ["GraphedForward", "Recorder", "cuda_recorder", "recorded", "refuse_elsewhere"]
 
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 80)  # the last for 64 drafted rows and the first one
 _BATCHES = (1, 2, 4, 8, 16)
@@ -38,6 +42,8 @@ _HINTS = frozenset({"segments", "real", "wanted"})  # the step is the same witho
 _HANDED_OUT = frozenset({"states"})
 _OTHERS = tuple(each.name for each in fields(Rows) if each.name not in _FILLED | _HINTS | _HANDED_OUT)
 _TEXT = 8  # tokens in front of a step that is recorded in advance
+_SHARE = 4  # recorded steps may take one in four of the slots that fit into memory
+_SECONDS = 8.0
 _USUAL, _EARLY = 4, 2  # usual lengths of one sequence, and those for which batches are recorded in advance
 _log = logging.getLogger(__name__)
 
@@ -419,3 +425,50 @@ def _sample_rows(batch: int, count: int, start: int, device: torch.device) -> Ro
 
 def _chain(count: int, device: torch.device) -> Tensor:
     return torch.ones(count, count, dtype=torch.bool, device=device).tril_()
+
+
+def refuse_elsewhere(wanted: bool | None, device: torch.device) -> None:
+    """Raise `SettingsError` where recording is asked for on a device that has no CUDA graphs."""
+    if wanted and device.type != "cuda":
+        raise SettingsError(f"cuda_graphs=True cannot be used on {device}. Leave it out, or choose device='cuda'.")
+
+
+def recorded(
+    forward: Forward,
+    device: torch.device,
+    *,
+    wanted: bool | None,
+    tolerance: float,
+    slots: int,
+    longest: int,
+    record: Recorder | None = None,
+    seconds: float = _SECONDS,
+) -> tuple[Forward, int]:
+    """Record the steps of a forward, unless that is not wanted or fails.
+
+    Args:
+        forward: of the model; only the lean one is recorded.
+        device: of the model.
+        wanted: by the user; ``None`` records on a CUDA device.
+        tolerance: by which logits may differ, in standard deviations.
+        slots: of keys and values that fit into memory; a quarter is set aside.
+        longest: slots that one sequence may need.
+        record: how to record, if not as CUDA graphs.
+        seconds: after which no further step is recorded; it is recorded when it first occurs.
+
+    Returns:
+        the forward to use, and how many slots are left for others.
+    """
+    if wanted is False or device.type != "cuda":
+        return forward, slots
+    if not isinstance(forward, LlamaForward):
+        _log.log(
+            logging.WARNING if wanted else logging.INFO,
+            "CUDA graphs are not used: only models of the Llama family are recorded",
+        )
+        return forward, slots
+    reserved = slots // _SHARE
+    graphed = GraphedForward(forward, record or cuda_recorder(device), most_slots=reserved, tolerance=tolerance)
+    with torch.inference_mode():
+        graphed.warm_up(device, longest=longest, seconds=seconds)
+    return (graphed, slots - reserved) if graphed.works else (forward, slots)

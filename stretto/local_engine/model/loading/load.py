@@ -14,12 +14,15 @@ from typing import Any
 import torch
 
 from stretto.local_engine.failures import out_of_memory
+from stretto.local_engine.kernels.compiling.compiled_parts import Part
 from stretto.local_engine.kernels.compiling.compiler import are_ready, can_compile, compile_now
+from stretto.local_engine.model.formats.gguf_fields import llamacpp_offer
+from stretto.local_engine.model.formats.gguf_file import read_gguf
 from stretto.local_engine.model.formats.gguf_plain import PlainModel
 from stretto.local_engine.model.forward.block_form import BlockForm
 from stretto.local_engine.model.forward.forward import Forward
 from stretto.local_engine.model.forward.llama import LlamaForward
-from stretto.local_engine.model.graphs.recording import recorded, refuse_elsewhere
+from stretto.local_engine.model.graphs.recorded_steps import recorded, refuse_elsewhere
 from stretto.local_engine.model.loading import recommended
 from stretto.local_engine.model.loading.dtype import chosen_dtype
 from stretto.local_engine.model.loading.fitting import (
@@ -32,22 +35,21 @@ from stretto.local_engine.model.loading.fitting import (
 )
 from stretto.local_engine.model.loading.loading_progress import step
 from stretto.local_engine.model.loading.memory import give_back, older_objects_kept
-from stretto.local_engine.model.loading.model_files import read_model
-from stretto.local_engine.model.loading.numerics_check import choose_forward, tolerance
-from stretto.local_engine.model.loading.shape import LONGEST_WINDOW, bytes_per_token, context_window, threads_of
+from stretto.local_engine.model.loading.misfits import misfit
+from stretto.local_engine.model.loading.numerics_check import Expected, choose_forward, disagreement, tolerance
 from stretto.local_engine.model.loading.source import Source
-from stretto.local_engine.model.loading.unpacked import Unpacked
 from stretto.local_engine.model.quantised.acceptance import NotInBlocksError, Partial, in_blocks
 from stretto.local_engine.model.quantised.comparison import Comparison
-from stretto.local_engine.model.quantised.quantisation import Quantisation, rounding
+from stretto.local_engine.model.quantised.quantisation import Quantisation, StoredBlocks, rounding
 from stretto.local_engine.research_registry import block_models
 from stretto.local_engine.text.chat_template import ChatTemplate
 from stretto.local_engine.text.detokenize import decoder
 from stretto.local_engine.text.vocabulary import token_bytes
 from stretto.markup.forms import MarkupForm, form_of
-from stretto.values.errors import SettingsError, StrettoError
+from stretto.values.errors import ModelNotFoundError, SettingsError, StrettoError
 
-__all__ = ["LoadedModel", "load_model", "prepare"]
+__all__ = ["LoadedModel", "Unpacked", "load_model", "prepare", "read_model"]
+
 
 if find_spec("transformers") is None:  # not every model needs it, so it is imported late
     raise ModuleNotFoundError("No module named 'transformers'", name="transformers")
@@ -55,6 +57,9 @@ if find_spec("transformers") is None:  # not every model needs it, so it is impo
 _log = logging.getLogger(__name__)
 
 _ONE_THREAD_LOADS = 2**28  # weights
+_LONGEST_WINDOW = 2**20
+_SHORTEST_WINDOW = 2  # one token of a prompt and one of an answer
+_WEIGHTS_PER_THREAD = 2**23
 
 
 @dataclass(frozen=True)
@@ -289,6 +294,53 @@ def _loaded(source: Source, plan: _Plan) -> LoadedModel:
     return replace(ready, folder=source.folder, file=source.file, changed=plan.change is not None)
 
 
+def read_model(
+    source: Source,
+    dtype: torch.dtype | str,
+    *,
+    trust_remote_code: bool,
+    blocks: bool = False,
+) -> tuple[Any, Any, StoredBlocks[Any] | None]:
+    """Read a causal language model, from safetensors or a GGUF file only, and its tokenizer.
+
+    ``blocks``: see `read_gguf`, which also says what is returned beside the two. ``dtype`` may be ``auto``, for that of
+    a folder's files, and bfloat16 for a GGUF file.
+
+    Raises `ModelNotFoundError` for what cannot be read or does not fit together, `MissingDependencyError` for an
+    adapter without peft and for quantised weights without what they need, and `BackendError` for such that cannot run
+    here. Where memory runs out, it raises what torch or Python raise.
+    """
+    if source.file is not None:
+        return _from_file(source, torch.bfloat16 if dtype == "auto" else dtype, blocks=blocks)
+    from stretto.local_engine.model.loading.weights import read_folder  # noqa: PLC0415 - slow
+
+    return *read_folder(source, dtype, trust_remote_code=trust_remote_code), None
+
+
+def _from_file(source: Source, dtype: Any, *, blocks: bool) -> tuple[Any, Any, StoredBlocks[Any] | None]:
+    assert source.file is not None  # noqa: S101 - the caller has checked; for the type checker
+    try:
+        model, tokenizer, found, stored = read_gguf(source, dtype, blocks=blocks)
+    except StrettoError:
+        raise
+    except Exception as error:  # transformers raises what its parts raise
+        if out_of_memory(error):
+            raise
+        raise ModelNotFoundError(
+            f"The file {source.where!r} could not be loaded as a causal language model: "
+            f"{' '.join(str(error).split())[:300] or type(error).__name__}. Copy or download it again. "
+            f"{llamacpp_offer(source.file)}",
+            backend=source.name,
+        ) from error
+    if problem := misfit(found):
+        raise ModelNotFoundError(
+            f"The weights in {source.where!r} do not fit what it says of its model: {problem}. Copy or download it "
+            f"again. {llamacpp_offer(source.file)}",
+            backend=source.name,
+        )
+    return model, tokenizer, stored
+
+
 def prepare(
     name: str,
     model: Any,
@@ -313,9 +365,9 @@ def prepare(
     model.eval().requires_grad_(False)
     config = model.config.get_text_config(decoder=True)
     penalties, sampling = recommended.penalties(name, model, config.vocab_size), recommended.sampling(name, model)
-    window, blocks = context_window(name, config), None if diffusion is None else block_models()
+    window, blocks = _context_window(name, config), None if diffusion is None else block_models()
     # Beside blocks torch multiplies nothing large, and threads of OpenMP spin while they wait for each other
-    threads = threads_of(model) if quantisation is None else 1
+    threads = _threads_of(model) if quantisation is None else 1
     compiles = False if compiled is None and model.device.type != "cpu" else compiled
     ready = compile_now if compiles else are_ready
     with _threads_of_loading(model):
@@ -340,10 +392,10 @@ def prepare(
         comparison = Comparison(name, in_transformers, lean, quantisation.key)
     # After the switch to compiled code, keys and values are kept in float32
     kept = torch.float32 if unpacked is not None else model.dtype if lean is None else lean.dtype
-    token_size, mapped = bytes_per_token(config, kept), 0 if lean is None else lean.weights.mapped
+    token_size, mapped = _bytes_per_token(config, kept), 0 if lean is None else lean.weights.mapped
     # Growing it takes the old and the new for a moment
     slots = max(0, free_bytes(model.device) - mapped) // 2 // token_size
-    longest = min(window, forward.longest or LONGEST_WINDOW)
+    longest = min(window, forward.longest or _LONGEST_WINDOW)
     recorded_forward, cache_tokens = recorded(
         forward, model.device, wanted=blocks is None and cuda_graphs, tolerance=limit, slots=slots, longest=longest
     )
@@ -410,3 +462,85 @@ def _threads_of_loading(model: Any) -> Iterator[None]:
     finally:
         if alone:
             torch.set_num_threads(before)
+
+
+def _context_window(name: str, config: Any) -> int:
+    """Tokens that a model was trained to read, as its configuration tells. Raises `ModelNotFoundError` for none."""
+    for key in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
+        if isinstance(window := getattr(config, key, None), int):
+            if window < _SHORTEST_WINDOW:
+                raise ModelNotFoundError(
+                    f"{name} cannot be run: its config.json has {key}={window}, and a prompt with an answer needs "
+                    f"{_SHORTEST_WINDOW} or more. Write the window there with which the model was trained.",
+                    backend=name,
+                )
+            return window
+    return _LONGEST_WINDOW
+
+
+def _threads_of(model: Any) -> int | None:
+    """How many threads share a step; for a small model, synchronising them takes longer than reading its weights.
+
+    Compiled code decides for itself, see `stretto.local_engine.kernels.thread_team`.
+    """
+    if model.device.type != "cpu":
+        return None
+    weights: int = sum(parameter.numel() for parameter in model.parameters())
+    return max(1, min(torch.get_num_threads(), weights // _WEIGHTS_PER_THREAD))
+
+
+def _bytes_per_token(config: Any, dtype: torch.dtype) -> int:
+    """Of the keys and values of all layers, which may differ in their heads (Gemma 4)."""
+    if getattr(config, "is_heterogeneous", False):
+        layers = [config.per_layer_config[number] for number in range(config.num_hidden_layers)]
+    else:
+        layers = [config] * config.num_hidden_layers
+    return sum(map(_width, layers)) * 2 * dtype.itemsize
+
+
+def _width(layer: Any) -> int:
+    """Numbers in the keys of a token in one layer."""
+    heads: int = layer.num_attention_heads
+    head_dim: int = getattr(layer, "head_dim", None) or layer.hidden_size // heads
+    return (getattr(layer, "num_key_value_heads", None) or heads) * head_dim
+
+
+class Unpacked:
+    """Lays a model's weights out for compiled code when that is ready.
+
+    Args:
+        model: of transformers, whose weights the forward runs.
+        forward: of the model.
+        parts: of compiled code that the forward needs.
+        limit: standard deviations by which logits may differ.
+        owned: nobody else runs the model, so it may be let go of its weights.
+    """
+
+    def __init__(self, model: Any, forward: LlamaForward, parts: Sequence[Part], limit: float, *, owned: bool) -> None:
+        self.parts = tuple(parts)
+        self._forward, self._limit, self._owned = forward, limit, owned
+        with torch.inference_mode():
+            self._waiting: tuple[Any, Expected] | None = (model, Expected.of(model))
+
+    def pack(self) -> None:
+        """Change to compiled code, if that is ready and agrees with the model. No request may be running.
+
+        Keys and values that were computed before cannot be used afterwards.
+        """
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or not are_ready(self.parts):
+            return
+        model, expected = waiting
+        try:
+            with torch.inference_mode(mode=False):
+                self._forward.pack(model if self._owned else None)
+            with torch.inference_mode():
+                gap = disagreement(expected, self._forward)
+            if gap < self._limit:
+                return
+            cause = f"logits are off by {gap:.2g} standard deviations"
+        except Exception as error:  # noqa: BLE001 - the model goes on as it was
+            cause = f"{type(error).__name__}: {error}"
+        with torch.inference_mode(mode=False):
+            self._forward.unpack(model)
+        _log.warning("packed weights are not used: %s", cause)

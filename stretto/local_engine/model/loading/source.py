@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -55,7 +54,7 @@ class Source:
         if self.file is None:
             return None
         with suppress(DamagedFileError, OSError):
-            return _header(self.file, self.file.stat().st_mtime_ns)
+            return read_header(self.file)
         return None
 
     def chat_template(self) -> str:
@@ -109,11 +108,6 @@ class Source:
         except (OSError, ValueError, RecursionError):  # loading says what is wrong with it
             return {}
         return config if isinstance(config, dict) else {}
-
-
-@lru_cache(maxsize=4)
-def _header(file: Path, changed: int) -> Header:  # noqa: ARG001 - the time of the last change belongs to the key
-    return read_header(file)
 
 
 def find_source(name: str) -> Source:

@@ -1,4 +1,4 @@
-"""Reads a model and its tokenizer from a folder or the hub, by transformers; see ``model_files.py``."""
+"""Reads a model and its tokenizer from a folder or the hub, by transformers; see `read_model` of ``load.py``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,8 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from stretto.local_engine.failures import out_of_memory
 from stretto.local_engine.model.adapters.adapter_files import LORA_CONFIG, read_lora_config
 from stretto.local_engine.model.adapters.lora import read_lora
-from stretto.local_engine.model.formats.quantised_folder import check_packages, explained
+from stretto.local_engine.model.formats.differences import base_of, changed_weights
 from stretto.local_engine.model.forward.block_form import BlockForm, Recognised
-from stretto.local_engine.model.loading.changed import base_of, changed_weights
 from stretto.local_engine.model.loading.config_values import wrong_rotation, wrong_value
 from stretto.local_engine.model.loading.misfits import is_extra, misfit
 from stretto.local_engine.model.loading.source import Source
@@ -43,6 +43,22 @@ _FETCHED = (
 _NOT_FETCHED = ("*/*.json", "*/*.safetensors", "*/*.txt", "*/*.model", "*/*.py")  # of other forms of a model
 _TOKENIZER = ("tokenizer.json",)  # large, so it is read only to explain an error
 
+_PACKAGES = {
+    "gptq": ("optimum", "gptqmodel"),
+    "awq": ("accelerate", "gptqmodel"),
+    "compressed-tensors": ("compressed-tensors",),
+    "bitsandbytes": ("accelerate", "bitsandbytes"),
+    "torchao": ("torchao",),
+    "hqq": ("hqq",),
+    "quanto": ("optimum-quanto",),
+    "fp8": ("accelerate",),
+    "mxfp4": ("accelerate", "kernels"),
+}
+"""What transformers' own code for each kind of weights imports."""
+
+_IMPORTED = {"optimum-quanto": "optimum"}
+_INSTEAD = "Give the model in bfloat16, or as a GGUF file."
+
 
 def fetch(source: Source) -> Source:
     """Download a model of the hub, unless it is here as it is there, and give its folder. That takes any time.
@@ -59,7 +75,7 @@ def fetch(source: Source) -> Source:
 
 
 def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: bool) -> tuple[Any, Any]:
-    """Read a model from safetensors files, and its tokenizer; see `read_model` of ``model_files.py``."""
+    """Read a model from safetensors files, and its tokenizer; see `read_model` of ``load.py``."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if not threading.main_thread().is_alive():  # Python's pools of threads take no more work, and one would read
         os.environ.setdefault("HF_DEACTIVATE_ASYNC_LOAD", "1")
@@ -77,7 +93,7 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
             config = _config(base, written, options)
             if written is not None:
                 options = {"trust_remote_code": False, "config": config}
-            check_packages(source.name, config)
+            _check_packages(source.name, config)
             if lora is None:
                 _check_adapter(source)
             own = source.folder is not None and (source.folder / "tokenizer_config.json").is_file()
@@ -103,7 +119,7 @@ def read_folder(source: Source, dtype: torch.dtype | str, *, trust_remote_code: 
     except Exception as error:  # transformers raises what its parts raise
         if out_of_memory(error):
             raise
-        raise (explained(source.name, config, error) if config is not None else None) or _not_loaded(
+        raise (_explained(source.name, config, error) if config is not None else None) or _not_loaded(
             source, error
         ) from error
     text = model.config.get_text_config(decoder=True).to_dict()
@@ -221,6 +237,36 @@ def _check_adapter(source: Source) -> None:
         f"{source.name} has an adapter (adapter_config.json), and applying it needs peft. Run: pip install peft. Or "
         "give a folder without it: the model alone, or with the adapter merged into it."
     )
+
+
+def _check_packages(name: str, config: Any) -> None:
+    """Raise `MissingDependencyError` where packages are missing that the weights of a model need."""
+    kind = _quantised_as(config)
+    modules = {each: _IMPORTED.get(each, each.replace("-", "_")) for each in _PACKAGES.get(kind, ())}
+    missing = [each for each, module in modules.items() if find_spec(module) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"The weights of {name} are quantised ({kind}), and running them needs {' and '.join(missing)}. "
+            f"Run: pip install {' '.join(missing)}. Or g{_INSTEAD[1:]}"
+        )
+
+
+def _explained(name: str, config: Any, error: Exception) -> StrettoError | None:
+    """The error for quantised weights that transformers cannot run here; ``None`` for other weights."""
+    kind = _quantised_as(config)
+    if not kind:
+        return None
+    said = " ".join(str(error).partition("\n\n")[0].split())[:300].rstrip(".") or type(error).__name__
+    return BackendError(
+        f"The weights of {name} are quantised ({kind}), and transformers cannot run them here: {said}. {_INSTEAD}",
+        backend=name,
+    )
+
+
+def _quantised_as(config: Any) -> str:
+    given = getattr(config, "quantization_config", None)
+    method = given.get("quant_method") if isinstance(given, dict) else getattr(given, "quant_method", None)
+    return str(getattr(method, "value", method) or "")
 
 
 def _not_loaded(source: Source, error: Exception) -> BackendError:
