@@ -114,17 +114,6 @@ def entropy_bound(bound: float) -> Keep:
     return keep
 
 
-def factor(most: float) -> Keep:
-    def keep(sure, _, __, ___):
-        order = sorted(sure, key=lambda place: -sure[place])
-        count = 1
-        while count < len(order) and (count + 2) * (1 - sure[order[count]]) < most:
-            count += 1
-        return set(order[:count])
-
-    return keep
-
-
 def _number(steps: int, passes: int, first: int) -> int:
     steps = min(steps, first)
     return first // steps + (passes < first % steps)
@@ -132,7 +121,3 @@ def _number(steps: int, passes: int, first: int) -> int:
 
 def low_confidence(steps: int) -> Keep:
     return lambda sure, _, passes, first: set(sorted(sure, key=lambda p: -sure[p])[: _number(steps, passes, first)])
-
-
-def sequential(steps: int) -> Keep:
-    return lambda sure, _, passes, first: set(sorted(sure)[: _number(steps, passes, first)])

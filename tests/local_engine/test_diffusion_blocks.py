@@ -3,7 +3,7 @@
 import pytest
 import torch
 from asking import outcome, submit_together, tokens
-from diffusion_loops import PlainLoop, entropy_bound, factor, low_confidence, mask_predict, sequential, threshold
+from diffusion_loops import PlainLoop, entropy_bound, low_confidence, mask_predict, threshold
 from tiny_models import build
 
 from stretto.local_engine.drafting.method import DraftEquipment
@@ -26,9 +26,7 @@ BLOCKS = BlockForm("blocks", BLOCK, MASK)
 RULES = {
     "threshold": ({"threshold": 0.06}, threshold(0.06)),
     "entropy_bound": ({"bound": 6.0}, entropy_bound(6.0)),
-    "factor": ({"factor": 3.6}, factor(3.6)),
     "low_confidence": ({"steps": 3}, low_confidence(3)),
-    "sequential": ({"steps": 3}, sequential(3)),
 }
 THRESHOLD = RULES["threshold"][1]
 OPTIONS = {name: options for name, (options, _) in RULES.items()}

@@ -19,19 +19,20 @@ from stretto.values.errors import SettingsError
 __all__ = [
     "RULES",
     "EntropyBound",
-    "Factor",
     "LowConfidence",
     "MaskPredict",
     "Proposal",
-    "Sequential",
     "Threshold",
     "UnmaskingPolicy",
     "rule_names",
     "rules_for",
 ]
 
-_MOST_PASSES = 10
 _CACHES = ("none", "prefix", "dual")
+_ANY = 2**62
+_COUNTS = {"block": _ANY, "steps": _ANY, "passes": 10}
+_NUMBERS = {"threshold": 1, "bound": 1000}
+"""The most that options may be, by their names; whole numbers begin at 1, the others at 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmaskingPolicy:
-    """What all rules have in common.
+    """What all rules have in common. Raises `SettingsError` for an option out of its range.
 
     Attributes:
         block: tokens of a block, for models whose rows see everything; the others are trained for one length.
@@ -73,10 +74,18 @@ class UnmaskingPolicy:
     cache: Literal["none", "prefix", "dual"] = "none"
 
     def __post_init__(self) -> None:
-        if self.block is not None:
-            _at_least_one("block", self.block)
         if self.cache not in _CACHES:
             raise SettingsError(f"cache={safe_repr(self.cache)} cannot be used: it is one of {', '.join(_CACHES)}.")
+        for name, most in _COUNTS.items():
+            value = getattr(self, name, 1)
+            whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+            if not whole and (value is not None or name == "passes"):
+                limits = "of at least 1" if most == _ANY else f"from 1 to {most}"
+                raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a whole number {limits}.")
+        for name, highest in _NUMBERS.items():
+            value = getattr(self, name, 0)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= highest:
+                raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a number from 0 to {highest}.")
 
     def keep(self, proposal: Proposal) -> list[int]:
         """Which proposed tokens are kept, by their numbers; at least one."""
@@ -84,19 +93,7 @@ class UnmaskingPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _InSteps(UnmaskingPolicy):
-    """A rule that may be told in how many forwards a block is written."""
-
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        UnmaskingPolicy.__post_init__(self)
-        if self.steps is not None:
-            _at_least_one("steps", self.steps)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold(_InSteps):
+class Threshold(UnmaskingPolicy):
     """Keep the most confident token, and all above a threshold (Fast-dLLM; Wu et al., arXiv:2505.22618).
 
     With ``steps``, so many are kept in each forward that the block takes no more (SDAR; Cheng et al.,
@@ -105,33 +102,12 @@ class Threshold(_InSteps):
 
     name: ClassVar[str] = "threshold"
     threshold: float = 0.9
-
-    def __post_init__(self) -> None:
-        _InSteps.__post_init__(self)
-        _between("threshold", self.threshold, 0, 1)
+    steps: int | None = None
 
     def keep(self, proposal: Proposal) -> list[int]:
         sure = [number for number, value in enumerate(proposal.confidence) if value > self.threshold]
         least = _quota(proposal, self.steps)
         return sure if len(sure) >= least else _best(proposal.confidence, least)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Factor(UnmaskingPolicy):
-    """Keep n tokens, as many as possible with (n + 1) * (1 - confidence) < factor (Wu et al., arXiv:2505.22618)."""
-
-    name: ClassVar[str] = "factor"
-    factor: float = 1.0
-
-    def __post_init__(self) -> None:
-        UnmaskingPolicy.__post_init__(self)
-        _between("factor", self.factor, 0, 100)
-
-    def keep(self, proposal: Proposal) -> list[int]:
-        order, count = _best(proposal.confidence, len(proposal.confidence)), 1
-        while count < len(order) and (count + 2) * (1 - proposal.confidence[order[count]]) < self.factor:
-            count += 1
-        return order[:count]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +121,6 @@ class EntropyBound(UnmaskingPolicy):
     wants_entropy: ClassVar[bool] = True
     bound: float = 0.1
 
-    def __post_init__(self) -> None:
-        UnmaskingPolicy.__post_init__(self)
-        _between("bound", self.bound, 0, 1000)
-
     def keep(self, proposal: Proposal) -> list[int]:
         order = _best([-value for value in proposal.entropy], len(proposal.entropy))
         kept, total = [], 0.0
@@ -161,26 +133,17 @@ class EntropyBound(UnmaskingPolicy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LowConfidence(_InSteps):
+class LowConfidence(UnmaskingPolicy):
     """Keep a fixed number in each forward, the most confident ones, and mask the others again (Nie et al., 2502.09992).
 
     ``steps`` forwards write a block; by default one for each token.
     """
 
     name: ClassVar[str] = "low_confidence"
+    steps: int | None = None
 
     def keep(self, proposal: Proposal) -> list[int]:
         return _best(proposal.confidence, _quota(proposal, self.steps))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequential(_InSteps):
-    """Keep a fixed number in each forward, from left to right; ``steps`` as for `LowConfidence`."""
-
-    name: ClassVar[str] = "sequential"
-
-    def keep(self, proposal: Proposal) -> list[int]:
-        return list(range(_quota(proposal, self.steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +158,6 @@ class MaskPredict(UnmaskingPolicy):
     name: ClassVar[str] = "mask_predict"
     revises: ClassVar[bool] = True
     passes: int = 4
-
-    def __post_init__(self) -> None:
-        UnmaskingPolicy.__post_init__(self)
-        _at_least_one("passes", self.passes)
-        if self.passes > _MOST_PASSES:
-            raise SettingsError(f"passes={self.passes} cannot be used: {_MOST_PASSES} are the most.")
 
     def keep(self, proposal: Proposal) -> list[int]:
         masked = proposal.masked * (self.passes - 1 - proposal.passes) // self.passes
@@ -219,18 +176,8 @@ def _quota(proposal: Proposal, steps: int | None) -> int:
     return min(each + (proposal.passes < more), len(proposal.confidence)) or 1
 
 
-def _at_least_one(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a whole number of at least 1.")
-
-
-def _between(name: str, value: object, least: float, most: float) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise SettingsError(f"{name}={safe_repr(value)} cannot be used: it is a number from {least:g} to {most:g}.")
-
-
 RULES: Mapping[str, type[UnmaskingPolicy]] = {
-    rule.name: rule for rule in (EntropyBound, Factor, LowConfidence, MaskPredict, Sequential, Threshold)
+    rule.name: rule for rule in (EntropyBound, LowConfidence, MaskPredict, Threshold)
 }
 """Each takes its options by their names, and raises `SettingsError` for values that cannot be used."""
 
