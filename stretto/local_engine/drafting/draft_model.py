@@ -119,10 +119,9 @@ class DraftModel:
         held = next((place for place in range(limit) if self._cached[place] != tokens[place]), limit)
         for start in range(held, len(tokens), _READ_AT_ONCE):
             stop = min(start + _READ_AT_ONCE, len(tokens))
-            ids = torch.tensor([tokens[start:stop]], device=self._device)
-            positions = torch.arange(start, stop, device=self._device)[None]
+            rows = Rows.following(tokens[start:stop], start, self._device)
             last = torch.tensor([stop - start - 1], device=self._device)
-            logits = self._forward(Rows(ids, positions, stop), self._cache, last)  # [1, 1, vocabulary]
+            logits = self._forward(rows, self._cache, last)  # [1, 1, vocabulary]
         self._cached = list(tokens)
         said = logits[0, 0, :vocabulary].float()
         return torch.nn.functional.pad(said, (0, vocabulary - len(said)), value=-torch.inf)

@@ -190,9 +190,8 @@ class Batch(BatchMembers[_Member]):
         cache, length = KeyValueCache(1), len(tokens)
         for start in range(0, length, _PREFILL_TOKENS):
             stop = min(start + _PREFILL_TOKENS, length)
-            ids = torch.tensor([tokens[start:stop]], device=self._device)
-            positions = torch.arange(start, stop, device=self._device)[None]
-            rows = Rows(ids, positions, stop, lengths=(length + 1,), adapters=adapters)
+            rows = Rows.following(tokens[start:stop], start, self._device)
+            rows = replace(rows, lengths=(length + 1,), adapters=adapters)
             self._forward(rows, cache, torch.tensor([stop - start - 1], device=self._device))
         self._cache.put(number, cache, length)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from torch import Tensor
 
 from stretto.local_engine.drafting.heads.head import Reader
 from stretto.local_engine.drafting.heads.recurrent import Nodes, RecurrentReader, answered
+
+if TYPE_CHECKING:
+    from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 
 __all__ = ["Answer", "DrafterGroup", "Growing"]
 
@@ -20,21 +23,6 @@ Answer = tuple[Tensor | None, float]
 
 Growing = Generator[Nodes | None, Answer, None]
 """A draft that grows: it asks what follows the text (``None``) or some nodes, and goes on with the answer."""
-
-
-class _Member(Protocol):
-    """A drafter of the group."""
-
-    reader: Reader
-
-    @property
-    def waits(self) -> bool:
-        """Whether it will be asked for a draft in this step, as far as the last step tells."""
-        ...
-
-    def begin(self) -> Growing | None:
-        """Begin its draft; ``None`` where it has none in this step."""
-        ...
 
 
 class DrafterGroup:
@@ -50,12 +38,12 @@ class DrafterGroup:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self._members: WeakSet[_Member] = WeakSet()
+        self._members: WeakSet[HeadDrafter] = WeakSet()
 
-    def join(self, member: _Member) -> None:
+    def join(self, member: HeadDrafter) -> None:
         self._members.add(member)
 
-    def draft(self, asked: _Member) -> None:
+    def draft(self, asked: HeadDrafter) -> None:
         """Let this drafter, and all that wait, grow their drafts."""
         members = [asked, *(member for member in self._members if member is not asked and member.waits)]
         growing = [(member, draft) for member in members if (draft := member.begin()) is not None]

@@ -99,7 +99,7 @@ def _beside(equipment: DraftEquipment, drafter: Drafter) -> Drafter:
     try:
         if _folder(equipment) is None:
             return drafter
-        from stretto.local_engine.drafting.heads.drafter_then_head import DrafterThenHead  # noqa: PLC0415 - torch
+        from stretto.local_engine.drafting.heads.head_drafter import DrafterThenHead  # noqa: PLC0415 - torch
 
         return DrafterThenHead(drafter, _head(equipment))
     except SettingsError as error:

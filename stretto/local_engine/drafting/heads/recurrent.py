@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -118,8 +119,7 @@ class RecurrentReader:
         before = self.head.enter(torch.cat([own for _, own in self._unread]))
         self._unread, first, self.new = [], self._held, 1
         self._held += len(tokens)
-        positions = torch.arange(first, self._held, device=self._device)[None]
-        return before, Rows(torch.tensor([tokens], device=self._device), positions, self._held)
+        return before, Rows.following(tokens, first, self._device)
 
     def _catch_up(self) -> None:
         """Read what has come together, in parts that are not too large for a mask."""
@@ -131,11 +131,10 @@ class RecurrentReader:
             answered([self], [None])
 
     def _chain_rows(self, count: int, new: int) -> Rows:
-        kv_len = self._held + count
-        positions = torch.arange(kv_len - new, kv_len, device=self._device)[None]
-        one = slice(0, 1)
-        single = (Segment(one, one, one, kv_len),) if new == 1 else None  # it sees everything, and needs no mask
-        return Rows(torch.tensor([self._tokens[-new:]], device=self._device), positions, kv_len, segments=single)
+        rows, one = Rows.following(self._tokens[-new:], self._held + count - new, self._device), slice(0, 1)
+        if new > 1:
+            return rows
+        return replace(rows, segments=(Segment(one, one, one, rows.kv_len),))  # it sees everything, and needs no mask
 
     def _tree_rows(self) -> Rows:
         count, lines, depths = len(self._tokens), list[int](), list[int]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +54,12 @@ class Rows:
     lengths: tuple[int, ...] | None = None
     states: LayerStates | None = None
     adapters: tuple[str | None, ...] | None = None
+
+    @classmethod
+    def following(cls, tokens: Sequence[int], start: int, device: torch.device) -> Rows:
+        """Rows of one sequence that follow each other, the first of them at position ``start``."""
+        stop = start + len(tokens)
+        return cls(torch.tensor([[*tokens]], device=device), torch.arange(start, stop, device=device)[None], stop)
 
     def of(self, sequence: int) -> tuple[Rows, Tensor]:
         """Take the rows of one sequence, without its padding.

@@ -81,8 +81,7 @@ def candidates(
 def states_of(forward: LlamaForward, tokens: Sequence[int], device: torch.device) -> Candidates:
     """Keys and values of some tokens from position 0 on, as if each of them were a candidate."""
     cache, count = KeyValueCache(1), len(tokens)
-    rows = Rows(torch.tensor([[*tokens]], device=device), torch.arange(count, device=device)[None], count)
-    forward(rows, cache, torch.tensor([count - 1], device=device))
+    forward(Rows.following(tokens, 0, device), cache, torch.tensor([count - 1], device=device))
     held = [cache.layer(number, count) for number in range(forward.sizes[2])]
     return [keys.transpose(0, 1).clone() for keys, _ in held], [values.transpose(0, 1).clone() for _, values in held]
 
@@ -167,8 +166,6 @@ class FocusReader:
                 for kind in (0, 1)
             ]  # [layers][1, head + chunks, key_value_heads, head_dim]
             cache = KeyValueCache.of(past[0], past[1], count + len(local))
-        tokens = torch.tensor([[*local]], device=self._device)
-        positions = torch.arange(count, count + len(local), device=self._device)[None]
         last = torch.tensor([len(local) - 1], device=self._device)
-        logits = self._forward(Rows(tokens, positions, count + len(local)), cache, last)
+        logits = self._forward(Rows.following(local, count, self._device), cache, last)
         return logits[0, 0]

@@ -236,7 +236,8 @@ class _DFlashReader:
         head = self._head
         if self._unread:
             self._catch_up()
-        rows = self._rows([self._token] + [head.mask] * (head.block - 1))
+        tokens = [self._token] + [head.mask] * (head.block - 1)
+        rows = Rows.following(tokens, self._held, self._device)
         final = head.fill(rows.tokens, rows, self._cache)
         self._final, self._foreseen, self._depths = final if head.from_anchor else final[1:], {}, []
         self._memories, memories = [], list[Tensor]()
@@ -258,7 +259,7 @@ class _DFlashReader:
         states, self._unread = torch.cat(self._unread), []
         for start in range(0, len(states), _READ_AT_ONCE):
             some = states[start : start + _READ_AT_ONCE]
-            self._head.take_in(some, self._rows([0] * len(some)), self._cache)
+            self._head.take_in(some, Rows.following([0] * len(some), self._held, self._device), self._cache)
             self._held += len(some)
 
     def _logits(self, tokens: Sequence[int], place: int, memories: list[Tensor]) -> Tensor:
@@ -276,9 +277,3 @@ class _DFlashReader:
         added, behind = head.markov(before, final[place], torch.stack(memories))
         self._memories += behind
         return logits + added
-
-    def _rows(self, tokens: Sequence[int]) -> Rows:
-        """Rows behind the committed ones."""
-        kv_len = self._held + len(tokens)
-        positions = torch.arange(self._held, kv_len, device=self._device)[None]
-        return Rows(torch.tensor([tokens], device=self._device), positions, kv_len)

@@ -99,9 +99,7 @@ class _PEagleReader:
         tokens, own = [*self._tokens[:count], *[head.mask] * masks], states[:count]
         if masks:
             own = torch.cat((own, head.blank.to(own.dtype).expand(masks, -1)))
-        kv_len = self._held + len(tokens)
-        positions = torch.arange(self._held, kv_len, device=self._device)[None]
-        rows = Rows(torch.tensor([tokens], device=self._device), positions, kv_len)
+        rows = Rows.following(tokens, self._held, self._device)
         _, final = head.layer.run(rows.tokens, head.layer.enter(own)[None], [(rows, self._cache)])
         self._held += count
         self._tokens, self._states = self._tokens[count:], [states[count:]] if count < len(states) else []
