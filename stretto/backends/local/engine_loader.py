@@ -10,13 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
 from stretto.backends.local.loading_notice import told_of_loading
-from stretto.backends.local.worker import Worker, first_of, outcome
-from stretto.foundation.ending_thread import is_exiting
+from stretto.foundation.ending_thread import EndingThread, is_exiting
 from stretto.foundation.threads import Fork, are_threads_green
 from stretto.local_engine.model.loading.loading_turn import look_again
 from stretto.values.errors import BackendError
@@ -30,6 +30,66 @@ _PATIENCE_S = 3.0  # for which closing waits for a model that is being loaded, a
 _FREEING_S = 15.0
 
 T = TypeVar("T")
+
+
+class Worker:
+    """One thread. It ends with `close`, without references to this object, or when the interpreter exits.
+
+    Unlike the executors of `concurrent.futures`, it still takes work while the interpreter exits, when a client that
+    nobody closed is closed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        end = partial(self._jobs.put, None)
+        self._thread = EndingThread(partial(_work, self._jobs), end, name)
+        self._thread.start()
+        weakref.finalize(self, end).atexit = False
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Do work after what was submitted before; at once in the calling thread if this one has ended."""
+        future: Future[T] = Future()
+
+        def job() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - raised to the caller that waits for the future
+                    future.set_exception(error)
+
+        if self._thread.is_alive():
+            self._jobs.put(job)
+        else:
+            job()
+        return future
+
+    def end(self) -> None:
+        """Let the thread end after the submitted work."""
+        self._thread.end()
+
+    def close(self) -> None:
+        """Do what `end` does, and wait for the thread."""
+        self.end()
+        self._thread.join()
+
+
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # frees what it refers to before the next one comes
+
+
+async def first_of(*futures: Future[Any]) -> None:
+    """Wait until one of them is done. Cancelling the caller cancels none of them, for which others may wait."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # that event loop has ended, and nobody waits in it
+            loop.call_soon_threadsafe(done.set)
+
+    for future in futures:
+        future.add_done_callback(tell)
+    await done.wait()
 
 
 class EngineLoader:
@@ -136,7 +196,8 @@ class EngineLoader:
         worker.end()
         patience = _PATIENCE_S if loading is not None and not loading.done() else _FREEING_S
         with anyio.move_on_after(0 if is_exiting() else patience):
-            await outcome(closing)
+            await first_of(closing)
+            closing.result()
             worker.close()
             return
         with suppress(InvalidStateError):

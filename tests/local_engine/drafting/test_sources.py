@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stretto.local_engine.draft_tree import ROOT
+from stretto.local_engine.drafting.auto import TextsWatch
 from stretto.local_engine.drafting.protocol import DraftContext
-from stretto.local_engine.drafting.repetition import TextsWatch
 from stretto.local_engine.drafting.sources import text_files
 from stretto.local_engine.drafting.sources.files import FileTexts, tokenized
 from stretto.local_engine.drafting.sources.grams import SIZE, Grams

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stretto.local_engine.drafting.auto import RepetitionWatch
 from stretto.local_engine.drafting.automaton import SuffixAutomaton
-from stretto.local_engine.drafting.repetition import RepetitionWatch
 
 TEXTS = st.lists(st.integers(0, 2), max_size=60)
 

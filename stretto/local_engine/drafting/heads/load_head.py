@@ -14,9 +14,8 @@ from stretto.local_engine.drafting.heads.decoder import Weights
 from stretto.local_engine.drafting.heads.eagle3 import Eagle3
 from stretto.local_engine.drafting.heads.files import HeadFolder
 from stretto.local_engine.drafting.heads.head import Head
-from stretto.local_engine.drafting.heads.mtp import Mtp, names_of
+from stretto.local_engine.drafting.heads.mtp import Mtp, OwnLayer, knows_its_own, names_of
 from stretto.local_engine.drafting.heads.nextn import tensors_of
-from stretto.local_engine.drafting.heads.own_layer import OwnLayer, knows_its_own
 from stretto.local_engine.drafting.heads.target import Target
 from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.loading.misfits import is_extra

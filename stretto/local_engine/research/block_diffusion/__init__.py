@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stretto.local_engine.research.block_diffusion.diffusion_checks import check_diffusion, checked_form
-from stretto.local_engine.research.block_diffusion.formats import recognised
+from stretto.local_engine.research.block_diffusion.formats import check_diffusion, checked_form, recognised
 from stretto.local_engine.research.block_diffusion.unmasking import RULES, rule_names, rules_for
 from stretto.local_engine.research_registry import BlockModels, Offers
 
