@@ -88,7 +88,7 @@ class TextCache(KeyValueCache):
         super().__init__(1)
         self._keys, self._values, self.kv_len = text._keys, text._values, text.kv_len
 
-    def begin(self, rows: Rows, *, packed: bool = False) -> None:
+    def begin(self, rows: Rows, *, packed: bool = False, sequence: int | None = None) -> None:
         """Nothing has to be made ready."""
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

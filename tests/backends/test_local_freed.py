@@ -41,7 +41,9 @@ def leaving(monkeypatch):
 def weights_of(backend):
     """Weak references to the largest weight, and to the embedding."""
     forward = backend._loader.engine.model.forward
-    return tuple(weakref.ref(getattr(each, "held", each)) for each in (forward.vocabulary, forward.weights.embedding))
+    return tuple(
+        weakref.ref(getattr(each, "held", each)) for each in (forward.weights.vocabulary, forward.weights.embedding)
+    )
 
 
 def held(weights):

@@ -361,7 +361,7 @@ def test_a_model_in_half_precision_keeps_its_weights_so_and_all_else_in_float32(
     ready = prepare("local:tiny", family_member("llama with biases").to(dtype), tokenizer)
     assert ready.dtype == dtype
     assert ready.is_exact
-    weights = [weight for layer in ready.forward.layers for weight in layer.products.values()]
+    weights = [weight for layer in ready.forward.weights.layers for weight in layer.products.values()]
     assert {weight.held.dtype for weight in weights} == {dtype}
     cache = read(ready.forward, TEXTS)
     sizes = family_member("llama").config

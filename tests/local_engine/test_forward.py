@@ -191,7 +191,7 @@ def test_weights_that_torch_packs_give_the_same_logits(name, monkeypatch):
 def test_float32_weights_of_a_model_published_in_half_precision_are_held_in_it_and_give_the_same_logits(name):
     model = family_member(name).bfloat16().float()
     plain, fast = LlamaForward(model), packed(model)
-    weights = [weight for layer in fast.layers for weight in layer.products.values()]
+    weights = [weight for layer in fast.weights.layers for weight in layer.products.values()]
     assert all(isinstance(weight, Panels) and weight.held.dtype == torch.bfloat16 for weight in weights)
     tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(5))
     rows = Rows(tokens, torch.arange(9).expand(2, -1), 9)

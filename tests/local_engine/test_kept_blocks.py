@@ -219,7 +219,7 @@ def test_what_is_written_to_mapped_weights_stays_in_the_model(folder, answer, fi
     _, first = answer(file)
     model = load_model(find_source(f"local:{file}"), compiled=True)
     assert model.forward.weights.mapped
-    for part in model.forward.vocabulary.parts:
+    for part in model.forward.weights.vocabulary.parts:
         part.zero_()
     assert answer(file)[1] == first
 

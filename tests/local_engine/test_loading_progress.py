@@ -187,9 +187,9 @@ def test_the_log_of_a_server_has_each_step_with_what_the_weights_take(file, kept
 def test_what_the_blocks_of_a_file_take_is_known_before_it_is_read(file):
     forward = load_model(find_source(f"local:{file}"), compiled=True).forward
     held = [
-        forward.vocabulary,
+        forward.weights.vocabulary,
         forward.weights.embedding,
-        *(each for layer in forward.layers for each in layer.products.values()),
+        *(each for layer in forward.weights.layers for each in layer.products.values()),
     ]
     blocks, told = sum(each.nbytes for each in held), bytes_in_blocks(find_source(f"local:{file}"))
     assert blocks <= told < 1.1 * blocks  # norms are in it

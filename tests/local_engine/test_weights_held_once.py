@@ -70,9 +70,9 @@ def test_a_tied_embedding_is_read_from_the_panels_of_the_last_product(published)
     model = tied(published).float()
     expected = said(model)
     forward = packed(model)
-    assert forward.weights.embedding is forward.vocabulary
-    assert isinstance(forward.vocabulary, Panels)
-    assert forward.vocabulary.held.dtype == published
+    assert forward.weights.embedding is forward.weights.vocabulary
+    assert isinstance(forward.weights.vocabulary, Panels)
+    assert forward.weights.vocabulary.held.dtype == published
     assert forward.is_exact  # the compiled forward runs it
     assert (logits(forward) - expected).abs().max() < 1e-4 * expected.std()
     tokens = torch.tensor([3, 399])
@@ -85,10 +85,10 @@ def test_a_tied_embedding_is_read_from_the_panels_of_the_last_product(published)
 )
 def test_a_tied_embedding_in_half_precision_too(dtype):
     forward = packed(tied(dtype))
-    assert forward.weights.embedding is forward.vocabulary
+    assert forward.weights.embedding is forward.weights.vocabulary
     exact = tied(dtype).float()
     # A processor that multiplies pairs of bfloat16 is given rows in bfloat16.
-    expected = said(rounding_rows(exact) if forward.vocabulary.layout == PAIRS else exact)
+    expected = said(rounding_rows(exact) if forward.weights.vocabulary.layout == PAIRS else exact)
     assert (logits(forward) - expected).abs().max() < 1e-4 * expected.std()
 
 

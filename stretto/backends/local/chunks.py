@@ -62,7 +62,7 @@ class Chunks:
         self._filled = asyncio.Event()
         self._finished = asyncio.Event()
         self._over = False
-        self._stages, self._stages_sent = Stages(), Stages()
+        self.stages = self._stages_sent = Stages()
 
     def put(self, event: Piece | Finished) -> None:
         """Add an event; from any thread."""
@@ -83,13 +83,9 @@ class Chunks:
         """Note that the call has come to a stage, now or at a time of `time.perf_counter`; from any thread."""
         at_s = time.perf_counter() if at_s is None else at_s
         with self._lock:
-            self._stages = replace(self._stages, **{f"{stage}_s": at_s})
+            self.stages = replace(self.stages, **{f"{stage}_s": at_s})
         if stage in ("submitted", "admitted"):  # the other stages come with a token
             self._loop.call_soon_threadsafe(self._filled.set)
-
-    @property
-    def stages(self) -> Stages:
-        return self._stages
 
     async def ended(self) -> None:
         """Wait until the engine has let go of the request."""
@@ -176,8 +172,8 @@ class Chunks:
             await self._filled.wait()
             with self._lock:
                 events, self._events = self._events, []
-                stages = None if self._stages == self._stages_sent else self._stages
-                self._stages_sent = self._stages
+                stages = None if self.stages == self._stages_sent else self.stages
+                self._stages_sent = self.stages
                 self._filled.clear()
             if events or stages:  # a stage may have come along with the events before it
                 return events, stages

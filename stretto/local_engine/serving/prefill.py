@@ -60,7 +60,8 @@ class Prefill:
         self._read = [source.length if source else 0 for source in sources]  # tokens of each prompt
         lengths = [len(state.request.prompt) for state in self.sequences]
         self._ends = [0 if block is None else length // block * block for length in lengths]
-        self._last: list[Tensor | None] = [None] * len(sources)  # logits of the last prompt token # [vocabulary]
+        self.last: list[Tensor | None] = [None] * len(sources)
+        """Logits of the last token that was read of each prompt, unless it was copied # [vocabulary]."""
         self._layers = [*layers] or [()] * len(sources)
         self._states: list[list[Tensor]] = [[] for _ in sources]  # of each forward # [tokens, layers * hidden]
 
@@ -77,12 +78,7 @@ class Prefill:
     @property
     def logits(self) -> Tensor:
         """Logits of each prompt's last token, once all are read # [batch, vocabulary]."""
-        return torch.stack([logits for logits in self._last if logits is not None])
-
-    @property
-    def last(self) -> Sequence[Tensor | None]:
-        """Logits of the last token that was read of each prompt, unless it was copied # [vocabulary]."""
-        return self._last
+        return torch.stack([logits for logits in self.last if logits is not None])
 
     @property
     def states(self) -> list[Tensor | None]:
@@ -94,7 +90,7 @@ class Prefill:
         if len(rows) == len(self.sequences):
             return
         self.sequences = [self.sequences[row] for row in rows]
-        self._last = [self._last[row] for row in rows]
+        self.last = [self.last[row] for row in rows]
         self._read = [self._read[row] for row in rows]
         self._ends = [self._ends[row] for row in rows]
         self._layers = [self._layers[row] for row in rows]
@@ -114,7 +110,7 @@ class Prefill:
             self._collect(rows.states, counts)
         for row, (end, stop) in enumerate(zip(self._ends, stops, strict=True)):
             if stop == end and counts[row]:
-                self._last[row] = logits[row, 0]
+                self.last[row] = logits[row, 0]
         self._read = stops
 
     def _collect(self, states: LayerStates, counts: Sequence[int]) -> None:

@@ -50,8 +50,9 @@ class ChatTemplate:
     def __init__(self, name: str, tokenizer: Any) -> None:
         self._name = name
         self._tokenizer = tokenizer
-        self._template = getattr(tokenizer, "chat_template", None)
-        self._control = _control_tokens(tokenizer, self._template)
+        self.template: object = getattr(tokenizer, "chat_template", None)
+        """The template itself; some models have several by name."""
+        self._control = _control_tokens(tokenizer, self.template)
         longest_first = sorted(map(re.escape, self._control), key=len, reverse=True)
         self._written = re.compile("|".join(longest_first) or "(?!)")
         secret = secrets.token_hex(8)  # no message can contain the marks, and they mean nothing to a template
@@ -62,11 +63,6 @@ class ChatTemplate:
         self._last = f"qz{secret}l"  # behind the last turn, where that is gone on with
         self._renderers: dict[str, Renderer] = {}  # kept, so that the processes are
         self._stopped: StoppedError | None = None  # if not even two short turns can be rendered
-
-    @property
-    def template(self) -> object:
-        """The template itself; some models have several by name."""
-        return self._template
 
     def encode(
         self,
@@ -109,7 +105,7 @@ class ChatTemplate:
         if window is not None:
             self._check_length(text, window)
         if marked == parts:
-            return tuple(self._ids(text, add_special_tokens=self._template is None))
+            return tuple(self._ids(text, add_special_tokens=self.template is None))
         pieces = self._marks.split(text)  # text, a marked token or None for a mark that was left alone, text, ...
         found = [
             token
@@ -117,7 +113,7 @@ class ChatTemplate:
             if piece
             for token in (self._plain_ids(piece) if number % 2 else self._ids_between(piece, first=not number))
         ]
-        return tuple(found if self._template is not None else self._framed(found))
+        return tuple(found if self.template is not None else self._framed(found))
 
     def _check_arguments(self, arguments: Mapping[str, Any]) -> None:
         """Refuse what would replace the template or the messages, or what transformers does with them."""
@@ -169,7 +165,7 @@ class ChatTemplate:
 
         A template that is stopped at a bound here is not rendered again; `encode` says so.
         """
-        if self._template is None:
+        if self.template is None:
             return set()
         turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": self._last}]
         try:
@@ -188,7 +184,7 @@ class ChatTemplate:
         }
 
     def _render(self, turns: list[Turn], tools: list[Mapping[str, Any]], arguments: Mapping[str, Any]) -> str:
-        if self._template is None:
+        if self.template is None:
             return "\n\n".join(turn["content"] for turn in turns)
         if self._stopped is not None:
             raise self._was_stopped(self._stopped)

@@ -108,7 +108,7 @@ def test_pads_are_scored_as_by_torch(name, tokenizer, threads):
     for node in (1, ROOT, 0):
         drawn.add_path((-1, -2, -3), [1.0] * 3, node)
     trees = [drawn, tree((11,))]
-    assert compiled.adapter.compiled(flatten(TEXTS[:2], trees, CPU), len(compiled.layers)) is not None
+    assert compiled.adapter.compiled(flatten(TEXTS[:2], trees, CPU), len(compiled.weights.layers)) is not None
     with sharing(threads):
         expected, found = (step(each, read(each, TEXTS[:2]), TEXTS[:2], trees) for each in (plain, compiled))
         without = step(compiled, read(compiled, TEXTS[:1]), TEXTS[:1], [tree((31, 32), (33,))])

@@ -62,7 +62,7 @@ def load(path, **options):
 
 
 def is_in_blocks(model):
-    return isinstance(model.forward.vocabulary, Blocks)
+    return isinstance(model.forward.weights.vocabulary, Blocks)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_a_gguf_file_keeps_its_blocks(name, form, tmp_path, tokenizer):
     held, unpacked = load(path), load(path, quantize="none", dtype="float32")
     assert is_in_blocks(held)
     assert not is_in_blocks(unpacked)
-    assert torch.equal(held.forward.vocabulary.dense(), unpacked.forward.vocabulary.dense())
+    assert torch.equal(held.forward.weights.vocabulary.dense(), unpacked.forward.weights.vocabulary.dense())
     assert gap(logits(held), logits(unpacked)) < 0.1  # rows are rounded to 8 bits
 
 
@@ -332,7 +332,7 @@ def test_sizes_that_are_no_whole_groups_are_told(tmp_path, tokenizer, caplog):
 def test_without_compiled_code_weights_are_unpacked_and_one_warning_says_so(folder, caplog):
     with caplog.at_level(logging.WARNING):
         model = load_model(find_source(f"local:{folder}"), compiled=False, quantize="int8")
-    assert isinstance(model.forward.vocabulary, torch.Tensor)
+    assert isinstance(model.forward.weights.vocabulary, torch.Tensor)
     assert [each.message for each in caplog.records] == [
         f"local:{folder} is not held in few bits: quantize=int8 needs compiled code on a CPU"
     ]

@@ -64,7 +64,7 @@ def _unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
     Raises `SettingsError` where it does not fit.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    for number, layer in enumerate(forward.layers):
+    for number, layer in enumerate(forward.weights.layers):
         for name, weight in layer.products.items():
             for module, outer in _parts_of(forward, name, weight):
                 shapes[f"model.layers.{number}.{module}.weight"] = (outer, _inner(weight))
@@ -75,7 +75,7 @@ def _unmerged_products(forward: LlamaForward, adapter: LoraAdapter) -> Places:
         )
     adapter.check(shapes)
     beside: dict[tuple[int, str], UnmergedLora] = {}
-    for number, layer in enumerate(forward.layers):
+    for number, layer in enumerate(forward.weights.layers):
         for name, weight in layer.products.items():
             parts = _parts_of(forward, name, weight)
             changes = [(adapter.changes.get(f"model.layers.{number}.{module}"), outer) for module, outer in parts]

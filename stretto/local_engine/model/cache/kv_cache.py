@@ -56,26 +56,24 @@ class KeyValueCache:
         """Bytes of a slot of one sequence, in all layers."""
         return sum(layer.element_size() * layer.shape[2:].numel() for layer in (*self._keys, *self._values))
 
-    def begin(self, rows: Rows, *, packed: bool = False) -> None:
+    def begin(self, rows: Rows, *, packed: bool = False, sequence: int | None = None) -> None:
         """Allocate the slots of ``rows``; the writes of the coming forward go there.
 
-        ``packed``: the forward will write the real rows only, concatenated.
+        Args:
+            rows: of all sequences.
+            packed: the forward will write the real rows only, concatenated.
+            sequence: all rows are of this one, and the writes return this one only.
         """
         self._reach(rows.kv_len)
-        self._written = slice(None)
+        self._written = slice(None) if sequence is None else slice(sequence, sequence + 1)
         slots = rows.positions if rows.slots is None else rows.slots
-        if self.batch > 1:
+        if sequence is not None:
+            slots = slots + sequence * self.capacity
+        elif self.batch > 1:
             slots = slots + (torch.arange(self.batch, device=slots.device) * self.capacity)[:, None]
         self._targets = slots.reshape(-1)
         if rows.real is not None and packed:
             self._targets = self._targets[rows.real]
-
-    def begin_alone(self, rows: Rows, sequence: int) -> None:
-        """Do what `begin` does for the rows of one sequence; the writes that follow return this sequence only."""
-        self._reach(rows.kv_len)
-        self._written = slice(sequence, sequence + 1)
-        slots = rows.positions if rows.slots is None else rows.slots
-        self._targets = slots.reshape(-1) + sequence * self.capacity
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of the current rows, and return those of all slots in use.

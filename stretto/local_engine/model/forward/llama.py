@@ -11,7 +11,6 @@ Touvron et al., arXiv:2302.13971 (Llama); Zhang and Sennrich, arXiv:1910.07467 (
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +27,6 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.attention import Attention, unpack
 from stretto.local_engine.model.forward.layer_states import LAST
 from stretto.local_engine.model.forward.llama_family import family_of
-from stretto.local_engine.model.forward.llama_layer import Layer, Norm
 from stretto.local_engine.model.forward.llama_weights import LlamaWeights
 from stretto.local_engine.model.forward.products import Weight, product
 from stretto.local_engine.model.forward.rows import Rows
@@ -174,21 +172,6 @@ class LlamaForward:
     def is_exact(self) -> bool:
         """Whether the logits of a row have the same bits whatever other rows there are."""
         return self.compiled is not None
-
-    @property
-    def layers(self) -> Sequence[Layer]:
-        """The layers, for code that runs them with another attention."""
-        return self.weights.layers
-
-    @property
-    def vocabulary(self) -> Weight:
-        """The weight of the last product # [vocabulary, hidden]."""
-        return self.weights.vocabulary
-
-    @property
-    def norm(self) -> Norm:
-        """The norm behind the last layer."""
-        return self.weights.norm
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
         if self.compiled is not None and self.compiled.takes(rows, keep):

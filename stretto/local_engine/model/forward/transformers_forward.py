@@ -50,7 +50,7 @@ class TransformersForward:
     """
 
     def __init__(self, model: Any, *, alone: bool = False) -> None:
-        self._model = model
+        self.model = model
         _attend_in(model)
         self.alone = alone
         self.packs = self.is_exact = False
@@ -67,27 +67,16 @@ class TransformersForward:
         if self._kinds == ("full_attention",):
             self._window = None
         self._rotary = Rotary(model, config)
+        self.switch, self.longest = self._rotary.switch, self._rotary.longest
         takes = inspect.signature(model.forward).parameters
         self._takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
         self._takes = frozenset(takes)
-
-    @property
-    def model(self) -> Any:
-        return self._model
-
-    @property
-    def switch(self) -> int | None:
-        return self._rotary.switch
-
-    @property
-    def longest(self) -> int | None:
-        return self._rotary.longest
 
     def attach_lora(self, name: str, changes: Mapping[str, UnmergedLora]) -> None:
         """Keep an adapter beside the weights, by the names of the modules that it changes. From any thread."""
         with self._keeping:
             for module in changes:
-                listen(self._model.get_submodule(module), module)
+                listen(self.model.get_submodule(module), module)
             self._unmerged[name] = changes
 
     def __call__(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
@@ -104,7 +93,7 @@ class TransformersForward:
             if not len(chosen):
                 parts.append(None)
                 continue
-            cache.begin_alone(own, sequence)
+            cache.begin(own, sequence=sequence)
             wanted = torch.isin(chosen, keep).nonzero()[:, 0]
             with self._as_wanted(side, adapter):
                 said = self._run(own, cache, wanted)[0]  # [wanted, vocabulary]
@@ -124,7 +113,7 @@ class TransformersForward:
         return stack
 
     def _run(self, rows: Rows, cache: KeyValueCache, keep: Tensor) -> Tensor:
-        said = self._model(input_ids=rows.tokens, **self._inputs(rows, cache, keep))
+        said = self.model(input_ids=rows.tokens, **self._inputs(rows, cache, keep))
         logits: Tensor = said.logits
         if rows.states is not None:
             last = len(said.hidden_states) - 1
@@ -147,7 +136,7 @@ class TransformersForward:
         return options | {"past_key_values": CacheAdapter(cache, rows), "use_cache": True}
 
     def _mask(self, rows: Rows) -> Tensor | dict[str, Tensor]:
-        dtype = self._model.dtype
+        dtype = self.model.dtype
         if len(self._kinds) > 1:
             return {"full_attention": rows.mask(dtype), "sliding_attention": rows.mask(dtype, self._window)}
         return rows.mask(dtype, self._window)

@@ -190,14 +190,14 @@ def _runnable(model: Any, forward: LlamaForward, look: Callable[[], None] = lamb
             module.forward = run
             stack.callback(delattr, module, "forward")
 
-        for layer, own in zip(model.model.layers, forward.layers, strict=True):
+        for layer, own in zip(model.model.layers, forward.weights.layers, strict=True):
             for name, modules in multiplied(layer).items():
                 first = 0
                 for module in modules:
                     instead(module, _product(own.products[name], first, module.out_features, module.bias, look))
                     first += module.out_features
         instead(model.model.embed_tokens, forward.read_in)
-        instead(model.lm_head, _product(forward.vocabulary, 0, forward.sizes[0], None, look))
+        instead(model.lm_head, _product(forward.weights.vocabulary, 0, forward.sizes[0], None, look))
         yield
 
 

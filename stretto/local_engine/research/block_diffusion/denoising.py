@@ -68,15 +68,11 @@ class Denoising:
         self._start = len(prompt) - filled  # of the block
         more = length if self._whole else self._block - filled
         self._tokens = [*prompt, *[form.mask] * more]  # as far as rows can see
-        self._cached = 0 if self._whole else self._start  # positions whose keys and values are final
+        self.cached = 0 if self._whole else self._start
+        """Positions, from the first one on, whose keys and values are final."""
         self._confidence: dict[int, float] = {}  # of proposed tokens that stand
         self._passes = self._masked = 0  # of the part that is refined
         self._forwards = 0  # of the block
-
-    @property
-    def cached(self) -> int:
-        """Positions, from the first one on, whose keys and values will not change."""
-        return self._cached
 
     def known_before(self, position: int) -> list[int]:
         """Tokens that stand between what is certain and a position."""
@@ -88,12 +84,12 @@ class Denoising:
 
     def plan(self) -> Plan:
         """What the next forward evaluates."""
-        plan, form, pending = Plan(), self._form, self._cached < self._start and not self._whole
+        plan, form, pending = Plan(), self._form, self.cached < self._start and not self._whole
         shift = int(form.shifted)
         if (
             pending and form.shifted and not form.joined
         ):  # the finished block's last row predicts this one's first token
-            rows, plan.targets = range(self._cached, self._start), [self._start]
+            rows, plan.targets = range(self.cached, self._start), [self._start]
         else:
             first = self._first_row(shift)
             rows, plan.targets = range(first, self._last_row()), self._part()
@@ -111,7 +107,7 @@ class Denoising:
     ) -> list[int]:
         """Keep some of the tokens that a forward has proposed for its targets; those that are certain now."""
         mask, rule, targets = self._form.mask, self.rule, plan.targets
-        self._cached = 0 if self._whole else self._start  # what was pending is final
+        self.cached = 0 if self._whole else self._start  # what was pending is final
         if targets[0] == self._start and self._form.shifted and not self._whole:
             self._tokens[self._start] = tokens[0]
             targets, tokens, confidence, entropy = targets[1:], tokens[1:], confidence[1:], entropy[1:]
@@ -184,7 +180,7 @@ class Denoising:
 
     def _first_row(self, shift: int) -> int:
         if not self._whole:
-            return self._cached
+            return self.cached
         return 0 if self.rule.cache == "none" or not self._forwards else max(0, self._start - shift)
 
     def _last_row(self) -> int:

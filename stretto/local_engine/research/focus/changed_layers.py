@@ -71,7 +71,7 @@ def run(
     width = forward.head_width
     state = forward.read_in(tokens).to(forward.dtype)  # [batch, rows, hidden]
     cosine, sine = forward.rotation(positions, state.dtype)
-    for number, layer in enumerate(forward.layers):
+    for number, layer in enumerate(forward.weights.layers):
         normed = layer.norm(state)
         projected = product(normed, layer.query_key_value, layer.query_key_value_bias)
         if changes is not None:
@@ -88,7 +88,7 @@ def run(
         state = state + (written if changes is None else written + changes[number].output(mixed))
         gate, up = product(layer.feed_forward_norm(state), layer.gate_up).chunk(2, dim=-1)
         state = state + product(silu(gate) * up, layer.down)
-    return forward.norm(state)
+    return forward.weights.norm(state)
 
 
 def rotated(forward: LlamaForward, keys: Tensor, by: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def can_join(forward: Any) -> bool:
     return (
         isinstance(plain, LlamaForward)
         and plain.family.is_llama
-        and all(layer.window is None for layer in plain.layers)
+        and all(layer.window is None for layer in plain.weights.layers)
     )
 
 
@@ -95,7 +95,7 @@ def joined(forward: Any, cache: KeyValueCache, paths: JoinedPaths, capacity: int
     places = torch.repeat_interleave(torch.tensor(turns), torch.tensor(counts)).to(plain.family.frequencies.device)
     angles = places[:, None, None] * plain.family.frequencies.double()  # [slots, 1, head_dim / 2]
     keys, values = [], []
-    for number in range(len(plain.layers)):
+    for number in range(len(plain.weights.layers)):
         found_keys, found_values = cache.layer(number, cache.kv_len)
         keys.append(_turned(_in_a_row(found_keys, paths), angles))
         values.append(_in_a_row(found_values, paths))
