@@ -119,8 +119,9 @@ class GraphedForward:
         most_steps: int = _MOST_STEPS,
         tolerance: float = 0.5,
     ) -> None:
-        self._forward = forward
-        self.packs, self.alone = forward.packs, forward.alone  # what is not recorded is run by it
+        self.plain = forward
+        """What runs the steps that are not recorded."""
+        self.packs, self.alone = forward.packs, forward.alone
         self.switch, self.longest, self.is_exact = forward.switch, forward.longest, False
         self._record = record
         self._rows = rows
@@ -131,16 +132,8 @@ class GraphedForward:
         self._most_steps = most_steps
         self._tolerance = tolerance
         self._storages: dict[tuple[int, int], _Storage] = {}  # by sequences and slots, the least recently used first
-        self._failed = False
-
-    @property
-    def plain(self) -> Forward:
-        return self._forward
-
-    @property
-    def works(self) -> bool:
+        self.works = True
         """Whether steps are recorded and repeated: nothing has failed so far."""
-        return not self._failed
 
     @property
     def slots(self) -> int:
@@ -156,11 +149,11 @@ class GraphedForward:
         count = rows.tokens.shape[1]
         shape = self._padded(cache.batch, count) if cache.allocated and len(keep) == count else None
         # A recorded step does not read the other fields of rows.
-        if self._failed or shape is None or any(getattr(rows, name) is not None for name in _OTHERS):
-            return self._forward(rows, cache, keep)
+        if not self.works or shape is None or any(getattr(rows, name) is not None for name in _OTHERS):
+            return self.plain(rows, cache, keep)
         logits = self._attempt(rows, cache, keep, shape)
         if logits is None:
-            return self._forward(rows, cache, keep)
+            return self.plain(rows, cache, keep)
         cache.kv_len = rows.kv_len
         return logits
 
@@ -176,7 +169,7 @@ class GraphedForward:
         """
         until = time.monotonic() + seconds
         for batch, size, slots in self._likely(longest):
-            if self._failed or time.monotonic() > until:
+            if not self.works or time.monotonic() > until:
                 break
             new = 0 if (batch, slots) in self._storages else batch * slots
             most = (
@@ -201,7 +194,7 @@ class GraphedForward:
 
     def _warm_up(self, batch: int, size: int, slots: int, device: torch.device) -> None:
         cache, known = KeyValueCache(batch), min(_TEXT, slots - size)
-        self._forward(_sample_rows(batch, known, 0, device), cache, torch.arange(known, device=device)[-1:])
+        self.plain(_sample_rows(batch, known, 0, device), cache, torch.arange(known, device=device)[-1:])
         for check in range(_CHECKS):
             count = max(size - check, 1)
             rows = _sample_rows(batch, count, known - check, device)
@@ -252,7 +245,7 @@ class GraphedForward:
         if beside is None:
             return logits
         step.checks -= 1
-        expected = self._forward(rows, beside, keep)
+        expected = self.plain(rows, beside, keep)
         written = int((rows.positions if rows.slots is None else rows.slots).min())
         if self._agree(logits, expected, rows.real) and cache.equals(beside, written):
             return logits
@@ -269,7 +262,7 @@ class GraphedForward:
 
     def _give_up(self, reason: str) -> None:
         _log.warning("CUDA graphs are not used from now on: %s", reason)
-        self._failed = True
+        self.works = False
         self._storages.clear()
 
     def _room(self, own: _Storage | None = None, *, slots: int = 0, steps: int = 0) -> bool:
@@ -317,7 +310,7 @@ class GraphedForward:
         keep = torch.arange(size, device=device)
 
         def run() -> Tensor:
-            return self._forward(fixed, cache, keep)
+            return self.plain(fixed, cache, keep)
 
         step = storage.steps[size, _layers(rows)] = _Step(fixed, run, self._record(run))
         return step
