@@ -14,8 +14,7 @@ from torch import Tensor
 from recipes.heads.questions import Turns
 from recipes.pocket.batches import Encoded
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
-from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LAST, LayerStates, Rows
 from stretto.local_engine.model.loading.load import LoadedModel
 
 __all__ = ["HEATS", "Writing", "Written", "answers", "keep", "kept"]

@@ -79,7 +79,7 @@ class Drafter(Protocol):
     Provisional: it may change in any release.
 
     A drafter that reads the model's hidden states names their layers in a further attribute, ``wants_states``, as
-    `stretto.local_engine.model.forward.layer_states.LayerStates` numbers them; it does not change.
+    `stretto.local_engine.model.forward.rows.LayerStates` numbers them; it does not change.
 
     Attributes:
         name: of the method; also the source of its nodes in the figures of an answer.

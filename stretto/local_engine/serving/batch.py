@@ -25,12 +25,10 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 from stretto.local_engine.model.cache.prefixes import PrefixCache, best_source
 from stretto.local_engine.model.forward.flatten import flatten
 from stretto.local_engine.model.forward.forward import Forward
-from stretto.local_engine.model.forward.layer_states import LayerStates
-from stretto.local_engine.model.forward.rows import Rows
-from stretto.local_engine.serving.batch_members import BatchMembers
+from stretto.local_engine.model.forward.rows import LayerStates, Rows
+from stretto.local_engine.serving.batch_members import BatchMembers, Step
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.sequence import Sequence as RequestState
-from stretto.local_engine.serving.step import Step
 
 __all__ = ["Batch", "layers_read_by"]
 

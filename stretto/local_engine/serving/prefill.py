@@ -11,8 +11,7 @@ from torch import Tensor
 from stretto.local_engine.model.adapters.lora_deltas import adapters_of
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 from stretto.local_engine.model.forward.forward import Forward
-from stretto.local_engine.model.forward.layer_states import LayerStates
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LayerStates, Rows
 from stretto.local_engine.model.forward.segments import parts, segments
 from stretto.local_engine.serving.sequence import Sequence as RequestState
 

@@ -30,11 +30,10 @@ from stretto.local_engine.model.loading.load import LoadedModel
 from stretto.local_engine.research_registry import block_models, joining
 from stretto.local_engine.serving.admission import next_wave
 from stretto.local_engine.serving.batch import Batch, layers_read_by
-from stretto.local_engine.serving.batch_members import BatchMembers
+from stretto.local_engine.serving.batch_members import BatchMembers, Step
 from stretto.local_engine.serving.handle import Handle, StepBatches
 from stretto.local_engine.serving.prefill import Prefill
 from stretto.local_engine.serving.request_progress import Wait
-from stretto.local_engine.serving.step import Step
 
 __all__ = ["Occupancy", "Scheduler"]
 

@@ -10,7 +10,7 @@ from stretto.foundation.stop_texts import StopTexts
 from stretto.local_engine.choosing.constraint import Constraint
 from stretto.local_engine.drafting.sources.texts import DraftText
 from stretto.local_engine.generation import Figures, Finished, Generation, Piece, Reason, TokenLogprob
-from stretto.local_engine.serving.step import Step
+from stretto.local_engine.serving.batch_members import Step
 from stretto.local_engine.text.detokenize import TextStream
 
 __all__ = ["Sequence"]

@@ -8,7 +8,7 @@ from reading_heads import TEXT
 from tiny_models import build
 
 from stretto.local_engine.drafting.protocol import Autoregressive
-from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.rows import LAST
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from stretto.local_engine.drafting.heads.head_drafter import HeadDrafter
 from stretto.local_engine.drafting.heads.head_method import HeadOptions
 from stretto.local_engine.drafting.protocol import DraftContext
 from stretto.local_engine.drafting.step_cost import StepCost
-from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.rows import LAST
 
 DEAR, FREE = StepCost({1: 10.0, 2: 11.6, 4: 17.8, 8: 29.0}), StepCost({1: 10.0, 8: 10.1})
 VOCABULARY = 40

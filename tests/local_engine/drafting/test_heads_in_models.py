@@ -20,7 +20,7 @@ from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment
 from stretto.local_engine.drafting.heads.files import find_head
 from stretto.local_engine.drafting.heads.load_head import load_head
-from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.rows import LAST
 from stretto.local_engine.model.loading.load import load_model
 from stretto.local_engine.model.loading.source import find_source
 from stretto.values.errors import SettingsError

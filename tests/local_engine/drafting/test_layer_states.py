@@ -16,9 +16,8 @@ from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.generation import Generation
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.flatten import flatten
-from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
 from stretto.local_engine.model.forward.llama import LlamaForward
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LAST, LayerStates, Rows
 from stretto.local_engine.model.forward.transformers_forward import TransformersForward
 from stretto.local_engine.model.graphs.recorded_steps import GraphedForward
 from stretto.local_engine.model.loading.load import prepare

@@ -11,7 +11,7 @@ from reading_heads import FREE, HEADS, head_of
 from stretto.backends.local.backend import LocalBackend
 from stretto.local_engine.drafting.catalogue import METHODS, DraftEquipment, make_drafter
 from stretto.local_engine.drafting.heads.files import find_head
-from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.rows import LAST
 from stretto.values.errors import SettingsError
 
 

@@ -14,7 +14,7 @@ from stretto.local_engine.drafting.catalogue import DraftEquipment, make_drafter
 from stretto.local_engine.drafting.protocol import Autoregressive
 from stretto.local_engine.drafting.step_cost import StepCost
 from stretto.local_engine.generation import Generation
-from stretto.local_engine.model.forward.layer_states import LAST
+from stretto.local_engine.model.forward.rows import LAST
 
 pytestmark = pytest.mark.thorough
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from stretto.local_engine.drafting.heads.decoder import Decoder, Part, Shape, Weights
 from stretto.local_engine.drafting.heads.recurrent import RecurrentReader
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.forward.layer_states import LAST
 from stretto.local_engine.model.forward.products import product
+from stretto.local_engine.model.forward.rows import LAST
 from stretto.local_engine.model.forward.transformers_forward import CacheAdapter
 from stretto.values.errors import SettingsError
 

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.forward import Forward
-from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
 from stretto.local_engine.model.forward.llama import LlamaForward
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LAST, LayerStates, Rows
 from stretto.values.errors import SettingsError
 
 if TYPE_CHECKING:

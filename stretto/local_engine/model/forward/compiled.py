@@ -19,10 +19,9 @@ from stretto.local_engine.kernels.thread_team import share
 from stretto.local_engine.model.adapters.row_adapter import Owned
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.attention import unpack
-from stretto.local_engine.model.forward.layer_states import LAST, LayerStates
 from stretto.local_engine.model.forward.llama_family import Family
 from stretto.local_engine.model.forward.llama_layer import Layer, Norm
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LAST, LayerStates, Rows
 
 __all__ = ["CompiledModel"]
 

@@ -25,11 +25,10 @@ from stretto.local_engine.model.adapters.lora_deltas import Places, RowChanges, 
 from stretto.local_engine.model.adapters.row_adapter import Owned, RowAdapter
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.attention import Attention, unpack
-from stretto.local_engine.model.forward.layer_states import LAST
 from stretto.local_engine.model.forward.llama_family import family_of
 from stretto.local_engine.model.forward.llama_weights import LlamaWeights
 from stretto.local_engine.model.forward.products import Weight, product
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LAST, Rows
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.forward.compiled import CompiledModel

@@ -22,9 +22,8 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache
 from stretto.local_engine.model.forward.gpu_attention import HALF, attend
-from stretto.local_engine.model.forward.layer_states import LAST, keys_and_values
 from stretto.local_engine.model.forward.rotary import Rotary
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LAST, Rows, keys_and_values
 
 if TYPE_CHECKING:
     from stretto.local_engine.model.adapters.attached_lora import UnmergedLora

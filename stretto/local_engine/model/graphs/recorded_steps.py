@@ -24,9 +24,8 @@ from torch import Tensor
 
 from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 from stretto.local_engine.model.forward.forward import Forward
-from stretto.local_engine.model.forward.layer_states import LayerStates
 from stretto.local_engine.model.forward.llama import LlamaForward
-from stretto.local_engine.model.forward.rows import Rows
+from stretto.local_engine.model.forward.rows import LayerStates, Rows
 from stretto.values.errors import SettingsError
 
 __all__ = ["GraphedForward", "Recorder", "cuda_recorder", "recorded", "refuse_elsewhere"]

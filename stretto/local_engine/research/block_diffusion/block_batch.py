@@ -17,9 +17,8 @@ from stretto.local_engine.model.cache.kv_cache import KeyValueCache, Source
 from stretto.local_engine.model.cache.prefixes import PrefixCache
 from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.research.block_diffusion.unmasking import EntropyBound
-from stretto.local_engine.serving.batch_members import BatchMembers
+from stretto.local_engine.serving.batch_members import BatchMembers, Step
 from stretto.local_engine.serving.prefill import Prefill
-from stretto.local_engine.serving.step import Step
 
 __all__ = ["BlockBatch", "BlockForward"]
 

@@ -22,9 +22,8 @@ from stretto.local_engine.model.forward.rows import Rows
 from stretto.local_engine.model.forward.segments import segments
 from stretto.local_engine.research.block_diffusion.denoising import Denoising, Plan
 from stretto.local_engine.research.block_diffusion.unmasking import UnmaskingPolicy
-from stretto.local_engine.serving.batch_members import BatchMembers
+from stretto.local_engine.serving.batch_members import BatchMembers, Step
 from stretto.local_engine.serving.prefill import Prefill
-from stretto.local_engine.serving.step import Step
 
 
 @dataclass(frozen=True, slots=True)

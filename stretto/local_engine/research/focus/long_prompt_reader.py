@@ -18,11 +18,11 @@ from stretto.local_engine.model.forward.llama import LlamaForward
 from stretto.local_engine.research.focus.document_chunks import bytes_per_token
 from stretto.local_engine.research.focus.focus import FocusReader
 from stretto.local_engine.research.focus.focus_adapter import read_focus
+from stretto.local_engine.serving.batch_members import Step
 from stretto.local_engine.serving.engine import Engine
 from stretto.local_engine.serving.handle import Handle, Listener, StageListener, StepBatches
 from stretto.local_engine.serving.long_prompts import FocusOptions
 from stretto.local_engine.serving.sequence import Sequence as Answer
-from stretto.local_engine.serving.step import Step
 from stretto.values.errors import BackendError, ContextOverflowError, RequestRejectedError, SettingsError
 
 __all__ = ["FocusPrompts"]

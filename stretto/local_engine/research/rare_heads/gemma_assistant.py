@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stretto.local_engine.drafting.heads.files import HeadFolder
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.forward.layer_states import LAST, keys_and_values
+from stretto.local_engine.model.forward.rows import LAST, keys_and_values
 from stretto.local_engine.model.loading.config_values import wrong_value
 from stretto.values.errors import SettingsError
 

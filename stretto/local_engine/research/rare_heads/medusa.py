@@ -11,8 +11,8 @@ from torch.nn.functional import silu
 from stretto.local_engine.drafting.heads.decoder import Weights, whole_number
 from stretto.local_engine.drafting.heads.head_words import words_of
 from stretto.local_engine.drafting.heads.target import Target
-from stretto.local_engine.model.forward.layer_states import LAST
 from stretto.local_engine.model.forward.products import product
+from stretto.local_engine.model.forward.rows import LAST
 
 __all__ = ["Medusa"]
 
