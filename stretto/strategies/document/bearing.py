@@ -1,8 +1,8 @@
-"""Tells which sentences share the question's words, for models that cannot tell what bears on a question.
+"""Finds the sentences that share the question's words, for models that cannot judge relevance themselves.
 
-A small model copies a sentence of any passage that it is shown, whether it answers the question or not. So a sentence
-counts only if it holds every name and number of the question, and more than half of its words, the rare ones counting
-for more (after the inverse document frequency of Spärck Jones, 1972).
+A small model copies a sentence from any passage it is shown, whether or not it answers the question. So a sentence
+counts only if it contains every name and number of the question and more than half of its words, with rare words
+weighted more (after the inverse document frequency of Spärck Jones, 1972).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from stretto.values.citation import Evidence
 
 _LONGEST = 1_000  # characters of a sentence that may be a quotation
 _WORD = re.compile(r"\w{2,}")
-_PAIR = re.compile(r"(?=([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}))")  # of letters, in scripts of words as short
-_STEM = 0.7  # of a word: "costs" and "cost" begin alike
+_PAIR = re.compile(r"(?=([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}))")  # of letters, in scripts of short words
+_STEM = 0.7  # share of a word that has to match: "costs" and "cost" begin alike
 _SHORTEST_STEM = 3
 _MOST = 24  # words of a question
 _SHARE = 0.5
-_SHARE_OF_PAIRS = 0.3  # pairs of letters cross the borders of words
-_UNKNOWN = 1.5  # a word that no passage holds weighs so many times as much as one that a single passage holds
-# Words of questions that say nothing of their subject, beside the small words of all languages.
+_SHARE_OF_PAIRS = 0.3  # pairs of letters also span word boundaries
+_UNKNOWN = 1.5  # weight of a word in no passage, relative to one in a single passage
+# Question words that say nothing about the subject, in addition to the stop words of all languages.
 _ASKING = frozenset(
     """
     did does had has have it its many much there was were when where which who whom whose will by at be been tell please
@@ -37,7 +37,7 @@ _ASKING = frozenset(
     """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
 
-_WIDE, _WIDE_OF_PAIRS = 0.6, 0.4  # the same of a sentence with its neighbours, or without the figure that is asked for
+_WIDE, _WIDE_OF_PAIRS = 0.6, 0.4  # the same with its neighbours, or without the figure asked for
 _AROUND, _WITHOUT_FIGURE = 0.9, 0.8
 _ACRONYM = re.compile(r"[A-Z]{3,6}")
 _DATE_ASKED = re.compile(
@@ -64,14 +64,14 @@ _DATE = re.compile(
 )
 _DATE_WORDS = frozenset({"dat", "date", "datu", "datum", "fech", "дат", "日期", "日付", "날짜", "tari"})
 _FIGURE = re.compile(r"\d|[一二三四五六七八九十百千万]")
-_ASKED = re.compile(  # the same in scripts without blanks, and in Korean
+_ASKED = re.compile(  # the same in scripts without spaces, and in Korean
     "请问|是?多少|什么时候|是?什么|哪[里儿个些年位]?|是?谁|何时|怎么样?|如何|为什么|几[个年月天]?|[吗呢]|いくら|どこ|いつ|誰|だれ|どの|"
     "どう|なぜ|何[時年人日月]?|(?:です|ます|でしょう|ました)か|얼마|무엇|어디|언제|누구|몇|입니까|인가요|습니까"
 )
 
 
 class Bearing:
-    """The words of a question, and how telling each is among these passages."""
+    """The words of a question, weighted by how rare each is in these passages."""
 
     def __init__(self, question: str, passages: Sequence[str]) -> None:
         self._asks_figure, self._asks_date = bool(_FIGURE_ASKED.search(question)), bool(_DATE_ASKED.search(question))
@@ -97,9 +97,9 @@ class Bearing:
         self._total = sum(self._weights.values())
 
     def share(self, sentence: str, around: str = "") -> float:
-        """How much of the question's words a sentence holds, 0 to 1; 0 without one of its names and numbers.
+        """Return the weighted share of the question's words in a sentence, 0 to 1; 0 if it lacks a name or number.
 
-        ``around`` are its heading and its neighbours, whose words count as well.
+        ``around`` is its heading and its neighbours, whose words count as well.
         """
         text = plain(f"{sentence}\n{around}").casefold()
         if not self._total or not all(self._stands(name, text) for name in self._names):
@@ -107,14 +107,14 @@ class Bearing:
         return sum(weight for term, weight in self._weights.items() if self._stands(term, text)) / self._total
 
     def bears(self, sentence: str) -> bool:
-        """Whether a sentence holds so much of the question's words that it may answer it.
+        """Return whether a sentence shares enough of the question's words to be a possible answer.
 
-        One without a figure has to hold more where a figure is asked for.
+        If a figure is asked for, a sentence without one has to share more.
         """
         return self.share(sentence) > (self._wide if self._lacks_figure(sentence) else self._share)
 
     def bears_among(self, sentence: str, around: str) -> bool:
-        """The same of a sentence that does so together with what stands around it, and that says something itself."""
+        """Return whether a sentence does so together with its surroundings, and has words of the question itself."""
         if self._lacks_figure(sentence):
             return False
         said = plain(sentence).casefold()
@@ -124,7 +124,7 @@ class Bearing:
         )
 
     def fit(self, sentence: str, around: str) -> float:
-        """How well a sentence that bears on the question fits it, to tell the better of two."""
+        """Return how well a relevant sentence fits the question, to choose between two."""
         fit = max(self.share(sentence), _AROUND * self.share(sentence, around))
         return fit * _WITHOUT_FIGURE if self._lacks_figure(sentence) else fit
 
@@ -142,22 +142,22 @@ class Bearing:
 
 
 def quotable(text: str) -> Iterator[str]:
-    """The sentences of a text that are no longer than a quotation may be."""
+    """Yield the sentences of a text that are short enough to quote."""
     return filter(is_quotable, sentences(text))
 
 
 def is_quotable(sentence: str) -> bool:
-    """Whether a sentence is no longer than a quotation may be, and says something."""
+    """Return whether a sentence is short enough to quote, and says something."""
     return len(sentence) <= _LONGEST and any(character.isalnum() for character in sentence)
 
 
 def statements(library: Library, place: Place) -> Iterator[tuple[str, str]]:
-    """The sentences of a passage that may be quotations, each with what it stands among: heading and neighbours."""
+    """Yield the sentences of a passage that can be quoted, each with its heading and neighbours."""
     text, start, document = library.text(place), place.chunk.start, place.document
     said = [(first, text[first:last]) for first, last in sentence_spans(text) if is_quotable(text[first:last])]
     head = _head(library, document, start)
     for at, (first, sentence) in enumerate(said):
-        if columns := library.header(document, start + first):  # other rows of a table say nothing of this one
+        if columns := library.header(document, start + first):  # other rows of a table say nothing about this one
             yield sentence, "\n".join([*head, columns])
         else:
             near = (each for _, each in (*said[max(0, at - 1) : at], *said[at + 1 : at + 2]))
@@ -165,7 +165,7 @@ def statements(library: Library, place: Place) -> Iterator[tuple[str, str]]:
 
 
 def around(library: Library, evidence: Evidence) -> str:
-    """What a quotation stands among."""
+    """Return the heading and the neighbouring sentences of a quotation."""
     if columns := library.header(evidence.document, evidence.start):
         return "\n".join([*_head(library, evidence.document, evidence.start), columns])
     text = library.documents[evidence.document].text

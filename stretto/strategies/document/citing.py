@@ -1,9 +1,9 @@
-"""Turns the marks of an answer into citations, while it streams.
+"""Turns the marks in an answer into citations while it streams.
 
-A model is asked for marks such as ``[cite:3]``, which texts do not hold. One that writes ``[3]`` all the same is
-understood where nothing else can be meant: behind a statement, outside of code, and only if neither the prompt nor an
-earlier mark speaks against it. All other text in square brackets stays as it is: ``[2019] UKSC 41``, ``arr[10]``,
-``[0, 1]``, links and footnotes.
+A model is asked for marks such as ``[cite:3]``, which do not occur in texts. If it writes ``[3]`` instead, that counts
+where nothing else can be meant: after a statement, outside of code, and only if neither the prompt nor an earlier
+mark rules it out. All other text in square brackets stays as it is: ``[2019] UKSC 41``, ``arr[10]``, ``[0, 1]``,
+links and footnotes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NAMED = re.compile(
     r"\b(?:findings?|quotations?|passages?|sources?)[ :#]{1,3}(?P<numbers>\d[\d ,;–-]{0,200})", re.IGNORECASE
 )
 _BETWEEN = re.compile(r"[ \t:#]+")
-_LEAD = re.compile(r"^[\s>*+#-]*(?:\d{1,3}[.)])?\s*")  # of an item of a list, or of a heading
+_LEAD = re.compile(r"^[\s>*+#-]*(?:\d{1,3}[.)])?\s*")  # of a list item, or of a heading
 _LAST_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]+$")
 _CLOSING = frozenset(".,;!?)\"'”’»%€£°…*。，；！？」』）》")
 _FOLLOWING = frozenset(" \t\r\n|.,;:!?)\"'”’»*[。，；：！？」』）》")
-_CITED = "\0"  # stands for a citation in what is remembered of the line
-# Behind these words, brackets hold other numbers. Small words of all languages are added: "lies in [1, 2]".
+_CITED = "\0"  # replaces a citation in the remembered part of the line
+# After these words, brackets contain other numbers. Stop words of all languages are added: "lies in [1, 2]".
 _OWN = frozenset(
     {"array", "between", "equals", "index", "interval", "list", "matrix", "range", "set", "slice", "tuple", "vector"}
     | {"entre", "intervall", "intervalle", "intervallo", "intervalo", "lista", "liste", "menge", "tableau", "zwischen"}
@@ -45,7 +45,7 @@ _OWN = frozenset(
 
 
 def mark_for(texts: Iterable[str]) -> str:
-    """The word of a mark that none of these texts holds in square brackets."""
+    """Return a word for marks that does not occur in square brackets in any of these texts."""
     texts = tuple(texts)
     names = [
         *_MARKS,
@@ -56,12 +56,12 @@ def mark_for(texts: Iterable[str]) -> str:
 
 
 def labelled(mark: str, number: int) -> str:
-    """How a prompt names what can be cited: ``[cite:3]``, or ``[3]`` for a model that was trained on it."""
+    """Return the label of a source in a prompt: ``[cite:3]``, or ``[3]`` for a model that was trained on it."""
     return f"[{mark}:{number}]" if mark else f"[{number}]"
 
 
 def numbers_named(text: str, mark: str) -> set[int]:
-    """All numbers of a note that tells what a text is to rest on: in marks, bare in brackets, or "findings 3, 7-9"."""
+    """Return all source numbers that a note names: in marks, bare in brackets, or as in "findings 3, 7-9"."""
     found: set[int] = set()
     for each in _BRACKETS.finditer(text):
         body = each["body"]
@@ -74,7 +74,7 @@ def numbers_named(text: str, mark: str) -> set[int]:
 
 
 def without_marks(text: str) -> str:
-    """A part as it is shown before it is put into the answer, where marks become places; the last may only begin."""
+    """Return a part without its marks, for display before it joins the answer; the last mark may be incomplete."""
     return _MARKED.sub("", text)
 
 
@@ -83,26 +83,26 @@ def _forms(mark: str) -> tuple[str, str]:
 
 
 class CitationFilter:
-    """A filter of the merge: ``[cite:3]`` becomes ``[report, p. 12]``.
+    """A filter for the merge: ``[cite:3]`` becomes ``[report, p. 12]``.
 
-    It reads one character after the other, so that the result does not depend on how the stream was chunked.
+    It reads character by character, so the result does not depend on how the stream was chunked.
 
     Args:
-        resolve: the citation of a number; ``None`` where there is none.
+        resolve: returns the citation for a number; ``None`` if there is none.
         mark: the word of a mark; empty for a model that was trained to write bare numbers.
-        prompt: what the model was shown. A number that stands there in brackets is no citation.
+        prompt: what the model was shown. A number in brackets there is not a citation.
 
     Attributes:
-        citations: in the order in which they appear, each once.
-        unknown: numbers in marks that name nothing; they were left out.
+        citations: in order of first appearance, each once.
+        unknown: how many numbers in marks have no citation; they were left out.
     """
 
     def __init__(self, resolve: Callable[[int], Citation | None], *, mark: str = "", prompt: str = "") -> None:
         self._resolve = resolve
         self._mark = mark
         self._prompt = prompt
-        self._held = ""  # an opened bracket with what follows it
-        self._closed = False  # it is closed, and the next character decides
+        self._held = ""  # an open bracket and the text after it
+        self._closed = False  # the bracket is closed, and the next character decides
         self._line = ""  # the end of the line so far
         self._begin = ""  # the beginning of the line, without white space
         self._fenced = self._inline = self._marked = False
@@ -135,7 +135,7 @@ class CitationFilter:
         return shown + self._released() + self._pass(character)
 
     def _pass(self, character: str) -> str:
-        """Show a character that is no part of a mark, or hold the one that may open one."""
+        """Pass on a character outside of marks, or hold back one that may open a mark."""
         if character == "[":
             self._held = character
             return ""
@@ -149,7 +149,7 @@ class CitationFilter:
         return text
 
     def _remember(self, character: str) -> None:
-        """Keep what tells whether a number behind it is a citation: the line, and whether it is code."""
+        """Track what decides whether the next number is a citation: the line so far, and whether it is code."""
         if character == "\n":
             self._line, self._begin, self._inline = "", "", False
             return
@@ -162,7 +162,7 @@ class CitationFilter:
                 self._fenced, self._inline = not self._fenced, False
 
     def _may_become(self, body: str) -> bool:
-        """Whether an opened bracket with this in it may still become a mark."""
+        """Return whether an open bracket with this content can still become a mark."""
         if not body.strip(" \t") or _PLAIN.issuperset(body):
             return True
         if not self._mark:
@@ -175,7 +175,7 @@ class CitationFilter:
         return False
 
     def _marked_numbers(self, body: str) -> list[int] | None:
-        """The numbers of a mark in the form that was asked for; ``None`` if it is none."""
+        """Return the numbers of a mark in the requested form; ``None`` if it is not one."""
         if not self._mark:
             return None
         plain = body
@@ -184,7 +184,7 @@ class CitationFilter:
         return None if plain == body else _numbers(_BETWEEN.sub("", plain))
 
     def _settled(self, following: str) -> str:
-        """A closed bracket that is no mark in the form that was asked for: a citation all the same, or as it is."""
+        """Return the text for a closed bracket that is not in the requested form: a citation, or the bracket itself."""
         self._closed = False
         found = _numbers(self._held[1:-1])
         if found and self._is_meant(following) and all(self._resolve(number) for number in found):
@@ -193,7 +193,7 @@ class CitationFilter:
         return self._released()
 
     def _is_meant(self, following: str) -> bool:
-        """Whether a bare number in brackets can only be a citation."""
+        """Return whether a bare number in brackets can only be a citation."""
         if self._marked or self._fenced or self._inline:
             return False
         if following and following not in _FOLLOWING and following.isascii():
@@ -239,7 +239,7 @@ def _own_words() -> frozenset[str]:
 
 
 def _numbers(body: str) -> list[int] | None:
-    """The numbers of a list or a range, in their order; ``None`` if it is neither."""
+    """Return the numbers of a list or a range, in order; ``None`` if it is neither."""
     found: list[int] = []
     for part in _PARTS.split(body):
         if single := _NUMBER.fullmatch(part):

@@ -1,4 +1,4 @@
-"""The offer of ``document`` to the router, and its expected cost: of the reading, and of the answer behind it."""
+"""The offer of ``document`` to the router, and the expected cost of reading and of the answer that follows."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from stretto.strategies.document.task import REPORT_WORDS, Task, task_of
 from stretto.strategies.skeleton.skeleton_offer import LEAST_S, LEAST_SHARE
 from stretto.values.route import Forecast, Obstacle
 
-PRIORITY = 40  # above callers' own strategies: as they are, the documents cannot be sent
+PRIORITY = 40  # above callers' own strategies: the documents cannot be sent as they are
 WHOLE = 25  # the same for documents that fit: above the outline and the items, below callers' own strategies
 RECORD_TOKENS = 120
-_LONG_READING_S = 5.0  # from here on the reason tells it
-_ONE_IN = 8  # passages that are read where a search chooses them
+_LONG_READING_S = 5.0  # from here on the reason mentions it
+_ONE_IN = 8  # one passage in eight is read where a search selects them
 _COPIED = 50  # tokens of a sentence
-_FITS = 0.7  # of the context window, or of what the model reads well, which estimated counts may fill
+_FITS = 0.7  # share of the context window, or of what the model reads well, that estimated counts can fill
 _ROUNDS = 2  # of reading, where one passage is needed to find the next
-_REWORKED = 0.5  # sure that the answer is code or mostly text from the prompt: citations would spoil it
+_REWORKED = 0.5  # confidence that the answer is code or mostly text from the prompt, which citations would spoil
 _SAYS = {
     "answer": "passages are read in parallel, and the answer is put together from what they hold",
     "order": "one passage is needed to find the next, so they are read in order",
@@ -80,7 +80,7 @@ def offer_document(case: Case) -> Offer | None:
 
 
 def _offer_whole(case: Case, task: Task, window: int) -> Offer:
-    """Offer to send the documents as they are and to cite them; all of a kind is found by a search of every passage."""
+    """Offer to send the documents whole and cite them; to find all things of a kind, every passage is searched."""
     read_s, ending = _reading_s(case, case.prompt_tokens), _ending_of(case, task)
     said = f"they are sent whole, and the answer cites them{ending.said}"
     forecast = ending.behind(seconds=read_s, read=case.prompt_tokens)
@@ -96,14 +96,14 @@ def _offer_whole(case: Case, task: Task, window: int) -> Offer:
         priority=WHOLE,
         in_sections=ending.in_sections,
         when_blocked="an answer about the documents could cite them",
-        # Documents that do not fit have no other way, and of a weak model's copy the library finds the sentence.
+        # For documents that do not fit there is no other way, and a weak model's copy is matched to its sentence.
         needs=() if case.family == SMALL else ("record",),
         obstacle=lambda: next(_against_citations(case, task, forecast), None) or _seen_against(case),
     )
 
 
 def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[str]:
-    """Reasons against citing documents that fit."""
+    """Yield the reasons against citing documents that fit."""
     request, able, judgement = case.request, case.backend.capabilities, case.judgement
     if request.options.response_format is not None:
         yield Obstacle("response_format leaves no place for citations", "demand")
@@ -128,23 +128,23 @@ def _against_citations(case: Case, task: Task, forecast: Forecast) -> Iterator[s
 
 
 def _seen_against(case: Case) -> str | None:
-    """What the last documents that the model read in passages say against another answer that rests on quotations."""
+    """Return what the last documents read in passages say against another answer based on quotations."""
     return track_record_for(case, Kind.RECORDS).against
 
 
 def _obstacle(case: Case, task: Task, *, fits: bool) -> str | None:
-    """A reason against reading long documents in passages; ``None`` if there is none."""
+    """Return a reason against reading long documents in passages; ``None`` if there is none."""
     if fits and case.parse.changes is not None:
         return Obstacle("they are to be rewritten, and quotations from them are no answer", "demand")
     able = case.backend.capabilities
-    # One that was trained for passages makes up less in them.
+    # A model that was trained on passages makes up less in them.
     if able.beyond_window and able.passage_tokens is None and task.kind == "answer" and not task.hops:
         return Obstacle("the model reads beyond its window by itself", "window")
     return None
 
 
 def _forecast(case: Case, task: Task, window: int, ending: _Ending) -> tuple[str, Forecast]:
-    """How the documents would be read, and what that costs."""
+    """Return how the documents would be read, and the expected cost."""
     if task.is_quoted(case.family):
         return "quote", _forecast_of_quoting(case)
     largest = min(LARGEST_CHUNK[case.request.preference], window // 2)
@@ -162,7 +162,7 @@ def _forecast(case: Case, task: Task, window: int, ending: _Ending) -> tuple[str
 
 
 def _forecast_of_quoting(case: Case) -> Forecast:
-    """What quoting costs, where a search finds the question's words in one passage of eight."""
+    """Return the cost of quoting, assuming that a search finds the question's words in one passage in eight."""
     calls = max(1, math.ceil(case.prompt_tokens / SMALL_PASSAGE / _ONE_IN))
     read, written = calls * (SMALL_PASSAGE + INSTRUCTION_TOKENS), calls * _COPIED
     total_s = all_s(case.speed, _COPIED * SLOWEST_PART, calls) + _reading_s(case, read)
@@ -175,9 +175,9 @@ def _reading_s(case: Case, tokens: int) -> float:
 
 PLAN_TOKENS = 260  # the last section waits for all of them
 SECTIONS = 5
-LONGEST = 0.3  # of the report that its longest section has
-LENGTH = 1.1  # reports in sections over those in one piece
-NEEDS = ("plan",)  # as plans of other answers
+LONGEST = 0.3  # of the report, for its longest section
+LENGTH = 1.1  # length of reports in sections, relative to those in one piece
+NEEDS = ("plan",)  # as for the plans of other answers
 _NO_ANSWER = Forecast(seconds=0.0, tokens=0, calls=0, written=0)
 
 
@@ -186,9 +186,9 @@ class _Ending:
     """How the answer is written once the documents are read.
 
     Attributes:
-        forecast: of it, what it reads of the documents left out.
-        in_sections: by a plan.
-        said: the end of the route's reason; empty where no report is asked for.
+        forecast: its cost, without the document text that it reads.
+        in_sections: whether it is written in sections, by a plan.
+        said: the end of the route's reason; empty if no report is asked for.
     """
 
     forecast: Forecast
@@ -196,7 +196,7 @@ class _Ending:
     said: str = ""
 
     def behind(self, *, seconds: float, read: int, written: int = 0, calls: int = 0) -> Forecast:
-        """The cost of all, after a reading that costs so much."""
+        """Return the total cost, given the cost of reading."""
         end = self.forecast
         return Forecast(
             seconds=round(seconds + end.seconds, 2),
@@ -207,7 +207,7 @@ class _Ending:
 
 
 def _ending_of(case: Case, task: Task) -> _Ending:
-    """Decide it: in sections where a report is asked for and that saves a quarter of the time and a second."""
+    """Choose sections if a report is asked for and they save at least a quarter of the time and a second."""
     if case.request.strategy_options.get("stop_after") == "reading":
         return _Ending(_NO_ANSWER)
     bare = replace(case, request=case.request.model_copy(update={"documents": ()}))
@@ -235,7 +235,7 @@ def _ending_of(case: Case, task: Task) -> _Ending:
 
 
 def _against_sections(case: Case, straight: Forecast, planned: Forecast) -> Iterator[str]:
-    """Reasons against sections, given the case without its documents."""
+    """Yield the reasons against sections, given the case without its documents."""
     request, saved = case.request, straight.seconds - planned.seconds
     if case.family != GENERAL:
         yield "the model is too small for a plan"

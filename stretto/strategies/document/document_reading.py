@@ -1,4 +1,4 @@
-"""The run that all ways of reading share: its options, the request without its documents, token counts, and prompts."""
+"""The run that all ways of reading share: options, the request without its documents, token counts, and prompts."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from stretto.values.request import Message, Request
 
 
 class DocumentOptions(BaseModel):
-    """Options of ``document``: separate budgets for the reading and for putting together, and where it stops.
+    """Options of ``document``: separate budgets for reading and for combining the findings, and where to stop.
 
-    The budget of the request holds for both together. Passages that the budget of the reading does not reach are named
-    in a warning; with few calls, passages are larger.
+    The request's budget covers both. A warning names the passages that the reading budget does not reach; with few
+    calls, passages are larger.
 
     Attributes:
-        reading_calls: calls that read passages, repetitions included.
-        reading_tokens: prompt and completion tokens of these together.
-        record_tokens: the most tokens that are noted of one passage.
-        answer_calls: calls that put together what was found, the answer among them.
-        answer_tokens: prompt and completion tokens of these together; ``max_tokens`` bounds the answer's text.
-        stop_after: "reading" gives what was found in the passages, with its citations, and makes no further call.
+        reading_calls: calls that read passages, including repeated ones.
+        reading_tokens: total prompt and completion tokens of these calls.
+        record_tokens: the most tokens of the record of one passage.
+        answer_calls: calls that combine the findings, including the answer.
+        answer_tokens: total prompt and completion tokens of these calls; ``max_tokens`` limits the answer's text.
+        stop_after: "reading" returns what was found in the passages, with citations, and makes no further call.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,15 +70,15 @@ class DocumentOptions(BaseModel):
 
 Counter = Callable[[str], int]
 
-_COUNTED = 200_000  # characters that are counted whole; of a longer text, samples
+_COUNTED = 200_000  # characters; of a longer text, only samples are counted
 _SAMPLES = 20
-_LATIN = 2.5  # characters a token, in Latin scripts with accents
+_LATIN = 2.5  # characters per token, in Latin scripts with accents
 _ASCII = 3
-_WIDE = 1.2  # tokens a character, in other scripts
+_WIDE = 1.2  # tokens per character, in other scripts
 
 
 def estimate(text: str) -> int:
-    """Tokens of a text without a tokenizer."""
+    """Estimate the tokens of a text without a tokenizer."""
     if text.isascii():
         return math.ceil(len(text) / _ASCII)
     narrow = len(text.encode("latin-1", "ignore"))
@@ -86,7 +86,7 @@ def estimate(text: str) -> int:
 
 
 def total_tokens(text: str, count: Counter) -> int:
-    """Tokens of a whole document; of a long one, projected from samples spread over it."""
+    """Return the tokens of a whole document; for a long one, projected from samples spread over it."""
     if len(text) <= _COUNTED:
         return count(text)
     size, step = _COUNTED // _SAMPLES, len(text) // _SAMPLES
@@ -95,8 +95,8 @@ def total_tokens(text: str, count: Counter) -> int:
 
 
 T = TypeVar("T")
-_READING_SHARE = 0.65  # of the time to the deadline; the rest is for putting together and answering
-_CONVERSATION = 2_000  # characters of the conversation before the question that the reader of a passage is shown
+_READING_SHARE = 0.65  # of the time to the deadline; the rest is for combining the findings and answering
+_CONVERSATION = 2_000  # characters of the earlier conversation shown to the reader of a passage
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,17 @@ class DocumentRun:
     """One run over documents.
 
     Attributes:
-        request: as it came, its documents taken out: no prompt may hold them whole by accident.
+        request: as received, but without its documents, so that no prompt contains them whole by accident.
         runner: starts branches and merges them.
         library: the documents, cut into passages.
-        task: what is to be done.
+        task: what to do.
         sizes: tokens for each kind of call.
-        count: tokens of a text.
-        cache: keeps how documents were cut.
-        options: its own budgets, and where it stops.
+        count: counts the tokens of a text.
+        cache: remembers how documents were cut.
+        options: the separate budgets, and where to stop.
         reads: counts the calls that read.
-        puts_together: counts the calls that put together what was found, the answer among them.
-        mark: the word of the marks that the model is asked for; empty for one that was trained on bare numbers.
+        puts_together: counts the calls that combine the findings, including the answer.
+        mark: the word of the marks that the model is asked for; empty for a model trained on bare numbers.
         failures: why passages could not be read; ``None`` for each whose record makes no sense.
     """
 
@@ -132,14 +132,14 @@ class DocumentRun:
     failures: list[StrettoError | None] = field(default_factory=list)
 
     async def in_thread(self, work: Callable[[DocumentRun], T]) -> T:
-        """Do work that counts and cuts beside the event loop, until the deadline or until the request is cancelled.
+        """Count and cut in a thread, off the event loop, until the deadline or until the request is cancelled.
 
         Raises `DeadlineExceededError`.
         """
         return await _in_thread(self.runner, lambda: work(replace(self, count=_stopping(self.count))))
 
     def cut(self, size: int, share: Callable[[str], float] | None = None) -> DocumentRun:
-        """The same run with passages of at most ``size`` tokens."""
+        """Return the same run with passages of at most ``size`` tokens."""
         chunks = (
             self.cache.keep(
                 document,
@@ -152,13 +152,13 @@ class DocumentRun:
 
     @property
     def left(self) -> Mapping[str, float]:
-        """What rate limits, the budget of the request and that of the reading leave for the reading, by kind."""
+        """What rate limits, the request's budget and the reading budget leave for reading, by kind."""
         return _left(self.request, self.runner, self.options)
 
     def halves(self, place: Place) -> list[Place]:
-        """A passage in two parts of about the same length; as it is, if it cannot be cut.
+        """Return a passage in two parts of about the same length, or unchanged if it cannot be cut.
 
-        Both keep its number: those of all others stay the same.
+        Both keep its number, so all other numbers stay the same.
         """
         text, start, end = self.library.text(place), place.chunk.start, place.chunk.end
         headings = tuple(
@@ -167,7 +167,7 @@ class DocumentRun:
             if start <= heading.offset < end
         )
         size = math.ceil(place.chunk.tokens / 2)
-        parts = cut(Document(text=text, headings=headings), size, self.count)  # short paragraphs may fill a third part
+        parts = cut(Document(text=text, headings=headings), size, self.count)  # short paragraphs can fill a third part
         if len(parts) <= 1:
             return [place]
         border = min(range(1, len(parts)), key=lambda at: abs(parts[at].start - len(text) / 2))
@@ -178,11 +178,11 @@ class DocumentRun:
         ]
 
     def messages(self, target: PromptTarget, template: str, **values: str) -> tuple[Message, ...]:
-        """A template filled for this request, the turns before the question in their places."""
+        """Fill a template for this request, with the turns before the question in their places."""
         return asked(self.request, target, template, fence=self.library.fence, **values)
 
     def rest_of(self, target: PromptTarget, messages: tuple[Message, ...], received: str) -> ModelRequest:
-        """Ask for the rest of what these messages asked for; the rule that documents are data stays before them."""
+        """Return a prompt for the rest of a reply to these messages, which keeps the rule that documents are data."""
         question = messages[-1].content
         rest = self.messages(target, "continue", question=question, received=received, documents="")
         return ModelRequest((*messages[:-1], rest[-1]), reads=True)
@@ -190,10 +190,10 @@ class DocumentRun:
     def passage_prompt(
         self, target: PromptTarget, template: str, place: Place, *, schema: Mapping[str, Any], **values: str
     ) -> ModelRequest:
-        """The prompt that shows one passage.
+        """Return the prompt that shows one passage.
 
-        The conversation and the question stand behind the passage, so that all before them is the same for the next
-        question about these documents. All up to the passage is the same for all passages.
+        The conversation and the question follow the passage, so everything before them is the same for the next
+        question about these documents. Everything before the passage is the same for all passages.
         """
         shown = self.library.shown(place) | values
         messages = _passage_messages(self.request, target, self.library, template, task=self.task, shown=shown)
@@ -203,7 +203,7 @@ class DocumentRun:
 
     @property
     def trained(self) -> bool:
-        """Whether the model was trained on its family's own prompts, which must stay as they were."""
+        """Whether the model was trained on prompts of its family, which must not change."""
         return _trained(self.runner)
 
     @cached_property
@@ -213,19 +213,19 @@ class DocumentRun:
 
     @property
     def plain(self) -> bool:
-        """Whether the model is a small one, which is asked for a sentence to copy instead of a record."""
+        """Whether the model is a small one, which is asked to copy a sentence instead of writing a record."""
         return self.task.is_quoted(self.runner.capabilities.prompt_family)
 
     def title(self, place: Place) -> str:
-        """What a person calls this passage."""
+        """Return the name of this passage for people."""
         return self.library.called(place.document, place.chunk.start, place.chunk.end)
 
     def skipped(self, place: Place) -> PassageRecord:
-        """The record of a passage that was not read because a search found nothing in it."""
+        """Return the record of a passage that was not read because a search found nothing in it."""
         return PassageRecord(document=place.document, start=place.chunk.start, end=place.chunk.end, status="skipped")
 
     def failed(self, place: Place, running: RunningBranch, error: str) -> PassageRecord:
-        """The record of a passage that could not be read by this call."""
+        """Return the record of a passage that this call could not read."""
         if self.request.on_missing == "raise":
             running.use, running.reported = "lacking", True  # a warning says what
         self.failures.append(running.exception)
@@ -249,8 +249,8 @@ class DocumentRun:
     ) -> RunningBranch:
         """Start a branch of at most ``room`` tokens.
 
-        After a failure it is asked for once more, unless it had begun to write: a record is worth nothing with half of
-        another one before it.
+        After a failure it is requested once more, unless text had already arrived: a record is worth nothing after half
+        of another one.
         """
         options = self.request.options.model_copy(update={"max_tokens": room, "stop": (), "response_format": None})
         return self.runner.start(
@@ -268,15 +268,15 @@ class DocumentRun:
         )
 
     def _until_s(self) -> float:
-        """When reading must end so that the last call can still be made before the deadline."""
+        """Return when reading must end so that the last call can still be made before the deadline."""
         deadline = self.request.deadline_s
         return math.inf if deadline is None else deadline * _READING_SHARE
 
 
 async def reading_of(request: Request, runner: Runner, cache: DocumentCache) -> DocumentRun:
-    """Cut the documents of a request for the backend of this answer, beside the event loop.
+    """Cut the documents of a request for the backend of this answer, off the event loop.
 
-    Raises `ContextOverflowError`, and `DeadlineExceededError` where the deadline passes while they are cut.
+    Raises `ContextOverflowError`, and `DeadlineExceededError` if the deadline passes while they are cut.
     """
     with runner.until_deadline():
         count = await runner.text_counter() or estimate
@@ -290,7 +290,7 @@ async def _in_thread(runner: Runner, work: Callable[[], T]) -> T:
 
 
 def _stopping(count: Counter) -> Counter:
-    """The same count, for a thread that ends when its request is cancelled or too late."""
+    """Wrap a counter for use in a thread, which then ends when the request is cancelled or too late."""
 
     def counted(text: str) -> int:
         anyio.from_thread.check_cancelled()
@@ -362,7 +362,7 @@ def _alone(request: Request) -> tuple[Message, ...]:
 
 
 def _conversation(history: Sequence[Message], fence: str) -> str:
-    """The end of the conversation before the question, as the reader of a passage is shown it."""
+    """Return the end of the earlier conversation as shown to the reader of a passage."""
     said = "\n".join(f"{message.role}: {message.content}" for message in history)[-_CONVERSATION:]
     return f"{fence} the conversation so far\n{unfenced(said, fence)}\n{fence} end\n\n" if said else ""
 
@@ -379,9 +379,9 @@ _SMALLER = 0.5
 
 
 def share_of(paragraph: str) -> float:
-    """The share of the usual size that a passage with this paragraph may have: half if it is full of figures.
+    """Return the share of the usual size for a passage with this paragraph: half if it is full of figures.
 
-    It depends on the text alone, not on the question: the next question about the document gets the same passages.
+    It depends only on the text, not on the question, so the next question about the document gets the same passages.
     """
     words = _WORD.findall(paragraph, 0, _LOOKED_AT * 12)[:_LOOKED_AT]
     if len(words) < _FEWEST:

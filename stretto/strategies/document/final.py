@@ -1,6 +1,6 @@
-"""The last call: streams one answer from what was found; each mark in it becomes a citation.
+"""The last call: streams one answer from the findings, and turns each mark in it into a citation.
 
-Where the passages hold nothing on the question, no model is asked: it would invent something.
+If the passages contain nothing on the question, no model is asked: it would invent something.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from stretto.values.citation import Citation, PassageRecord
 from stretto.values.errors import BackendError, BudgetExceededError, DeadlineExceededError, StrettoError
 from stretto.values.request import Message, Request
 
-_PASSAGE_TOKENS = 120  # of a document that is sent whole, for each number that can be cited
+_PASSAGE_TOKENS = 120  # of a document that is sent whole, per number that can be cited
 CITING = "Behind each statement put what it rests on in square brackets, like {one}, or {one}{two} for two of them."
 _IN_FORM = "Write the answer in the form that is asked for and nothing else; put no numbers of quotations into it."
 NO_FINDINGS = "Nothing in the passages bears on the question."
 
 
 def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding], begun: str = "") -> CitationFilter:
-    """Stream the answer from these findings. If the call fails, the findings themselves are the answer.
+    """Stream the answer from these findings; if the call fails, the findings themselves are the answer.
 
-    The citations are complete when the merge is. ``begun`` is what the reader has of it already.
+    The citations are complete when the merge is. ``begun`` is the text that the reader already has.
     """
 
     def instead(branch: Branch) -> str:
@@ -49,7 +49,7 @@ def answer_from(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
 async def answer_in_form(reading: DocumentRun, template: str, said: str) -> Any:
     """Write the answer in the request's ``response_format``; return its value.
 
-    A number in square brackets is part of it, no citation.
+    A number in square brackets is part of the answer, not a citation.
     """
 
     def prompt(target: PromptTarget) -> ModelRequest:
@@ -66,7 +66,7 @@ async def answer_in_form(reading: DocumentRun, template: str, said: str) -> Any:
 
 
 def whole(reading: DocumentRun) -> tuple[DocumentRun, str] | None:
-    """The documents as one prompt shows them, in short numbered passages; ``None`` where they do not fit."""
+    """Return the documents as one prompt shows them, in short numbered passages; ``None`` if they do not fit."""
     if sum(place.chunk.tokens for place in reading.library.places) > reading.sizes.whole:
         return None
     reading = reading.cut(_PASSAGE_TOKENS)
@@ -82,7 +82,7 @@ def whole(reading: DocumentRun) -> tuple[DocumentRun, str] | None:
 
 
 def answer_whole(reading: DocumentRun, said: str, begun: str = "") -> CitationFilter:
-    """Stream the answer to documents that are sent as they are, or the rest of one that has begun."""
+    """Stream the answer about documents that are sent whole, or the rest of an answer that has begun."""
     return _start(reading, "document_whole", said, reading.library.citation_of, begun=begun)
 
 
@@ -130,7 +130,7 @@ def _spec(
 
 
 def as_found(findings: Findings) -> tuple[str, tuple[Citation, ...]]:
-    """What the passages hold, as a list in the order of the documents, and the citations in it; no call is made."""
+    """Return the findings as a list in document order, with their citations, without a call."""
     lines, cited = list[str](), dict[int, Citation]()
     for finding in findings.found:
         cited |= {number: findings.citation(number) for number in finding.evidence}
@@ -140,7 +140,7 @@ def as_found(findings: Findings) -> tuple[str, tuple[Citation, ...]]:
 
 
 def listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
-    """The findings as a list with their marks, where nothing could be written from them."""
+    """Return the findings as a list with their marks, for when no answer could be written from them."""
     return "\n".join(
         f"- {' '.join(finding.answer.split()) or findings.quotes[finding.evidence[0]].quote} "
         f"{''.join(labelled(mark, number) for number in finding.evidence)}".rstrip()
@@ -150,21 +150,21 @@ def listed(findings: Findings, kept: Sequence[Finding], mark: str) -> str:
 
 
 _MOSTLY = 0.5  # of the characters: from here on the documents count as unread
-_HELD = 0.1  # of its records that a model must write in a form that can be read
+_HELD = 0.1  # share of its records that a model must write in a readable form
 
 
 Kind = Literal["nothing", "unmatched", "partly", "unread", "unable"]
 
 
 def in_words(request: Request, *kinds: Kind) -> str:
-    """These sentences in the language of the question, or of the turns before it where the question is too short."""
+    """Return these sentences in the language of the question, or of earlier turns if the question is too short."""
     before = "\n".join(turn.content for turn in request.history if turn.role == "user")
     language = language_of(request.question, otherwise=language_of(before))
     return " ".join(languages().documents[language][kind] for kind in kinds)
 
 
 def kinds_of(reading: DocumentRun, records: Sequence[PassageRecord], skipped: int) -> tuple[Kind, ...]:
-    """What is to be said. The documents tell nothing only if a model read all of them."""
+    """Return what to say: that the documents contain nothing, only if a model read all of them."""
     if unable(reading, records):
         return ("unable",)
     failed = any(record.status == "failed" for record in records)
@@ -173,7 +173,7 @@ def kinds_of(reading: DocumentRun, records: Sequence[PassageRecord], skipped: in
 
 
 def warning_of(reading: DocumentRun, records: Sequence[PassageRecord]) -> str:
-    """Why there are no findings, as a sentence for ``Answer.warnings``."""
+    """Return why there are no findings, as a sentence for ``Answer.warnings``."""
     read = sum(record.status == "read" for record in records)
     if unable(reading, records):
         return (
@@ -189,14 +189,14 @@ def warning_of(reading: DocumentRun, records: Sequence[PassageRecord]) -> str:
 
 
 def unable(reading: DocumentRun, records: Sequence[PassageRecord]) -> bool:
-    """Whether the model does not hold the form: fewer than a tenth of its records could be read."""
+    """Return whether the model does not keep to the form: fewer than a tenth of its records could be parsed."""
     read = sum(record.status == "read" for record in records)
     formless = reading.failures.count(None)
     return read < _HELD * (read + formless)
 
 
 def ends_as(reading: DocumentRun, records: Sequence[PassageRecord]) -> FinishReason | None:
-    """How an answer ends that rests on these records: not with ``stop`` where most of the documents was not read."""
+    """Return the finish reason of an answer from these records: not ``stop`` if most of the documents was not read."""
     failed = sum(record.end - record.start for record in records if record.status == "failed")
     if not failed or failed < _MOSTLY * sum(record.end - record.start for record in records):
         return None
@@ -206,7 +206,7 @@ def ends_as(reading: DocumentRun, records: Sequence[PassageRecord]) -> FinishRea
 
 
 def all_failed(reading: DocumentRun, records: Sequence[PassageRecord]) -> StrettoError:
-    """The error for documents of which no passage could be read."""
+    """Return the error for documents of which no passage could be read."""
     if any(isinstance(each, DeadlineExceededError) for each in reading.failures):
         return DeadlineExceededError(
             f"The deadline of {reading.request.deadline_s:g} s left no time to read one of {len(records)} passages. "

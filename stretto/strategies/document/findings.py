@@ -1,4 +1,4 @@
-"""Records of passages as a prompt shows them, numbered quotations, and how they shrink until they fit."""
+"""Findings from passages as a prompt shows them, with numbered quotations, shrunk until they fit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stretto.strategies.runtime.fencing import unfenced
 from stretto.values.citation import Citation, Evidence, PassageRecord
 
 _SHORTEST_ANSWER = 80  # characters that trimming leaves
-_PARTS = 8  # of the room; findings are cut so small before some are left out
+_PARTS = 8  # of the room; findings are cut this small before some are left out
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one passage, or of several put together: an answer and numbered quotations."""
+    """The result of one passage or of several combined: an answer and numbered quotations."""
 
     answer: str
     evidence: tuple[int, ...]
@@ -37,8 +37,8 @@ class Findings:
         self._mark = reading.mark
         self.quotes: dict[int, Evidence] = {}
         self.found: list[Finding] = []
-        self.stand_alone = False  # they are the answer, since none could be put together from them
-        known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote what stands across their border
+        self.stand_alone = False  # they are the answer, as none could be written from them
+        known: dict[tuple[int, int, int], int] = {}  # neighbours may both quote text across their boundary
         for record in records:
             numbers = []
             for evidence in record.evidence:
@@ -49,16 +49,16 @@ class Findings:
                 self.found.append(Finding(record.answer, tuple(numbers), record.confidence))
 
     def citation(self, number: int) -> Citation:
-        """The citation of a quotation."""
+        """Return the citation of a quotation."""
         quote = self.quotes[number]
         return self._library.citation(number, quote.document, quote.start, quote.end)
 
     def citation_of(self, number: int) -> Citation | None:
-        """The same; ``None`` where no quotation has this number."""
+        """Return the citation of a quotation; ``None`` if no quotation has this number."""
         return self.citation(number) if number in self.quotes else None
 
     def shown(self, finding: Finding) -> str:
-        """One finding as a prompt shows it."""
+        """Return one finding as a prompt shows it."""
         lines = [f"Finding, confidence {finding.confidence} of 5: {' '.join(finding.answer.split())}"]
         for number in finding.evidence:
             quote = self.quotes[number]
@@ -68,14 +68,14 @@ class Findings:
         return "\n".join(lines)
 
     def all_shown(self, findings: Sequence[Finding]) -> str:
-        """Several findings as a prompt shows them."""
+        """Return findings as a prompt shows them."""
         return unfenced("\n\n".join(self.shown(each) for each in findings), self._library.fence)
 
     def tokens(self, *findings: Finding) -> int:
         return sum(self._count(self.shown(each)) + 2 for each in findings)
 
     def split(self, finding: Finding, most: int) -> list[Finding]:
-        """Cut a finding with many quotations into several that fit; a quotation that is too long stays alone."""
+        """Split a finding with many quotations into several that fit; a quotation that is too long stays alone."""
         if self.tokens(finding) <= most or len(finding.evidence) <= 1:
             return [finding]
         half = len(finding.evidence) // 2
@@ -83,7 +83,7 @@ class Findings:
         return [piece for part in parts for piece in self.split(replace(finding, evidence=part), most)]
 
     def groups(self, findings: Sequence[Finding], most: int) -> list[list[Finding]]:
-        """Neighbours together, up to ``most`` tokens."""
+        """Group neighbouring findings up to ``most`` tokens."""
         groups: list[list[Finding]] = []
         size = 0
         for finding in (piece for each in findings for piece in self.split(each, most)):
@@ -96,7 +96,7 @@ class Findings:
         return groups
 
     def trimmed(self, findings: Sequence[Finding], most: int) -> tuple[list[Finding], int]:
-        """Leave out the least certain findings until the rest fits. Returns the rest, and how many were left out."""
+        """Drop the least certain findings until the rest fits; return the rest, and how many were dropped."""
         if self.tokens(*findings) <= most:
             return list(findings), 0
         short = (replace(each, answer=each.answer[:_SHORTEST_ANSWER]) if each.evidence else each for each in findings)
@@ -113,16 +113,16 @@ class Findings:
 
 
 _MOST_ROUNDS = 4
-_KEPT = 0.6  # of its tokens a group may keep
+_KEPT = 0.6  # share of its tokens that a group can keep
 _WORDS_PER_TOKEN = 0.6
 _FEWEST_WORDS = 20
 
 
 async def collapsed(reading: DocumentRun, findings: Findings) -> list[Finding]:
-    """Put neighbouring findings together until all fit. Quotations are chosen by number: none is ever reworded.
+    """Combine neighbouring findings until all fit. Quotations are chosen by number, so none is ever reworded.
 
-    A group whose call fails, or that comes back no shorter, is trimmed by confidence instead, and so is what still
-    does not fit after the last round; a warning says how much was left out.
+    A group whose call fails or returns nothing shorter is trimmed by confidence instead, and so is what still does not
+    fit after the last round; a warning says how much was left out.
     """
     found = findings.found
     out = 0
@@ -142,7 +142,7 @@ async def collapsed(reading: DocumentRun, findings: Findings) -> list[Finding]:
             out += dropped
         found = shorter
         if findings.tokens(*found) >= before:
-            break  # single quotations too long to be put together: trimming is all that is left
+            break  # single quotations too long to be combined: only trimming is left
     kept, dropped = findings.trimmed(found, reading.sizes.findings)
     if out + dropped:
         reading.runner.warn(
@@ -166,7 +166,7 @@ def _put_together(reading: DocumentRun, findings: Findings, group: Sequence[Find
 
 
 def _result(findings: Findings, group: Sequence[Finding], running: RunningBranch) -> tuple[list[Finding], int]:
-    """The findings of a group after its call, and how many of them had to be left out."""
+    """Return the findings of a group after its call, and how many of them had to be dropped."""
     most = int(findings.tokens(*group) * _KEPT)
     read = json_object(running.text) if running.exception is None else None
     if read is not None:

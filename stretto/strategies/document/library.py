@@ -1,4 +1,4 @@
-"""The documents of one request, cut into passages: how each is shown to a model, and a cache of how they were cut."""
+"""The documents of one request, cut into passages, how a model is shown each, and a cache of the cuts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from stretto.values.citation import Citation
 from stretto.values.document import Document
 
 _MOST_HEADINGS = 40  # of a document in the outline
-_BEGINNING = 300  # characters of a document without headings in the outline
-_SENTENCE = 1_000  # characters in which the sentence at an edge is looked for
+_BEGINNING = 300  # characters in the outline, of a document without headings
+_SENTENCE = 1_000  # characters that are searched for the sentence at an edge
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Library:
     """Documents and their passages. Numbers of documents are those of the request.
 
     Attributes:
-        documents: as they came.
-        titles: one for each document, on one line; no two are alike.
-        fence: a line that stands in no document. It is the same for all prompts about the same documents: what they
-            share is cached only if it is the same to the letter.
+        documents: as received.
+        titles: one unique line per document.
+        fence: a line that occurs in no document. It is the same in all prompts about the same documents, because a
+            shared prefix is cached only if it is identical.
         places: the passages, in order.
     """
 
@@ -54,11 +54,11 @@ class Library:
 
     @classmethod
     def of(cls, documents: tuple[Document, ...]) -> Library:
-        """The documents, not cut yet."""
+        """Return a library of these documents, not cut yet."""
         return cls(documents, titles_of(documents), fence_for(*(document.text for document in documents)))
 
     def cut(self, chunks: Iterable[Sequence[Chunk]]) -> Library:
-        """The same documents with these chunks, given document by document."""
+        """Return a library of the same documents with these chunks, given document by document."""
         placed = ((document, chunk) for document, each in enumerate(chunks) for chunk in each)
         places = (Place(number, document, chunk) for number, (document, chunk) in enumerate(placed, start=1))
         return replace(self, places=tuple(places))
@@ -67,7 +67,7 @@ class Library:
         return place.chunk.text(self.documents[place.document])
 
     def passage(self, place: Place) -> Passage:
-        """The passage with the edges of its neighbours, to look quotations up in."""
+        """Return the passage with the edges of its neighbours, for looking up quotations."""
         start, end = max(0, place.chunk.start - EDGE), place.chunk.end + EDGE
         return Passage(self.documents[place.document].text[start:end], start, (place.chunk.start, place.chunk.end))
 
@@ -76,7 +76,7 @@ class Library:
         return tuple(tables_of(document.text) for document in self.documents)
 
     def header(self, document: int, offset: int) -> str:
-        """The row that names the columns of the table in whose body this offset stands; empty where there is none."""
+        """Return the header row of the table whose body contains this offset; empty if there is none."""
         table = table_at(self.tables[document], offset)
         return table.header if table else ""
 
@@ -89,10 +89,10 @@ class Library:
         return max((table.header for tables in self.tables for table in tables), key=len, default="")
 
     def shown(self, place: Place) -> dict[str, str]:
-        """The values that templates show of a passage: its text, the edges of its neighbours, and the fence.
+        """Return the template values of a passage: its text, the edges of its neighbours, and the fence.
 
-        ``leading`` is the sentence before it and ``following`` the rest of its last one, fenced, or nothing. Before
-        them stands the first row of a table that begins in an earlier passage.
+        ``leading`` is the sentence before it and ``following`` the rest of its last one, fenced, or empty. The first
+        row of a table that begins in an earlier passage comes before them.
         """
         document, chunk = self.documents[place.document], place.chunk
         return {
@@ -115,28 +115,28 @@ class Library:
         return f"{self.fence} {side} the passage\n{edge}\n" if edge else ""
 
     def citation_of(self, number: int) -> Citation | None:
-        """The citation of the passage with this number; ``None`` where there is none."""
+        """Return the citation of the passage with this number; ``None`` if there is none."""
         if not 0 < number <= len(self.places):
             return None
         place = self.places[number - 1]
         return self.citation(number, place.document, place.chunk.start, place.chunk.end)
 
     def called(self, document: int, start: int, end: int) -> str:
-        """The name of a passage for people: ``report, p. 12``."""
+        """Return the name of a passage for people: ``report, p. 12``."""
         return f"{self.titles[document]}, {self.where(document, start, end)}"
 
     def briefly(self, document: int, start: int, end: int) -> str:
-        """The place of a quotation in few words: the document, if there are several, and the page, if it has pages."""
+        """Return a short place of a quotation: the document if there are several, and the page if it has pages."""
         title = self.titles[document] if len(self.documents) > 1 else ""
         place = self.where(document, start, end) if self.documents[document].pages else ""
         return ", ".join(each for each in (title, place) if each)
 
     def where(self, document: int, start: int, end: int) -> str:
-        """``p. 12`` or ``chars 100-250``."""
+        """Return ``p. 12`` or ``chars 100-250``."""
         return self.documents[document].place(start, end)
 
     def outline(self) -> str:
-        """An outline of the documents for each reader of a passage: titles, headings, and how they begin."""
+        """Return an outline of the documents for the readers of passages: titles, headings, and beginnings."""
         parts = []
         room = max(200, OUTLINE // len(self.documents))
         for title, document in zip(self.titles, self.documents, strict=True):
@@ -147,7 +147,7 @@ class Library:
         return "\n".join(parts)[: 2 * OUTLINE]
 
     def citation(self, number: int, document: int, start: int, end: int) -> Citation:
-        """The citation of a place that prompts show under a number."""
+        """Return the citation of a place that prompts show under a number."""
         title, whole = self.titles[document], self.documents[document]
         heading = whole.heading(start)
         return Citation(
@@ -165,7 +165,7 @@ class Library:
 
 
 def _sentence_before(text: str, start: int) -> str:
-    """The sentence before a passage, which may name what its first one speaks of, or the end of a longer one."""
+    """Return the sentence before a passage, which may name its subject, or the end of a long one."""
     near = max(0, start - _SENTENCE)
     spans = list(sentence_spans(text[near:start]))
     if not spans:
@@ -178,7 +178,7 @@ def _sentence_before(text: str, start: int) -> str:
 
 
 def _rest_of_sentence(text: str, end: int) -> str:
-    """What follows a passage that ends within a sentence, up to its end; empty for one that ends with a sentence."""
+    """Return the rest of the sentence in which a passage ends; empty if it ends with a sentence."""
     near = max(0, end - _SENTENCE)
     for first, last in sentence_spans(text[near : end + _SENTENCE]):
         if near + first < end < near + last:
@@ -190,11 +190,11 @@ T = TypeVar("T")
 
 
 class DocumentCache:
-    """Values by document and purpose, the least recently used out first.
+    """An LRU cache of values by document and purpose.
 
     Args:
-        most_characters: of all documents that are kept, each counted once for each purpose; no document longer than
-            half of it is kept.
+        most_characters: total length of the cached documents, each counted once per purpose; no document longer than
+            half of it is cached.
     """
 
     def __init__(self, most_characters: int = 64_000_000) -> None:
@@ -204,13 +204,13 @@ class DocumentCache:
         self._lock = Lock()
 
     def keep(self, document: Document, purpose: Hashable, make: Callable[[], T]) -> T:
-        """The value that was kept for this document and purpose, else a new one."""
+        """Return the cached value for this document and purpose, or make and cache a new one."""
         key = (asking(), _digest(document), purpose)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return cast("T", self._kept[key][1])
-        value = make()  # two threads may both make it: neither waits for the other's document
+        value = make()  # two threads can both make it, so neither waits for the other's document
         size = len(document.text)
         with self._lock:
             if size <= self._most // 2 and key not in self._kept:
@@ -222,7 +222,7 @@ class DocumentCache:
 
 
 def _digest(document: Document) -> bytes:
-    """A hash of everything that decides how a document is cut."""
+    """Return a hash of everything that decides how a document is cut."""
     digest = blake2b(document.text.encode("utf-8", "surrogatepass"))
     for heading in document.headings:
         digest.update(f"\n{heading.offset} {heading.level} {heading.text}".encode("utf-8", "surrogatepass"))

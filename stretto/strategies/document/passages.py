@@ -1,16 +1,16 @@
-"""Reads passages at the same time, in order, or in rounds; each gives a record.
+"""Reads passages in parallel, in order, or in rounds, and returns a record of each.
 
-After FocusLLM (Li et al., 2408.11745), where every chunk is read together with the local context and gives a candidate,
-and LLMxMapReduce (Zhou et al., 2410.09342), whose records hold evidence, rationale, answer and confidence.
+After FocusLLM (Li et al., 2408.11745), where every chunk is read with its local context and yields a candidate, and
+LLMxMapReduce (Zhou et al., 2410.09342), whose records contain evidence, rationale, answer and confidence.
 
-For questions that need one passage to find the next, a few are read one after the other, each with the notes on those
-before it, after Chain-of-Agents (Zhang et al., 2406.02818). Many would take longer than anybody waits, so they are read
-in rounds: all at the same time, then those that held nothing once more with what the others have found, until a round
-finds nothing new or a reader is sure.
+For questions that need one passage to find the next, a few passages are read sequentially, each with the notes on those
+before it, after Chain-of-Agents (Zhang et al., 2406.02818). Many would take too long that way, so they are read in
+rounds: all in parallel, then those without a finding once more with what the others found, until a round finds
+nothing new or a reader is sure.
 
-Where a text is dense in what the question asks for, passages are made smaller first: the more a passage holds, the more
-is missed. Only those passages are cut anew. All others, and how all are numbered, stay what they are for every
-question, so that their prompts can still be served from caches.
+Where a text is dense in what the question asks for, passages are made smaller first: the more a passage contains, the
+more is missed. Only those passages are cut again. All others, and all numbers, are the same for every question, so
+their prompts can still be served from caches.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ Ask = Callable[[Place, PromptTarget], ModelRequest]
 async def read_passages(
     reading: DocumentRun, places: Sequence[Place], ask: Ask | None = None, *, name: str = "passage"
 ) -> list[PassageRecord]:
-    """Read these passages in parallel. Records come back in the order of the documents, one or more a passage.
+    """Read these passages in parallel; return records in document order, one or more per passage.
 
-    A record that was cut off by its length is read again in halves, so that nothing in it is lost; one that cannot be
-    understood is asked for again. What fails for good is a record with the status ``failed``. ``ask`` makes the prompt
-    for a passage, by default the one that asks what it holds; ``name`` is that of the branches before their numbers.
+    A passage whose record was cut off at its limit is read again in halves, so nothing is lost; a record that cannot be
+    parsed is requested again. A final failure becomes a record with the status ``failed``. ``ask`` makes the prompt for
+    a passage, by default one that asks for a record; ``name`` is the name of the branches, without their numbers.
     """
     schema = TRAINED_SCHEMA if reading.trained else MAP_SCHEMA
 
@@ -75,7 +75,7 @@ class _Map:
         for number, place in enumerate(places):
             running = self._start(_Tries(place))
             if number == 0 and len(places) > 1 and self._is_cached(place):
-                await running.begun()  # what all share can be read from the cache once the first response has begun
+                await running.begun()  # the shared prefix can be read from the cache once the first response has begun
         while self._under_way:
             tries, running = await anext(self._ended)
             self._under_way -= 1
@@ -113,7 +113,7 @@ class _Map:
 
 
 MOST_IN_ORDER = 24
-"""Passages that are read one after the other; more are read in rounds."""
+"""The most passages that are read sequentially; more are read in rounds."""
 
 _MOST_ROUNDS = 4
 _SURE = 4  # of 5
@@ -122,9 +122,9 @@ _NOTES_CHARACTERS = 2_000
 
 
 async def follow_passages(reading: DocumentRun, places: Sequence[Place]) -> list[PassageRecord]:
-    """Read these passages in order, then read those before the last news again: what they hold may matter only now.
+    """Read these passages in order, then read those before the last news again, as they may matter only now.
 
-    A passage that fails is passed over with a record that says so.
+    A passage that fails is skipped, with a record that says so.
     """
     chain = _Chain(reading, len(places))
     for place in places:
@@ -134,7 +134,7 @@ async def follow_passages(reading: DocumentRun, places: Sequence[Place]) -> list
 
 
 async def read_in_rounds(reading: DocumentRun, places: Sequence[Place]) -> list[PassageRecord]:
-    """Read these passages in parallel, and repeat it with what was found as long as something new is found."""
+    """Read these passages in parallel, and repeat with the findings as long as something new is found."""
     found: list[PassageRecord] = []
     notes = ""
     for round_ in range(1, _MOST_ROUNDS + 1):
@@ -161,7 +161,7 @@ class _Chain:
         self._calls = 0
 
     async def read(self, tries: _Tries) -> None:
-        """Read a passage that was not read before."""
+        """Read a passage for the first time."""
         before = self._notes
         instead, record = await self._call(tries)
         if record is None:
@@ -176,7 +176,7 @@ class _Chain:
         await self._reading.announce(record, len(self._places), self._total)
 
     async def read_again(self) -> None:
-        """Read passages again that held nothing and were read before the last news, unless the answer is known."""
+        """Reread passages without a finding that were read before the last news, unless the answer is known."""
         if any(_answers(record) for record in self.read_so_far.values()):
             return
         for place in self._places[: self._last_news]:
@@ -188,7 +188,7 @@ class _Chain:
                 self.read_so_far[key] = record
 
     async def _call(self, tries: _Tries) -> tuple[list[_Tries], PassageRecord | None]:
-        """The record of a passage, or what to read instead."""
+        """Return the record of a passage, or what to read instead."""
         reading = self._reading
         self._calls += 1
         running = reading.start(
@@ -211,7 +211,7 @@ class _Chain:
 
 
 def _answers(record: PassageRecord) -> bool:
-    """Whether the reader of a passage was sure of the answer, with the notes it was given."""
+    """Return whether the reader of a passage was sure of the answer, given its notes."""
     return bool(record.answer) and record.confidence >= _SURE
 
 
@@ -221,13 +221,13 @@ def _prompt(reading: DocumentRun, notes: str, place: Place, target: PromptTarget
 
 
 def _joined(notes: Iterable[str]) -> str:
-    """Notes of several passages together, each once, the latest kept where there are too many."""
+    """Join the notes on several passages, each once; if there are too many, the latest are kept."""
     lines = dict.fromkeys(" ".join(each.split()) for note in notes for each in note.splitlines())
     return "\n".join(line for line in lines if line)[-_NOTES_CHARACTERS:]
 
 
 def _those_of(places: Sequence[Place], records: Iterable[PassageRecord]) -> list[Place]:
-    """The passages that these records are of, whole or in part."""
+    """Return the passages that these records cover, in whole or in part."""
     spans = [(record.document, record.start, record.end) for record in records]
     return [
         place
@@ -239,7 +239,7 @@ def _those_of(places: Sequence[Place], records: Iterable[PassageRecord]) -> list
     ]
 
 
-_AGAIN = 2  # readings after one that broke off or makes no sense
+_AGAIN = 2  # more readings after one that broke off or makes no sense
 _HALVINGS = 3  # of a passage whose record does not fit
 _LEAST = 16  # tokens of a passage that is worth halving
 _NO_RECORD = "What the model wrote of it is not the JSON that it was asked for. Use a model that keeps to that."
@@ -259,10 +259,10 @@ class _Outcome:
     """The outcome of one reading.
 
     Attributes:
-        found: the record as the model wrote it; ``None`` where there is none.
-        cut_off: it ended at its length: there may be more in the passage.
-        error: why there is none.
-        hopeless: reading it again cannot help.
+        found: the record as the model wrote it; ``None`` if there is none.
+        cut_off: the record ended at its limit, so there may be more in the passage.
+        error: why there is no record.
+        hopeless: reading the passage again cannot help.
     """
 
     found: dict[str, Any] | None
@@ -275,10 +275,10 @@ def _outcome_of(running: RunningBranch, place: Place, reading: DocumentRun) -> _
     error = running.exception
     if error is not None:
         out_of_means = isinstance(error, (DeadlineExceededError, BudgetExceededError))
-        # Without a word received, the fan-out has asked twice already.
+        # If no text was received, the fan-out has already asked twice.
         return _Outcome(None, error=str(error), hopeless=out_of_means or not running.text.strip())
     if reading.plain:
-        # What is no sentence of the passage is dropped as a quotation that does not stand in it, and counted.
+        # Text that is not a sentence of the passage is dropped and counted as a quotation that does not occur in it.
         return _Outcome(copied(running.text, place, reading) or {"evidence": [running.text], "answer": ""})
     found = record_in(running.text)
     if found is None and reading.task.kind in ("answer", "compare"):
@@ -288,7 +288,7 @@ def _outcome_of(running: RunningBranch, place: Place, reading: DocumentRun) -> _
 
 
 def _next_tries(reading: DocumentRun, tries: _Tries, outcome: _Outcome) -> list[_Tries]:
-    """What to read instead: the halves of a passage whose record does not fit, or the passage again."""
+    """Return what to read instead: the halves of a passage whose record does not fit, or the passage again."""
     if outcome.cut_off and tries.halvings and tries.place.chunk.tokens > _LEAST:
         parts = reading.halves(tries.place)
         if len(parts) > 1:
@@ -299,23 +299,23 @@ def _next_tries(reading: DocumentRun, tries: _Tries, outcome: _Outcome) -> list[
 
 
 _WORD = re.compile(r"\w{4,}")
-_PAIR = re.compile(r"(?=([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}))")  # of letters, in scripts of words as short
+_PAIR = re.compile(r"(?=([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2}))")  # of letters, in scripts of short words
 _MOST_WORDS, _MOST_PAIRS = 8, 24  # of the question
-_STEM = 0.7  # of a word: "invoices" and "invoice", "termination" and "terminate" begin alike
+_STEM = 0.7  # share of a word that has to match: "invoices" and "invoice", "termination" and "terminate"
 _SHORTEST_STEM = 4
-_USUAL = 2  # mentions that are no more than so many times as frequent as in most passages tell nothing
-_MENTIONS = 16  # in a passage from which it is cut in two
-_WAVES = 4  # one more wave of calls may come for this many: a quarter of the time
-_MOST_TIMES = 4  # the calls that there would be otherwise
+_USUAL = 2  # times the median frequency of a word; mentions up to there do not count
+_MENTIONS = 16  # of a passage; from here on it is cut in two
+_WAVES = 4  # waves of calls that justify one more: a quarter of the time
+_MOST_TIMES = 4  # times the calls that there would be otherwise
 
 
 def narrowed(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
-    """Cut the dense ones of these passages in two again and again, the densest first, not below 400 tokens.
+    """Halve the dense passages repeatedly, the densest first, but not below 400 tokens.
 
-    A passage is dense that mentions the question's words sixteen times beyond what is usual, which is twice their share
-    in the middle one of all passages. With the preference ``careful``, there are up to four times the calls, as many as
-    the rate limits and the budget leave; with ``balanced``, those that run beside the others, and one wave for every
-    four; with ``fastest``, no more.
+    A passage is dense if it mentions the question's words sixteen times more than usual, where usual is twice their
+    median frequency over all passages. With the preference ``careful``, there are up to four times the calls, as far as
+    rate limits and budget allow; with ``balanced``, as many more as fill the last wave, and one wave for every four;
+    with ``fastest``, none.
     """
     room = _room(reading, places)
     if room <= 0 or len(places) < 2:
@@ -338,7 +338,7 @@ def narrowed(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
 
 
 def _room(reading: DocumentRun, places: Sequence[Place]) -> int:
-    """How many calls there may be beside one for each of these passages."""
+    """Return how many calls are allowed in addition to one per passage."""
     request, runner, calls = reading.request, reading.runner, len(places)
     in_order = reading.task.hops and calls <= MOST_IN_ORDER
     slots = 1 if in_order else useful_slots(runner.capabilities, runner.known.measured)
@@ -349,7 +349,7 @@ def _room(reading: DocumentRun, places: Sequence[Place]) -> int:
         most = min(most, beside)
     if in_order:
         most = min(most, MOST_IN_ORDER - calls)
-    # Half is kept for what is read again and put together; in rounds, most passages are read twice.
+    # Half is kept for rereading and combining; in rounds, most passages are read twice.
     share = 4 if reading.task.hops and not in_order else 2
     left = reading.left
     requests, tokens = left.get("requests", math.inf), left.get("tokens", math.inf)
@@ -358,7 +358,7 @@ def _room(reading: DocumentRun, places: Sequence[Place]) -> int:
 
 
 def _mentions(reading: DocumentRun, places: Sequence[Place]) -> Callable[[Place], float]:
-    """Counts how often the question's words stand in a passage beyond what is usual, also within longer words."""
+    """Return a function that counts mentions of the question's words beyond the usual, also within longer words."""
     stems = _stems(reading.request.question.lower())
     texts = [(reading.library.text(place).lower(), max(1, place.chunk.tokens)) for place in places]
     usual = {stem: _USUAL * median_low(text.count(stem) / tokens for text, tokens in texts) for stem in stems}
@@ -371,8 +371,8 @@ def _mentions(reading: DocumentRun, places: Sequence[Place]) -> Callable[[Place]
 
 
 def _stems(question: str) -> tuple[str, ...]:
-    """How the longest words of a question begin, and pairs of letters in Chinese, Japanese and Korean."""
+    """Return the stems of a question's longest words, and character pairs in Chinese, Japanese and Korean."""
     words = sorted({word: None for word in _WORD.findall(question) if not _PAIR.search(word)}, key=len)
     stems = [word[: max(_SHORTEST_STEM, math.ceil(_STEM * len(word)))] for word in words[-_MOST_WORDS:]]
     pairs = list(dict.fromkeys(_PAIR.findall(question)))[:_MOST_PAIRS]
-    return tuple(dict.fromkeys(stems + pairs))  # in order: passages are the same each time a program runs
+    return tuple(dict.fromkeys(stems + pairs))  # in order, so that passages are the same in each run of a program

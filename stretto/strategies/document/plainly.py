@@ -1,8 +1,8 @@
-"""Reads passages with a small model, which is asked for one thing: to copy the sentence that answers the question.
+"""Reads passages with a small model, which is only asked to copy the sentence that answers the question.
 
-Such a model holds no record, and it cannot say that there is nothing: it invents. So what it writes counts only where
-it is a sentence of the passage, and where that sentence shares the question's words, by itself or with its heading and
-its neighbours. Passages without such a sentence are not sent.
+Such a model cannot write a record, nor say that there is nothing: it invents. So its text counts only if it is a
+sentence of the passage, and if that sentence shares the question's words, alone or with its heading and its
+neighbours. Passages without such a sentence are not sent.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from stretto.strategies.runtime.branch_spec import PromptTarget
 from stretto.values.citation import Evidence, PassageRecord
 
 _MOST_QUOTED = 3
-_MOST_AGAIN = 4  # passages that are asked for once more, with less around what may answer the question
-_MOST_WIDER = 8  # passages that are read where no sentence alone holds the question's words
+_MOST_AGAIN = 4  # passages that are asked about once more, with less text around a possible answer
+_MOST_WIDER = 8  # passages that are read if no sentence alone has the question's words
 _AS_GOOD = 0.8  # of the best quotation's share of the question's words
 
 
 async def read_plainly(reading: DocumentRun, places: Sequence[Place]) -> list[PassageRecord]:
-    """Read the passages that hold a sentence with the question's words; the others are skipped.
+    """Read the passages that contain a sentence with the question's words, and skip the others.
 
-    Where that finds nothing, passages are read whose sentences hold the words together with their neighbours.
+    If that finds nothing, read passages whose sentences have the words together with their neighbours.
     """
 
     def ask(place: Place, target: PromptTarget) -> ModelRequest:
@@ -47,7 +47,7 @@ async def read_plainly(reading: DocumentRun, places: Sequence[Place]) -> list[Pa
         records += await read_passages(reading, second, ask, name="wider")
         read |= {place.number for place in second}
     if not any(record.informative for record in records) and (again := _best(reading, [*first, *second])):
-        # A model that wrote something else of a passage often copies one of a few sentences.
+        # A model that wrote something else about a passage often does copy one of a few sentences.
         answers = await read_passages(reading, again, ask_again, name="again")
         found = {(each.document, each.start): each for each in answers}
         records = [found.get((record.document, record.start), record) for record in records]
@@ -62,7 +62,7 @@ async def read_plainly(reading: DocumentRun, places: Sequence[Place]) -> list[Pa
 
 
 def quoted_answer(reading: DocumentRun, findings: Findings) -> list[tuple[str, int]]:
-    """The quotations that fit the question best, each with its number: they are the answer of a small model."""
+    """Return the best-fitting quotations with their numbers, which are a small model's answer."""
     numbers = list(dict.fromkeys(number for finding in findings.found for number in finding.evidence))
     fits = {number: _fit(reading, findings.quotes[number]) for number in numbers}
     best = sorted(numbers, key=lambda number: -fits[number])[:_MOST_QUOTED]
@@ -71,7 +71,7 @@ def quoted_answer(reading: DocumentRun, findings: Findings) -> list[tuple[str, i
 
 
 def _said(reading: DocumentRun, evidence: Evidence) -> str:
-    """A quotation on one line; a row of a table with the name of each column before its cell."""
+    """Return a quotation on one line; in a table row, each cell follows the name of its column."""
     columns = cells_of(reading.library.header(evidence.document, evidence.start))
     row = cells_of(evidence.quote)
     if len(columns) == len(row) > 1:
@@ -80,7 +80,7 @@ def _said(reading: DocumentRun, evidence: Evidence) -> str:
 
 
 def _prompt(reading: DocumentRun, target: PromptTarget, place: Place, said: Sequence[str]) -> ModelRequest:
-    """The prompt for these sentences of a passage; one of table rows keeps its lines, below those that name columns."""
+    """Return the prompt for these sentences of a passage; table rows keep their lines, below the header row."""
     columns = reading.library.header(place.document, place.chunk.start)
     lines = [on_one_line(each) for each in said]
     in_rows = columns or reading.library.has_table(place)
@@ -89,14 +89,14 @@ def _prompt(reading: DocumentRun, target: PromptTarget, place: Place, said: Sequ
 
 
 def _bearing(reading: DocumentRun, place: Place) -> list[str]:
-    """The sentences of a passage that may answer the question."""
+    """Return the sentences of a passage that may answer the question."""
     said = list(statements(reading.library, place))
     alone = [sentence for sentence, _ in said if reading.bearing.bears(sentence)]
     return alone or [sentence for sentence, among in said if reading.bearing.bears_among(sentence, among)]
 
 
 def _best(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
-    """The passages whose sentences fit the question best, a few of them."""
+    """Return the few passages whose sentences fit the question best."""
 
     def fit(place: Place) -> float:
         return max(reading.bearing.fit(*pair) for pair in statements(reading.library, place))
@@ -109,7 +109,7 @@ def _fit(reading: DocumentRun, evidence: Evidence) -> float:
 
 
 def _chosen(places: Sequence[Place], reading: DocumentRun) -> tuple[list[Place], list[Place]]:
-    """The passages with a sentence that bears on the question, and the best with one that does so among others."""
+    """Return the passages with a relevant sentence, and the best of those with one that is relevant in context."""
     first, second = list[Place](), list[tuple[float, Place]]()
     for place in places:
         said = list(statements(reading.library, place))

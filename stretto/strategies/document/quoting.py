@@ -1,8 +1,8 @@
-"""Finds where a quotation stands in a passage, also without what typesetting adds: a model copies none of it.
+"""Finds the position of a quotation in a passage, ignoring what typesetting adds and models do not copy.
 
-Left out are the ways to write one character (Unicode's compatibility forms, accents apart from their letters,
-ligatures, full-width digits), soft hyphens and characters of no width, kinds of dashes and quotation marks, Markdown's
-marks, bars of tables, and line ends within a sentence or a word. No letter, no digit and no mark between digits is.
+Ignored are variants of one character (Unicode compatibility forms, combining accents, ligatures, full-width digits),
+soft hyphens and zero-width characters, kinds of dashes and quotation marks, Markdown markup, table bars, and line ends
+within a sentence or a word. Letters, digits and marks between digits are never ignored.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from functools import cached_property, lru_cache
 from stretto.language.line_ends import WITHOUT_BLANKS
 
 _NUMBER = re.compile(r"\d[\d.,'’]*")
-_ONE_NUMBER = re.compile(r"\d+(?:[.,'’]\d{3})*(?:[.,]\d+)?")  # and no date or list: 1.250,50
+_ONE_NUMBER = re.compile(r"\d+(?:[.,'’]\d{3})*(?:[.,]\d+)?")  # but no date or list: 1.250,50
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 
 
 class Passage:
-    """A text in which quotations are looked up: letter by letter first, then without what typesetting adds.
+    """A text in which quotations are looked up: verbatim first, then without what typesetting adds.
 
-    Whole words are preferred to parts of words, and places in ``own`` to those in the neighbouring passages. No place
-    begins or ends within a number: "250" does not stand in "1.250".
+    Whole words are preferred to parts of words, and places in ``own`` to those in the neighbouring passages. No match
+    begins or ends within a number: "250" is not found in "1.250".
 
     Args:
-        text: of the passage, with the edges of its neighbours.
+        text: the passage, with the edges of its neighbours.
         start: offset of the text in its document.
-        own: range of the passage itself in its document; without it, all of the text.
+        own: range of the passage itself in its document; by default, the whole text.
     """
 
     def __init__(self, text: str, start: int = 0, own: tuple[int, int] | None = None) -> None:
@@ -38,7 +38,7 @@ class Passage:
         self._own = (own[0] - start, own[1] - start) if own else (0, len(text))
 
     def find(self, quote: str, taken: Collection[tuple[int, int]] = ()) -> tuple[int, int] | None:
-        """The place of ``quote`` in the document, apart from those ``taken`` if it can be; ``None`` if nowhere."""
+        """Return the range of ``quote`` in the document, outside those ``taken`` if possible; ``None`` if absent."""
         place = self._find(quote.strip(), {(start - self.start, end - self.start) for start, end in taken})
         return place and (self.start + place[0], self.start + place[1])
 
@@ -53,7 +53,7 @@ class Passage:
         return self._best([self._plain.span(*span) for span in self._plain_places(wanted)], taken)
 
     def _best(self, spans: list[tuple[int, int]], taken: set[tuple[int, int]]) -> tuple[int, int] | None:
-        """The first in the passage itself that is apart from what is taken, else the first in it, else the first."""
+        """Return the first free span in the passage itself, else the first in it, else the first of all."""
         first, last = self._own
         own = [span for span in spans if span[0] < last and span[1] > first]
         free = (span for span in own if span not in taken and not _overlaps(span, taken))
@@ -64,7 +64,7 @@ class Passage:
         return _Plain(self.text)
 
     def _plain_places(self, wanted: str) -> Iterator[tuple[int, int]]:
-        """Where a plain quotation stands in the plain text. Its hyphen may be one at a line end there."""
+        """Yield the ranges of a plain quotation in the plain text, where its hyphen may be one at a line end."""
         text, breaks = self._plain.text, self._plain.breaks
         parts = [re.escape(part) for part in _HYPHEN.split(wanted)] if breaks else [re.escape(wanted)]
         for start, end in _places("-?".join(parts), text, len(wanted)):
@@ -73,7 +73,7 @@ class Passage:
 
 
 def _hyphens_held(wanted: str, text: str, start: int, breaks: frozenset[int]) -> bool:
-    """Whether each hyphen of a quotation that its place lacks stands at a line end there."""
+    """Return whether each hyphen of a quotation that its place lacks is at a line end there."""
     at = start
     for character in wanted:
         if text[at : at + 1] == character:
@@ -88,13 +88,13 @@ def _overlaps(span: tuple[int, int], taken: set[tuple[int, int]]) -> bool:
 
 
 def _places(pattern: str, text: str, length: int) -> list[tuple[int, int]]:
-    """Where a pattern stands, as whole words; if nowhere so, also within words, unless it is a single character."""
+    """Return the matches of a pattern as whole words; if none, also within words, unless it is one character."""
     whole = _uncut(rf"(?<!\w)(?:{pattern})(?!\w)", text)
     return whole or (_uncut(pattern, text) if length > 1 else [])
 
 
 def _uncut(pattern: str, text: str) -> list[tuple[int, int]]:
-    """The places of a pattern that cut no number."""
+    """Return the matches of a pattern that do not cut a number."""
     found = [match.span() for match in re.finditer(pattern, text)]
     if not found or not any(
         text[start].isdecimal() or text[end - 1].isdecimal() for start, end in found if end > start
@@ -115,13 +115,13 @@ _AS_IT_IS = (
 )
 _MARK = r"\*{1,3}|_{1,3}|~~|`{1,3}"
 _ADDED = re.compile(
-    # Markdown's marks of emphasis and code, but not those between letters and digits (2*3, a_name) or alone (a * b)
+    # Markdown emphasis and code marks, but not between letters and digits (2*3, a_name) or alone (a * b)
     rf"(?P<mark>(?<=[^\s*_`~])(?:{_MARK})(?=\s|\Z)"
     rf"|(?<=[A-Za-z0-9)])(?:{_MARK})(?![A-Za-z0-9(*_`~])|(?<![A-Za-z0-9)*_`~\s])(?:{_MARK})(?=\S)"
     rf"|(?<=\s)(?:{_MARK})(?=[^\s*_`~])|\A(?:{_MARK})(?=[^\s*_`~])"
     r"|\[(?=[^\[\]\n]{1,200}\]\([^()\s]{1,500}\))|(?<=[^\[\]\n])\]\([^()\s]{1,500}\))"
     r"|(?P<escaped>\\[*_`~#\[\]|<>$.!(){}+-])"
-    # a hyphen at a line end, or where the line end was made a blank, goes on with the word
+    # a hyphen at a line end, or where the line end became a space, continues the word
     r"|(?P<hyphen>(?<=[^\W_])[-\u2010\u2011\u00ad](?:[^\S\n]*\n[\s>]*|[ \t]+)(?=[^\W_]))"
     r"|(?P<rule>\|?(?:[ \t]*:?-{2,}:?[ \t]*\|)+(?:[ \t]*:?-{2,}:?)?)"
     r"|(?P<blank>[\s|]*\n[^\S\n]*(?:>[> \t]*|#{1,6}[ \t]+|[-*+\u2022][ \t]+)?[\s|]*|[\s|]+)"
@@ -133,21 +133,21 @@ _DASHES = frozenset("\u00ad\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\ufe5
 _DOUBLE = frozenset("“”„‟«»″‴〝〞〟＂「」『』❝❞")
 _SINGLE = frozenset("‘’‚‛‹›′´ʹʼˊ＇❛❜")
 _NO_WIDTH = frozenset({"Cf", "Cc"})
-_TATWEEL = "\u0640"  # makes a line of Arabic longer
+_TATWEEL = "\u0640"  # stretches a line of Arabic
 _NUMERIC_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>", "<square>", "<compat>")
 _IN_VAIN = re.compile(
-    # blanks that typesetters add: before a mark, within quotation marks, beside a sign, between initials
+    # spaces that typesetters add: before a mark, within quotation marks, next to a sign, between initials
     r" (?=[?!:;%°€\"])|(?<=[\"§№]) |(?<=[€£$]) (?=\d)|(?<=\b[^\W\d_]\.) (?=[^\W\d_]\.)"
     rf"|(?<= ) |\A | \Z|(?<=[{WITHOUT_BLANKS}\uac00-\ud7a3，。！？；：、]) | (?=[{WITHOUT_BLANKS}，。！？；：、])"
 )
 
 
 class _Plain:
-    """A text without what typesetting adds, and where each of its characters stands.
+    """A text without what typesetting adds, and the original position of each of its characters.
 
     Attributes:
-        text: with single blanks, and none that are only set, as beside letters of scripts that are written without.
-        breaks: offsets in it where a word goes on behind a hyphen at a line end, which may be the word's own.
+        text: with single spaces, and without those that are only typographic, as in scripts without spaces.
+        breaks: offsets in it where a word continues after a hyphen at a line end, which may belong to the word.
     """
 
     def __init__(self, text: str) -> None:
@@ -183,17 +183,17 @@ class _Plain:
         self.breaks = frozenset(each - bisect_left(moved, each) for each in breaks)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where in the text itself a range of the plain one stands."""
+        """Return the range in the original text for a range of the plain text."""
         return self._starts[start], self._ends[end - 1]
 
 
 def plain(text: str) -> str:
-    """A text without what typesetting adds."""
+    """Return a text without what typesetting adds."""
     return _Plain(text).text
 
 
 def _said(found: re.Match[str]) -> str:
-    """What a character or a mark becomes."""
+    """Return the replacement of a character or mark."""
     group = str(found.lastgroup)
     if group in _BECOMES:
         return _BECOMES[group]
@@ -204,7 +204,7 @@ def _said(found: re.Match[str]) -> str:
     said = _character(found[0])
     if said != found[0] and any(each.isdecimal() for each in said) and _is_numeric_form(found[0]):
         before, behind = found.string[: found.start()][-1:], found.string[found.end() :][:1]
-        if before.isdecimal() or behind.isdecimal():  # a power is no further digit
+        if before.isdecimal() or behind.isdecimal():  # an exponent is not another digit
             return f" {said}" if "/" in said and not behind.isdecimal() else found[0]
     return said
 

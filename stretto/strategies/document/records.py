@@ -1,4 +1,4 @@
-"""What a model noted of a passage: the schema that its record is held to, and a lenient parser of what it writes."""
+"""Records of passages: the schema that constrains them, and a lenient parser for what models write."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ _MAP = {"evidence": _STRINGS, "rationale": {"type": "string"}, **_SAID}
 
 
 def _record(**fields: Any) -> dict[str, Any]:
-    """A record with these fields, or a short one that holds nothing; strict servers allow no field to be missing."""
+    """Return a schema for a record with these fields or an empty one; strict servers require every field."""
     return _object(record={"anyOf": [_object(**_NOTHING), _object(**fields)]})
 
 
 MAP_SCHEMA = _record(**_MAP)
-"""What is written about a passage, for backends that can be held to a schema."""
+"""The schema of the record of a passage, for backends that support schemas."""
 
 TRAINED_SCHEMA = _object(**_MAP, **_NOTHING)
-"""The same as the pocket model was trained to write it."""
+"""The same in the form that the pocket model was trained to write."""
 
 NOTES_SCHEMA = _record(evidence=_STRINGS, notes={"type": "string"}, **_SAID)
-"""The same in a chain, with notes for the next passage."""
+"""The same for sequential reading, with notes for the next passage."""
 
 COLLAPSE_SCHEMA = _object(
     keep={"type": "array", "items": {"type": "integer"}},
     answer={"type": "string"},
     confidence={"type": "integer"},
 )
-"""What several records become."""
+"""The schema of several records combined."""
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The first JSON object of a text, cut off or not; else its lines ``field: value``; ``None`` for neither."""
+    """Return the first JSON object of a text, even if cut off, else its ``field: value`` lines, else ``None``."""
     start = text.find("{")
     if start >= 0:
         body = text[start:]
@@ -84,9 +84,9 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def record_in(text: str) -> dict[str, Any] | None:
-    """The fields of the record in a text, with or without ``"record"`` around them; ``None`` if they say nothing.
+    """Return the fields of the record in a text, with or without ``"record"`` around them; ``None`` if empty.
 
-    ``"no_information": false`` alone says nothing: what the passage holds is missing.
+    ``"no_information": false`` alone counts as empty: it says nothing about the passage.
     """
     found = json_object(text)
     if found is not None and "record" in found:
@@ -103,20 +103,20 @@ def record_in(text: str) -> dict[str, Any] | None:
 
 
 def record_of(found: dict[str, Any], place: Place, reading: DocumentRun, *, cut_off: bool = False) -> PassageRecord:
-    """The record of a passage, with those quotations only that stand in it.
+    """Return the record of a passage, with only the quotations that occur in it.
 
-    What a model says of a passage cannot be checked without a quotation, so a record without one counts as empty,
+    What a model says about a passage cannot be checked without a quotation, so a record without one counts as empty,
     unless it is a summary.
     """
     chunk, passage = place.chunk, reading.library.passage(place)
     evidence: dict[tuple[int, int], Evidence] = {}
     unfounded = 0
-    # The longest first: a short quotation may stand within a longer one, and means another place.
+    # The longest first: a short quotation may occur within a longer one but mean another place.
     for quote in sorted(_strings(found.get("evidence")), key=len, reverse=True):
         at = passage.find(quote, evidence)
         if at is None:
             unfounded += 1
-        elif at[0] < chunk.end and at[1] > chunk.start:  # else it is the neighbour's to quote
+        elif at[0] < chunk.end and at[1] > chunk.start:  # else it belongs to the neighbour
             said = passage.text[at[0] - passage.start : at[1] - passage.start]
             evidence[at] = Evidence(document=place.document, start=at[0], end=at[1], quote=said)
     answer = _text(found.get("answer"))
@@ -137,13 +137,13 @@ def record_of(found: dict[str, Any], place: Place, reading: DocumentRun, *, cut_
 
 
 def is_uninformative(found: dict[str, Any]) -> bool:
-    """Whether the record says, in the field for it, that the passage holds nothing."""
+    """Return whether the record says, in the field for it, that the passage contains nothing relevant."""
     said = found.get("no_information")
     return said.strip().lower() in {"true", "yes"} if isinstance(said, str) else said is True
 
 
 def numbers(value: Any) -> list[int]:
-    """The whole numbers of a list, whatever else is in it."""
+    """Return the whole numbers in a list, ignoring anything else."""
     if not isinstance(value, list):
         return []
     found = (each if isinstance(each, int) else _number(each) for each in value[:_MOST_EVIDENCE])
@@ -175,7 +175,7 @@ def _level(value: Any) -> int:
 
 _SHORTEST = 8  # characters of a piece of a sentence
 _MOST_OF = 0.8  # of the words of a sentence
-_MOST_TOLD = 0.6  # of the words that a model's own sentence has beyond the question's
+_MOST_TOLD = 0.6  # of the words that a model's sentence adds to the question's
 _WORD = re.compile(r"\w+")
 _NONE = re.compile(
     r"\W*(?:none|nothing|no information|not mentioned|n/a|nichts|keine?|rien|aucune?|nada|ningun[oa]|niente|nessuno"
@@ -185,11 +185,11 @@ _NONE = re.compile(
 
 
 def copied(text: str, place: Place, reading: DocumentRun) -> dict[str, Any] | None:
-    """A record of the sentences of a passage that a model copied, in lines, in quotation marks or as they are.
+    """Return a record of the passage's sentences that a model copied, in lines, in quotation marks or bare.
 
-    A small model changes a word now and then, or says part of a sentence in its own words. What repeats most words of
-    a sentence of the passage, or has most of what it tells beyond the question from it and every figure, stands for
-    that one. ``None`` where it copied none and does not say that there is nothing either.
+    A small model sometimes changes a word or paraphrases part of a sentence. So text counts as a copy if it repeats
+    most words of a sentence, or if most of what it adds to the question, and every figure, is from that sentence.
+    ``None`` if it copied no sentence and does not say that there is nothing.
     """
     if _NONE.fullmatch(text[:80]):
         return {"no_information": True}
@@ -214,7 +214,7 @@ def copied(text: str, place: Place, reading: DocumentRun) -> dict[str, Any] | No
 
 
 def _is_from(told: set[str], words: set[str]) -> bool:
-    """Whether most of what was told, and each figure in it, is from a sentence with these words."""
+    """Return whether most of what was said, and each figure in it, is from a sentence with these words."""
     figures = {word for word in told if any(character.isdigit() for character in word)}
     return bool(told) and figures <= words and len(told & words) >= _MOST_TOLD * len(told)
 

@@ -1,4 +1,4 @@
-"""A report out of documents: a plan over what was read, then its sections side by side, each from what concerns it."""
+"""A report on documents: a plan over what was read, then its sections in parallel, each from what concerns it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from stretto.values.citation import Citation
 from stretto.values.route import Route
 
 _FURTHER = "The findings that no section names are yours too: tell them where they fit, or briefly at the end."
-PLAN_ROOM = 2_500  # tokens of the window for the plan, the instructions and a section, beside all that was read
-_SHORTEST_WORD = 4  # characters of a word that tells which section a finding is nearest to
-_BRIEFLY = 200  # characters of a quotation in a finding that says nothing itself
+PLAN_ROOM = 2_500  # tokens of the window for the plan, the instructions and a section, in addition to all that was read
+_SHORTEST_WORD = 4  # characters of a word that helps to find the section nearest to a finding
+_BRIEFLY = 200  # characters of a quotation in a finding without an answer
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a report is written from, in pieces with numbers.
+    """What a report is written from, in numbered pieces.
 
     Attributes:
         label: what prompts call it.
-        briefly: all of it, as the plan is shown it.
-        whole: all of it, as a section is shown it that names nothing.
-        pieces: each as a section is shown it, with the numbers that it is cited by.
-        citation: of a number.
-        straight: starts the answer in one piece, behind an opening that the reader may have.
-        around: neighbours on either side of a piece that come with it.
-        found: where the pieces are findings, each of which has to be told.
+        briefly: all of it, as shown to the plan.
+        whole: all of it, as shown to a section that names no numbers.
+        pieces: each as shown to a section, with the numbers that cite it.
+        citation: returns the citation for a number.
+        straight: starts the answer in one piece, after an opening that the reader may already have.
+        around: neighbours on either side that accompany a piece.
+        found: the findings, if the pieces are findings, each of which has to be reported.
     """
 
     label: str
@@ -56,7 +56,7 @@ class Material:
     found: _Found | None = None
 
     def concerning(self, numbers: Collection[int]) -> list[int]:
-        """The indexes of the pieces that any of these numbers stands for; all of them for none."""
+        """Return the indexes of the pieces with any of these numbers; all of them if no number is given."""
         found = {index for index, (_, own) in enumerate(self.pieces) if not set(own).isdisjoint(numbers)}
         if not found:
             return list(range(len(self.pieces)))
@@ -64,20 +64,20 @@ class Material:
         return sorted({index + step for index in found for step in near} & set(range(len(self.pieces))))
 
     def shown(self, indexes: Sequence[int]) -> str:
-        """These pieces as a prompt shows them."""
+        """Return these pieces as a prompt shows them."""
         return self.whole if len(indexes) == len(self.pieces) else "\n\n".join(self.pieces[each][0] for each in indexes)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The findings that a report is to tell."""
+    """The findings that a report has to cover."""
 
     findings: Findings
     kept: Sequence[Finding]
     mark: str
 
     def briefly(self, finding: Finding) -> str:
-        """One finding as the plan is shown it: its words and its numbers."""
+        """Return one finding as shown to the plan: its text and its numbers."""
         said = " ".join(finding.answer.split())
         if not said and finding.evidence:
             said = self.quote(finding.evidence[0])[:_BRIEFLY]
@@ -87,17 +87,17 @@ class _Found:
         return " ".join(self.findings.quotes[number].quote.split())
 
     def part(self, index: int, numbers: Sequence[int]) -> str:
-        """A finding as a prompt shows it, with these of its quotations only."""
+        """Return a finding as a prompt shows it, with only these of its quotations."""
         return self.findings.all_shown([replace(self.kept[index], evidence=tuple(numbers))])
 
     def instead(self, parts: Mapping[int, Sequence[int]]) -> str:
-        """Findings as text, with these of their quotations, where nobody could write the section that tells them."""
+        """Return findings with these of their quotations as text, in place of a section that could not be written."""
         kept = [replace(self.kept[index], evidence=tuple(numbers)) for index, numbers in sorted(parts.items())]
         return listed(self.findings, kept, self.mark)
 
 
 def of_findings(reading: DocumentRun, findings: Findings, kept: Sequence[Finding]) -> Material:
-    """What was found in passages: a section rests on findings, and each finding is told by one."""
+    """Return findings as material: each section is based on some, and each finding is covered by one section."""
     found = _Found(findings, kept, reading.mark)
     return Material(
         label="findings",
@@ -111,7 +111,7 @@ def of_findings(reading: DocumentRun, findings: Findings, kept: Sequence[Finding
 
 
 def of_documents(reading: DocumentRun, said: str) -> Material:
-    """Documents that fit into the window, in short passages: a section rests on some of them."""
+    """Return documents that fit into the window as material, in short passages; each section is based on some."""
     library = reading.library
     titled = len(library.documents) > 1
     pieces = [
@@ -134,28 +134,28 @@ def of_documents(reading: DocumentRun, said: str) -> Material:
 
 
 class Report(SectionsAnswer):
-    """One report by a plan.
+    """One report, written by a plan.
 
-    The last section waits for the whole plan: it tells the findings that no section names, unless another one is nearer
-    to them that has not begun.
+    The last section waits for the whole plan: it covers the findings that no section names, unless a section that is
+    nearer to them has not begun.
 
     Attributes:
-        citations: of the finished report, in the order in which they appear, each once.
-        unknown: numbers in marks that name nothing; they were left out.
+        citations: of the finished report, in order of first appearance, each once.
+        unknown: how many numbers in marks have no citation; they were left out.
     """
 
-    shares_calls = says_once = False  # each of its sections reads what it rests on, and only that
+    shares_calls = says_once = False  # each section reads only what it is based on
 
     def __init__(self, reading: DocumentRun, route: Route, material: Material, parse: Parse) -> None:
-        # Sections that rest on different findings tell little twice, so they need not wait for each other.
+        # Sections based on different findings repeat little, so they need not wait for each other.
         quick = {} if reading.request.preference == "careful" else {"preference": "fastest"}
         super().__init__(reading.request.model_copy(update=quick), route, reading.runner, parse)
         self._reading, self._material = reading, material
         self._form = CITING.format(one=labelled(reading.mark, 3), two=labelled(reading.mark, 7))
         self._cited: dict[int, _Cited] = {}  # by place in the report: 0 is the opening
-        self._prompts: dict[int, str] = {}  # of parts, to tell their numbers in brackets from citations
+        self._prompts: dict[int, str] = {}  # of parts, to distinguish their bracketed numbers from citations
         self._rests_on: dict[int, list[int]] = {}  # pieces by section, once its prompt is made
-        self._further: dict[int, dict[int, list[int]]] = {}  # what no section names, by the section that tells it
+        self._further: dict[int, dict[int, list[int]]] = {}  # unnamed pieces, by the section that covers them
         self._assigned = False
 
     @property
@@ -221,7 +221,7 @@ class Report(SectionsAnswer):
         return replace(super()._section_spec(section), ledger=self._reading.puts_together)
 
     def _told_by(self, place: int) -> dict[int, list[int]]:
-        """The pieces that a section is shown, with their numbers."""
+        """Return the pieces that a section is shown, with their numbers."""
         shown = {index: list(self._material.pieces[index][1]) for index in self._rests_on[place]}
         return self._further.get(place, {}) | shown
 
@@ -230,7 +230,7 @@ class Report(SectionsAnswer):
 
     async def _know(self) -> None:
         if self._complete and self._parser.is_plan:
-            self._parser.complete()  # of a plan that broke off, all headings stay: findings wait for them
+            self._parser.complete()  # if the plan broke off, all its headings stay: findings wait for them
         await super()._know()
 
     def _may_start(self, section: Section) -> bool:
@@ -240,9 +240,10 @@ class Report(SectionsAnswer):
         return self._complete or section.index < len(self._parser.headings)
 
     def _assign(self) -> None:
-        """Give what no section names to the one that is nearest to it by its words.
+        """Assign each piece that no section names to the section whose words are nearest.
 
-        One that was shown it needs no more. In place of one that has begun without it, the last one tells it.
+        A section that was shown it anyway needs nothing more. If the nearest has begun without it, the last section
+        covers it.
         """
         sections, found = self._parser.sections, self._material.found
         if found is None or not sections:
@@ -266,7 +267,7 @@ class Report(SectionsAnswer):
         return self._citing(0 if section is None else section.index, super()._filter(section))
 
     def _citing(self, place: int, inner: TextFilter | None = None) -> _Cited:
-        """The filter that makes citations of the marks of one part, which may name what its writer was shown."""
+        """Return the filter that turns the marks of one part into citations, limited to what its writer was shown."""
 
         def made() -> CitationFilter:
             resolve = self._material.citation
@@ -308,11 +309,11 @@ class Report(SectionsAnswer):
 
 
 class _Cited:
-    """The marks of one part of a report become citations, once its first text is there: then its prompt is known.
+    """Turns the marks of one part of a report into citations, from its first text on, when its prompt is known.
 
     Args:
-        made: makes the filter of the marks.
-        inner: sees the text before it.
+        made: makes the filter for the marks.
+        inner: a filter that is applied first.
     """
 
     def __init__(self, made: Callable[[], CitationFilter], inner: TextFilter | None = None) -> None:
@@ -341,7 +342,7 @@ def _text_of(prompt: ModelRequest) -> str:
 
 
 def _telling(text: str) -> set[str]:
-    """The words of a text that tell what it is about; pairs of characters where words are not spaced."""
+    """Return the content words of a text; in scripts without spaces, pairs of characters."""
     found = words_of(text)
     pairs = (one + other for one, other in pairwise(found) if len(one) == len(other) == 1)
     return {*pairs, *(word for word in found if len(word) >= _SHORTEST_WORD)}

@@ -1,4 +1,4 @@
-"""Decides how much text each call gets, by the context window, the parallel calls and the rate limits."""
+"""Decides how much text each call gets from the context window, the parallel calls and the rate limits."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from stretto.strategies.runtime.parts import THINKING
 from stretto.values.errors import ContextOverflowError
 from stretto.values.request import Request
 
-_READ_LOCALLY = 150.0  # prompt tokens a second, while not measured; a model of 1.5B on two cores has 164
-SMALL_PASSAGE = 256  # tokens of a passage in which such a model finds a sentence
+_READ_LOCALLY = 150.0  # prompt tokens per second until measured; a 1.5B model on two cores reaches 164
+SMALL_PASSAGE = 256  # tokens of a passage in which a small model finds a sentence
 _SMALL_RECORD = 96
-UNKNOWN_WINDOW = 32_000  # tokens; of an unknown model
-MAP_TOKENS = 700  # a record may have
-EXTRACT_TOKENS = 2_000  # a record that lists everything
-ANSWER_TOKENS = 1_200  # kept free for the answer where the request names no limit
+UNKNOWN_WINDOW = 32_000  # tokens, for an unknown model
+MAP_TOKENS = 700  # for a record
+EXTRACT_TOKENS = 2_000  # for a record that lists everything
+ANSWER_TOKENS = 1_200  # kept free for the answer if the request sets no limit
 LEAST_CHUNK = 64
 USUAL_LEAST = 400
-# Readers miss more of a long passage, mostly in its middle. The caller's preference says how much may be missed.
+# Readers miss more in a long passage, mostly in its middle. The caller's preference sets how much may be missed.
 LARGEST_CHUNK = {"fastest": 16_000, "balanced": 8_000, "careful": 3_000}
 LARGEST_EXTRACT = 4_000
 EDGE = 160  # characters of the neighbouring passages that are shown
 OUTLINE = 1_200  # characters of the document's beginning and headings that are shown
 MARGIN = 0.05
-STEPS = 128  # tokens to which the instructions are rounded up: a longer question still gets the same passages
-STEPS_OF_WINDOW = 32  # a step is no more than this part of a small window
+STEPS = 128  # tokens; instructions are rounded up to a multiple, so that a longer question gets the same passages
+STEPS_OF_WINDOW = 32  # a step is at most this fraction of a small window
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Sizes:
     """Tokens for each kind of call.
 
     Attributes:
-        chunk: of a passage at most.
-        record: that a record may have.
-        findings: that all findings together may have in the last prompt.
-        group: of records that are put together in one call.
-        whole: that documents may have to be sent as they are.
-        beside: of a call for a passage beside the passage itself, its record included.
+        chunk: the most for a passage.
+        record: the most for a record.
+        findings: the most for all findings in the last prompt.
+        group: the most for records that are combined in one call.
+        whole: the most for documents that are sent whole.
+        beside: what a call for a passage takes in addition to the passage, including its record.
     """
 
     chunk: int
@@ -68,21 +68,21 @@ def sizes_of(
     measured: Measured | None = None,
     noted: int | None = None,
 ) -> Sizes:
-    """Fit the sizes to a backend.
+    """Choose the sizes for a backend.
 
     Args:
         request: preference and ``max_tokens`` are read.
-        task: what is to be done.
+        task: what to do.
         able: what the backend can do.
         model: its name, for the error.
         overhead: tokens of the prompt for a passage without the passage.
         closing: tokens of the last prompt without the findings.
         total: tokens of all documents.
         left: what the rate limits leave now, by kind.
-        measured: what a local backend has measured of its speed.
-        noted: tokens that the caller allows a record.
+        measured: the speed that a local backend has measured.
+        noted: tokens that the caller allows for a record.
 
-    Raises `ContextOverflowError` if not even a short passage fits beside the question.
+    Raises `ContextOverflowError` if not even a short passage fits in addition to the question.
     """
     window = able.context_window or UNKNOWN_WINDOW
     thinking = THINKING if able.reasoning else 0
@@ -117,12 +117,12 @@ def sizes_of(
 
 
 def read_well(able: Capabilities) -> int | None:
-    """Tokens of a passage that the model reads well, if they are fewer than its window."""
+    """Return the tokens of a passage that the model reads well, if fewer than its window."""
     return able.passage_tokens or (SMALL_PASSAGE if able.prompt_family == SMALL else None)
 
 
 def reading_s(model: str, measured: Measured | None, tokens: int) -> float:
-    """Seconds in which a model in this process reads so many tokens; 0 for a server, which takes none that count."""
+    """Return the seconds that a model in this process takes to read these tokens; 0 for a server."""
     if not model.startswith("local:"):
         return 0.0
     times = (measured or Measured()).step_ms
@@ -130,10 +130,10 @@ def reading_s(model: str, measured: Measured | None, tokens: int) -> float:
 
 
 def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:
-    """Calls that are worth running side by side: on a local model, as many as one forward takes for little more time.
+    """Return how many calls are worth running in parallel: on a local model, as many as add little time to a forward.
 
-    It is taken from the measured step times: where a forward of eight rows takes four times as long as one of a single
-    row, eight parallel requests are done no sooner than on two slots of full speed.
+    It is derived from the measured step times: if a forward pass of eight rows takes four times as long as one of a
+    single row, eight parallel requests finish no sooner than on two slots at full speed.
     """
     slots = max(1, able.concurrent_calls)
     times = (measured or Measured()).step_ms
@@ -144,12 +144,12 @@ def useful_slots(able: Capabilities, measured: Measured | None = None) -> int:
 
 
 def _chunk(total: int, other: int, room: int, largest: int, *, slots: int, left: Mapping[str, float]) -> int:
-    """Tokens of a passage: as small as the calls side by side allow, as large as the rate limits demand."""
+    """Return the tokens of a passage: as small as the parallel calls allow, as large as the rate limits demand."""
     requests = left.get("requests", math.inf)
     slots = min(slots, max(1, math.floor(min(requests, 1e9))))
     chunk = min(largest, max(math.ceil(total / slots), min(USUAL_LEAST, largest)))  # one wave, if that is not too short
     tokens = min(left.get("tokens", math.inf), left.get("input-tokens", math.inf))
     calls = math.ceil(total / chunk)
-    if calls > requests or total + calls * other > tokens:  # these limits bind: send the instructions rarely
+    if calls > requests or total + calls * other > tokens:  # these limits bind: send the instructions in fewer calls
         return largest if calls <= requests else min(room, max(largest, math.ceil(total / max(1.0, requests))))
     return chunk

@@ -1,4 +1,4 @@
-"""``document``: reads documents of any length for a question, and answers with the places the answer rests on."""
+"""``document``: reads documents of any length for a question, and cites the passages that support the answer."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from stretto.values.request import Request
 from stretto.values.route import Route
 
 _log = logging.getLogger(__name__)
-_LONG_READING_S = 30.0  # of a whole prompt
+_LONG_READING_S = 30.0  # for a whole prompt
 _NO_READING = (
     "strategy_options= holds stop_after='reading', which cannot be used: {}, and the reading alone gives none. "
     "Leave out one of the two."
 )
-_MOST_NAMED = 20  # places in a warning; Answer.passages has all
+_MOST_NAMED = 20  # places in a warning; Answer.passages lists all
 
 
 class LongDocument:
-    """Sends documents whole if they fit; else reads passages in parallel or in a chain, and combines the results."""
+    """Sends documents whole if they fit; else reads passages in parallel or in sequence, and combines the results."""
 
     name = "document"
     options = DocumentOptions
@@ -68,7 +68,7 @@ class LongDocument:
         return offer_document(case)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
-        """Read the documents, combine what was found, and answer. Without documents, answer directly."""
+        """Read the documents, combine the findings, and answer; without documents, answer directly."""
         if not request.documents:
             runner.warn("Answered in one piece: the request has no documents.", "strategy")
             return await Direct().run(request, route, runner)
@@ -80,14 +80,14 @@ class LongDocument:
 
 
 def _rewriting() -> Strategy | None:
-    """The strategy for documents that are to be changed, where there is one."""
+    """Return the strategy for documents that are to be changed, if there is one."""
     from stretto.strategies import STRATEGIES  # noqa: PLC0415 - it imports this module
 
     return STRATEGIES.get("rewrite")
 
 
 async def _rewrite(rewrite: Strategy, request: Request, route: Route, runner: Runner) -> StrategyResult | None:
-    """Leave documents that are to be changed to that strategy. Raises `InvalidRequestError`."""
+    """Pass documents that are to be changed to the ``rewrite`` strategy. Raises `InvalidRequestError`."""
     if request.strategy_options.get("stop_after") == "reading":
         raise InvalidRequestError(_NO_READING.format("a document is rewritten piece by piece"))
     if request.options.response_format is not None:
@@ -95,7 +95,7 @@ async def _rewrite(rewrite: Strategy, request: Request, route: Route, runner: Ru
             "response_format holds an answer as a whole, and a document is rewritten piece "
             "by piece. Leave it out, or use strategy='direct'."
         )
-    plain = request.model_copy(update={"strategy_options": {}})  # what is there are options of reading
+    plain = request.model_copy(update={"strategy_options": {}})  # these are options for reading
     return await rewrite.run(plain, route, runner)
 
 
@@ -112,7 +112,7 @@ class _Run:
         if self.stops and self.in_form:
             raise InvalidRequestError(_NO_READING.format("response_format holds an answer"))
         if self.in_form:
-            held_to_format(ModelRequest(()), reading.request, self.runner.target)  # before a call is made in vain
+            held_to_format(ModelRequest(()), reading.request, self.runner.target)  # before any call is wasted
         in_passages = reading.task.kind == "extract" or reading.plain or self.stops
         fitting = None if in_passages else await reading.in_thread(whole)
         if fitting is None:
@@ -127,7 +127,7 @@ class _Run:
             await self._answer(of_documents(cut, said), tokens)
 
     def _tell_long_reading(self, tokens: int) -> None:
-        """Log, before anything else is seen, that a model in this process is about to read for long."""
+        """Log, before any output, that a model in this process is about to read for a long time."""
         runner = self.runner
         if (read_s := reading_s(runner.model, runner.known.measured, tokens)) >= _LONG_READING_S:
             _log.warning(
@@ -189,7 +189,7 @@ class _Run:
         return await read_in_rounds(self.reading, places)
 
     async def _say_nothing(self, records: Sequence[PassageRecord], skipped: int) -> None:
-        """Say that nothing was found, or that the model could not search, in the form that was asked for."""
+        """Answer that nothing was found, or that the model could not search, in the requested form."""
         reading, request = self.reading, self.reading.request
         kinds = kinds_of(reading, records, skipped)
         cannot = "unable" in kinds
@@ -210,7 +210,7 @@ class _Run:
         await self._write(said)
 
     async def _quote(self, findings: Findings) -> None:
-        """Answer with the quotations themselves: a sentence of a small model's own might say what none of them says."""
+        """Answer with the quotations themselves, because a small model's wording might claim what none of them says."""
         quoted = quoted_answer(self.reading, findings)
         citations = tuple(findings.citation(number) for _, number in quoted)
         await self._write(
@@ -228,7 +228,7 @@ class _Run:
         await self.runner.merge.finish()
 
     async def _answer(self, material: Material, tokens: int) -> None:
-        """Write the answer, in sections where the route says so, and report its citations."""
+        """Write the answer, in sections if the route says so, and report its citations."""
         cited: CitationFilter | Report
         if self.route.in_sections and self._has_room(tokens):
             cited = Report(self.reading, self.route, material, parse_of(self.reading.request, self.route))
@@ -241,7 +241,7 @@ class _Run:
             self.runner.warn(f"{cited.unknown} citations named no passage and were left out.", "quotation")
 
     def _has_room(self, tokens: int) -> bool:
-        """Whether a plan fits into the window behind so many tokens of what was read; a warning says if not."""
+        """Return whether a plan fits into the window after this many tokens of material; if not, warn."""
         able = self.runner.capabilities
         window = able.context_window or UNKNOWN_WINDOW
         if tokens + PLAN_ROOM + (THINKING if able.reasoning else 0) <= window:
@@ -254,7 +254,7 @@ class _Run:
         return False
 
     def _places(self, reading: DocumentRun) -> tuple[Sequence[Place], list[PassageRecord]]:
-        """The passages to read, and records of those that are skipped: only with the preference ``fastest``."""
+        """Return the passages to read, and records of those skipped, which only the preference ``fastest`` does."""
         places = reading.library.places
         if reading.task.kind == "summarise" or reading.task.report or reading.plain:
             return places, []
@@ -289,7 +289,7 @@ class _Run:
             self.runner.warn(f"{unfounded} quotations that do not stand in their passage were dropped.", "quotation")
 
     def _listed(self, records: Sequence[PassageRecord]) -> str:
-        """The places of these passages, neighbours as one."""
+        """Return the places of these passages, with neighbours merged."""
         library, places = self.reading.library, list[tuple[int, int, int]]()
         for each in records:
             document, start, end = places[-1] if places else (-1, 0, 0)
@@ -303,7 +303,7 @@ class _Run:
 
 
 def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> tuple[str, tuple[Citation, ...]] | None:
-    """Everything that was found as a list or JSON, and its citations; ``None`` if nothing was: a sentence says so."""
+    """Return all findings as a list or JSON, with citations; ``None`` if there are none, and a sentence says so."""
     found: dict[str, Evidence] = {}
     for record in records:
         for evidence in record.evidence:
@@ -324,19 +324,19 @@ def extracted(reading: DocumentRun, records: Sequence[PassageRecord]) -> tuple[s
 
 
 def _key(quote: str) -> str:
-    """A key that is equal for things that count as one: it ignores case, and punctuation around them."""
+    """Return a deduplication key, which ignores case and surrounding punctuation."""
     return " ".join(quote.casefold().split()).strip(" .,;:\"'()[]")
 
 
 _WORD = re.compile(r"\w{2,}")
-_SHARE = 4  # at least one passage in this many is read
+_SHARE = 4  # at least one in this many passages is read
 _FEWEST = 8
 
 
 def relevant(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
-    """The passages worth reading, in their order; all of them where bm25s is not installed, which a warning says.
+    """Return the passages worth reading, in order; all of them, with a warning, if bm25s is not installed.
 
-    Those with the best scores are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.
+    The best-scoring ones are kept: as many as run in parallel, a quarter of all, or eight, whichever is most.
     """
     keep = max(reading.runner.capabilities.concurrent_calls, len(places) // _SHARE, _FEWEST)
     if len(places) <= keep:
@@ -348,7 +348,7 @@ def relevant(reading: DocumentRun, places: Sequence[Place]) -> list[Place]:
             "All passages were read: bm25s is not installed. Run: pip install 'stretto[documents]'", "option"
         )
         return list(places)
-    known: dict[str, str] = {}  # each once: else they take many times the memory of the text
+    known: dict[str, str] = {}  # each word once: otherwise they take many times the memory of the text
     words = [
         [known.setdefault(word, word) for word in _WORD.findall(reading.library.text(place).lower())]
         for place in places

@@ -1,4 +1,4 @@
-"""Tells from the question what is to be done with the documents."""
+"""Derives from the question what to do with the documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stretto.prompts import SMALL
 
 Kind = Literal["answer", "summarise", "extract", "compare"]
 
-# A task is an order: its verb begins a sentence. Within one ("why should we simplify it?") it is part of a question.
+# A task is an imperative: its verb begins a sentence. Elsewhere ("why should we simplify it?") it is in a question.
 _GAP = re.compile(r"\W++")
 _CLAUSE_ENDS = frozenset(":;\n。！？")
 _ORDER = (
@@ -51,10 +51,10 @@ _EXTRACTED = re.compile(
 )
 _COUNT = re.compile(r"\b(?:how many|count|number of|wie viele|combien|cuánt[oa]s|quanti|hoeveel)\b", re.IGNORECASE)
 _JSON = re.compile(r"\bJSON\b")
-REPORT_WORDS = 700  # of a report whose length is not named
+REPORT_WORDS = 700  # of a report without a stated length
 WORDS_A_PAGE = 500
 _MOST_PAGES = 9
-# A text that is to be written. "The report" and "each report" are documents that exist.
+# A text to be written. "The report" and "each report" are existing documents.
 _A = (
     r"(?:\W{1,3}+(?!(?:the|this|that|these|each|every|all|of|from|about|in|on|with|der|die|das|den|dem|diese\w?|von|aus|über"
     r"|du|de|des|la|le|el|del|della|di|het|van|do|da)\b)\w++){0,8}?\W{1,3}+"
@@ -96,11 +96,11 @@ _PAGES = re.compile(
 _FEW = dict.fromkeys(("one", "ein", "eine", "einer", "une", "una", "een", "één", "uma", "一"), 1)
 _FEW |= dict(zip("二两兩三四五六", (2, 2, 2, 3, 4, 5, 6), strict=True))
 _HOPS = re.compile(
-    # a thing of another thing, which only a relative clause describes: the capital of the country where he was born
+    # something of a thing that only a relative clause describes: the capital of the country where he was born
     r"\b(?:of|by|in|at|on|for|from|to|with|through)\s+(?:the|a|an)\s+"
     r"(?!(?:\w+\s+)?(?:document|report|text|paper|book|contract|agreement|file|page|section|chapter|passage)\b)"
     r"(?:[\w-]+\s+){1,3}?(?:who|whose|whom|where|in\s+which|that|which)\s+\w+"
-    # who did something to the one that only a clause describes
+    # who did something to a person or thing that only a clause describes
     r"|^\s*(?:who|whom|what|where|when|which|how\s+\w+)\b.{3,120}?\b(?:the\s+(?:one|same)?\s*(?:person|man|woman|company|city"
     r"|country|place|one|ship|author|team)\s+(?:who|whose|that|which|where))\b"
     # two genitives: the birthplace of the wife of the founder
@@ -115,15 +115,15 @@ _HOPS = re.compile(
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be done.
+    """What to do with the documents.
 
     Attributes:
-        kind: of the task.
+        kind: the kind of task.
         hops: one passage is needed to find the next.
         counts: the number of things found is asked for.
         json: the result is wanted as JSON.
         report: a long text in sections is asked for.
-        words: how long it is to be, where its pages are named.
+        words: its length, if a number of pages is given.
     """
 
     kind: Kind = "answer"
@@ -134,12 +134,12 @@ class Task:
     words: int | None = None
 
     def is_quoted(self, family: str) -> bool:
-        """Whether a model of this family is asked for sentences to copy, of which the answer is made."""
+        """Return whether a model of this family is asked to copy sentences, which then make up the answer."""
         return family == SMALL and self.kind in ("answer", "compare")
 
     @property
     def instruction(self) -> str:
-        """What a reader of one passage is told to do."""
+        """The instruction for the reader of one passage."""
         return _INSTRUCTIONS[self.kind]
 
 
@@ -162,7 +162,7 @@ _INSTRUCTIONS = {
 
 
 def task_of(question: str, documents: int) -> Task:
-    """Tell the task from the question and the number of documents."""
+    """Derive the task from the question and the number of documents."""
     report = _wants_report(question)
     words = _words_of_pages(question) if report else None
     if _is_ordered(_SUMMARISE, question) or _KEY_POINTS.search(question):
@@ -177,13 +177,13 @@ def task_of(question: str, documents: int) -> Task:
 
 
 def _wants_report(question: str) -> bool:
-    """Whether a report is ordered, or a text with headings, or a summary of several aspects."""
+    """Return whether a report, a text with headings, or a summary of several aspects is requested."""
     ordered = any(_is_ordered(each, question) for each in (_REPORT, _IN_SECTIONS, _ASPECTS))
     return ordered or _REPORT_BEFORE_ITS_VERB.search(question) is not None
 
 
 def _words_of_pages(question: str) -> int | None:
-    """The length of a text whose pages the question names: "a two-page report"."""
+    """Return the length of a text whose number of pages the question gives: "a two-page report"."""
     for found in _PAGES.finditer(question):
         said = (found["number"] or found["han"]).casefold()
         number = int(said) if said.isdecimal() else _FEW.get(said, 0)
@@ -194,7 +194,7 @@ def _words_of_pages(question: str) -> int | None:
 
 
 def _is_ordered(order: re.Pattern[str], question: str) -> bool:
-    """Whether a sentence of the question begins with this order."""
+    """Return whether a sentence of the question begins with this imperative."""
     if order.match(question):
         return True
     starts = [start for start, _ in sentence_spans(question)]

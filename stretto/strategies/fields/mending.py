@@ -1,6 +1,6 @@
-"""One more call for required fields that two tries did not give, with all other values of the record before it.
+"""One more call for required fields that two tries did not produce, with all other values of the record in its prompt.
 
-What readers have seen of a record cannot be taken back, so the whole is not written anew.
+What readers have seen of a record cannot be taken back, so the whole record is not rewritten.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Mending:
-    """Fields that are asked for together once all others are there.
+    """Fields that are requested together once all others are complete.
 
     Attributes:
-        run: of the record.
-        failed: what each field's last try wrote, and what was wrong with it, as a prompt tells it.
-        running: the call for them.
-        begun: it has; further fields need another one.
+        run: the run of the record.
+        failed: what each field's last try wrote and what was wrong with it, as text for the prompt.
+        running: the call for the fields.
+        begun: whether the call has begun; further fields then need another one.
     """
 
     run: RecordRun
@@ -37,7 +37,7 @@ class Mending:
     begun: bool = False
 
     def take(self, written: Written, wrong: str) -> None:
-        """Take a field; the first one starts the call, which waits for all that do not fail."""
+        """Take a field; the first one starts the call, which waits for all fields that do not fail."""
         self.failed[written] = wrong
         if self.running is None:
             spec = replace(self._spec, prompt=self._prompt, until=self._until, on_end=self._ended)
@@ -62,7 +62,7 @@ class Mending:
         )
 
     def _prompt(self, target: PromptTarget) -> ModelRequest:
-        """Made of the fields that have failed by then."""
+        """Return the prompt for the fields that have failed by then."""
         return self._spec.prompt(target)
 
     async def _until(self) -> None:
@@ -71,11 +71,11 @@ class Mending:
         self.begun = True
 
     def _asked(self) -> list[Written]:
-        """The fields that it may be asked for when it begins: those that failed, and those that still may."""
+        """Return the fields that the call may cover when it begins: those that failed, and those that still may."""
         return [each for each in self.run.written.values() if each in self.failed or not each.over.is_set()]
 
     def _is_needed(self, written: Written) -> bool:
-        """Whether a value waits for one of the fields."""
+        """Return whether a value waits for one of the failed fields."""
         before = [each for path in written.part.after for each in self.run.of(path)]
         return any(each in self.failed or self._is_needed(each) for each in before)
 
@@ -88,7 +88,7 @@ class Mending:
         return {**schemas[0], **_definitions(*schemas), "properties": named, "required": list(named)}
 
     def _held(self) -> Iterator[tuple[Written, tuple[Mapping[str, Any], str]]]:
-        """For each field, the schema of an object that holds it, and its name there; empty for the object itself."""
+        """Yield for each field the schema of an object with it, and its name there; empty for the object itself."""
         for written in self.failed:
             held = written.part.held
             if len(self.failed) == 1:
@@ -114,7 +114,7 @@ class Mending:
 
 
 def _definitions(*schemas: Mapping[str, Any]) -> dict[str, Any]:
-    """What several schemas define."""
+    """Merge the definitions of these schemas."""
     return {
         word: {name: each for schema in schemas for name, each in schema.get(word, {}).items()}
         for word in DEFINITIONS

@@ -1,7 +1,7 @@
-"""Looks up the fields of a record in documents, each with a separate question, and keeps only what is quoted.
+"""Looks up each field of a record in documents with a separate question, and keeps only what is quoted.
 
-A call is shown the documents, or of long ones as many passages as it reads well, those first that share most words with
-the field. What it copies of them is looked for letter by letter. A value without such a place counts as not found.
+A call is shown the documents or, if they are long, as many passages as it reads well, starting with those that share
+the most words with the field. Its quotations are matched verbatim. A value without a match counts as not found.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from stretto.values.partial_values import path_name
 from stretto.values.request import Request
 
 PASSAGE = 400  # tokens of a passage of documents that are not shown whole
-FITS = 0.6  # of the context window, that documents may fill beside prompt and answer
+FITS = 0.6  # share of the context window that documents can fill in addition to prompt and answer
 _WORD = re.compile(r"\w{3,}")
-_STEM = 5  # letters by which words are compared
+_STEM = 5  # letters of a word that are compared
 _DIGITS = re.compile(r"\d")
 _SPELLED = 12  # numbers up to here are often written as words
 _QUOTES = {"type": "array", "items": {"type": "string"}}
 
 
 async def evidence_run(request: Request, runner: Runner, record: Record) -> EvidenceRun:
-    """Cut the documents where they are long, beside the event loop. Raises `DeadlineExceededError`."""
+    """Cut long documents, off the event loop. Raises `DeadlineExceededError`."""
     able = runner.capabilities
     window = able.context_window or UNKNOWN_WINDOW
     most = int(min(window * FITS, (read_well(able) or window) * FITS))
@@ -62,13 +62,13 @@ async def evidence_run(request: Request, runner: Runner, record: Record) -> Evid
 
 @dataclass
 class _Windows:
-    """What calls are shown of the documents: all of it at once, or passage by passage, the likeliest first."""
+    """What calls are shown of the documents: everything at once, or passage by passage, the likeliest first."""
 
     library: Library
     room: int
 
     def of(self, words: Iterable[str]) -> Sequence[Sequence[Place]]:
-        """Groups of passages in the order in which a field is looked for in them."""
+        """Return groups of passages in the order in which they are searched for a field with these words."""
         places = self.library.places
         if sum(place.chunk.tokens for place in places) <= self.room:
             return [places]
@@ -85,7 +85,7 @@ class _Windows:
         return [sorted(group, key=lambda place: place.number) for group in groups]
 
     def shown(self, places: Sequence[Place]) -> str:
-        """These passages as a prompt shows them."""
+        """Return these passages as a prompt shows them."""
         library = self.library
         texts = []
         for place in places:
@@ -95,7 +95,7 @@ class _Windows:
 
 
 class EvidenceRun(RecordRun):
-    """Writes a record of what documents say, with the citations of its fields."""
+    """Writes a record of what documents say, with citations for its fields."""
 
     def __init__(self, request: Request, runner: Runner, record: Record, windows: _Windows) -> None:
         super().__init__(request, runner, record)
@@ -122,7 +122,7 @@ class EvidenceRun(RecordRun):
         return reason
 
     def start(self, written: Written, wrong: str = "") -> None:
-        """Ask for a field in the passages that are the next ones for it."""
+        """Ask for a field, showing the next passages for it."""
         part, name = written.part, path_name(written.path)
         said = self._description(part)
         if name not in self.left:
@@ -157,7 +157,7 @@ class EvidenceRun(RecordRun):
         written.running.withhold()
 
     def ended(self, written: Written, running: RunningBranch) -> None:
-        """Take a value whose quotations stand in the documents; else look further, or ask again."""
+        """Take a value whose quotations are in the documents; else look further, or ask again."""
         if written.running is not running or written.done.is_set():
             return
         name = path_name(written.path)
@@ -189,7 +189,7 @@ class EvidenceRun(RecordRun):
         self.start(written, complaint(running.text, wrong))
 
     def _further(self, written: Written) -> None:
-        """Look into the next passages; without any, the field is not in the documents."""
+        """Search the next passages; if there are none, the field is not in the documents."""
         left = self.left[path_name(written.path)]
         if len(left) > 1 and self.runner.ledger.calls_left != 0:
             left.pop(0)
@@ -219,14 +219,14 @@ class EvidenceRun(RecordRun):
 
 
 def _lookup(part: FieldPart) -> dict[str, Any]:
-    """The schema of what a call gives that looks for a field."""
+    """Return the schema for the reply of a call that looks for a field."""
     value = {"anyOf": [part.held["properties"][part.name], {"type": "null"}]}
     fields = {"quotes": _QUOTES, "value": value}
     return {**part.held, "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def _not_quoted(value: Any, cited: Sequence[Citation]) -> str | None:
-    """A number whose digits stand in none of its quotations."""
+    """Return a number in the value whose digits are in none of its quotations; ``None`` if there is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) <= _SPELLED:
         return None
     said = json_text(value)

@@ -16,12 +16,12 @@ from stretto.router.offer import Offer
 from stretto.strategies.fields.record_plan import NotSplit, Record, outline_of, record_of
 from stretto.values.route import Forecast, Obstacle
 
-PRIORITY = 30  # a schema says better than words what the answer consists of
-MOST_AGAIN = 3  # times the tokens of a straight answer, that calls may read again
+PRIORITY = 30  # a schema says more clearly than words what the answer consists of
+MOST_AGAIN = 3  # times the tokens of a direct answer that calls can read again
 FROM_CACHE = 0.1  # of a prompt token's price
 READERS = 'readers preferred records that one writer wrote; preference="fastest" has long fields written in parallel'
 _SHOWN = 4  # fields that a reason names
-# What orders to take out what documents say, in the languages of the router. Any other record is written from them.
+# Requests to extract what documents say, in the languages of the router. Other records are written from them freely.
 _EXTRACTS = re.compile(
     r"\b(?:extract|extrahier|entnimm|entnehm|extrai|extrae[rn]?\b|extraiga|estrai|estrarre|extraheer|wyodrębn|wyciągn"
     r"|extrahera|pull out|read off|fill in|fülle?\b.{1,60}\baus|çıkar)|извле[кч]|витягн|استخر|निकाल|提取|抽出|추출",
@@ -38,7 +38,7 @@ def offer_fields(case: Case) -> Offer | None:
     looked_up = bool(case.request.documents) and (named or _EXTRACTS.search(case.request.question) is not None)
     record = record_of(schema, history_of(case.backend).usual_fields(schema), explicit=named, apart=looked_up)
     if isinstance(record, NotSplit):
-        # An array, or any object at all, has no fields: then the other strategies say why it is written in one piece.
+        # An array or an arbitrary object has no fields; other strategies then say why it is written in one piece.
         return Offer(
             confidence=0.0,
             reason="",
@@ -69,7 +69,7 @@ def _obstacle(case: Case, record: Record, forecast: Forecast, *, looked_up: bool
 
 
 def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool) -> Iterator[str]:
-    """Reasons of the request and of the model against several calls."""
+    """Yield the reasons in the request and the model against several calls."""
     request, most = case.request, case.request.options.max_tokens
     if (whole := request.whole_reason) is not None:
         yield Obstacle(whole, "whole")
@@ -89,7 +89,7 @@ def _against(case: Case, record: Record, forecast: Forecast, *, looked_up: bool)
 
 
 def _reads_too_often(case: Case, forecast: Forecast) -> bool:
-    """Whether calls that read the documents anew cost more than they save; never where only time counts."""
+    """Return whether rereading the documents in each call costs more than it saves; never if only time counts."""
     able, preference = case.backend.capabilities, case.request.preference
     again: float = (forecast.calls - 1) * case.prompt_tokens
     if able.prefix_caching or case.prompt_tokens >= least_shared(preference, able):
@@ -98,7 +98,7 @@ def _reads_too_often(case: Case, forecast: Forecast) -> bool:
 
 
 def fields_forecast(case: Case, record: Record) -> Forecast:
-    """Expected cost: the short fields, what is agreed on, then waves of the others, as long as their longest calls."""
+    """Return the expected cost: the short fields, the outline, then waves as long as their longest calls."""
     speed, calls = case.speed, record.calls
     outline = outline_of(case.request, record, record.lead, thinks=case.backend.capabilities.reasoning)
     lines = 0 if outline is None else outline.tokens

@@ -1,8 +1,8 @@
-"""What of a record is written in which call, by its JSON schema alone.
+"""Decides from its JSON schema alone which call writes which part of a record.
 
-Short fields come first, in one call, and then a line on what each long field will tell, so that their writers agree.
-Long texts, lists and objects follow side by side. Of an array of objects that hold long fields, the first call writes
-the short ones of each element, and a call each fills in the rest.
+One call first writes the short fields, then a line on what each long field will say, so that their writers agree.
+Long texts, lists and objects follow in parallel. For an array of objects with long fields, the first call writes the
+short fields of each element, and one call per element fills in the rest.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from stretto.values.request import Request
 
 SHORT = 30  # tokens of a field that the first call writes
 LEAST_TOKENS = 300  # of a record that is written in several calls
-LARGE_OBJECT = 160  # tokens of an object that is taken apart
+LARGE_OBJECT = 160  # tokens of an object that is split
 FEWEST = 2  # calls for long fields
-ROOMY = 1.5  # times the expected tokens of a call, of a limit that leaves room
-OUTLINED = 28  # tokens of the line on what a long field will tell: fifteen words
-BRIEFLY = 20  # of one that other calls wait for: ten words
-QUOTED = 200  # tokens of quotations, of a call that looks a field up
-_NAMED = 4  # letters of a name that counts where a description holds it
+ROOMY = 1.5  # times the expected tokens of a call; a limit above this leaves room
+OUTLINED = 28  # tokens of the line on what a long field will say: fifteen words
+BRIEFLY = 20  # tokens of a line that other calls wait for: ten words
+QUOTED = 200  # tokens of quotations in a call that looks up a field
+_NAMED = 4  # letters of a field name that counts when a description contains it
 DEFINITIONS = ("$defs", "definitions")
 _TOGETHER = (
     "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$dynamicRef", "unevaluatedProperties", "dependentSchemas",
     "dependentRequired", "dependencies", "patternProperties", "propertyNames", "minProperties", "maxProperties", "enum",
     "const",
 )  # fmt: skip
-"""Keywords of an object by which its fields depend on each other."""
+"""Object keywords that make fields depend on each other."""
 _OF_ALL = (*_TOGETHER, "prefixItems", "contains", "uniqueItems", "unevaluatedItems")
-"""Keywords of an array by which its elements depend on each other, or are more than its items say."""
+"""Array keywords that make elements depend on each other, or add to what ``items`` says."""
 _MOVED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor")
 _OF_FIELDS = ("properties", "required", "additionalProperties", "items")
 _OF_OTHERS = re.compile(r"(?:^|_)(?:reasoning|rationale|thinking|thoughts?|chain_of_thought|scratchpad|steps)(?:$|_)")
@@ -45,26 +45,26 @@ _ANY_TEXT = frozenset({"type", "title", "description", "default", "examples", "a
 
 @dataclass(frozen=True)
 class NotSplit:
-    """The record is written in one piece. ``reason``: why, as half a sentence."""
+    """The record is written in one piece; ``reason`` says why, as half a sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class FieldPart:
-    """One field that a separate call writes, or an array whose elements have a call each.
+    """One field that a separate call writes, or an array with one call per element.
 
     Attributes:
         path: names from the root of the record to it.
         schema: of its value.
-        held: the schema of what its call writes: an object with this field; for elements, with their long fields.
-        tokens: expected, of one call.
+        held: schema of what its call writes: an object with this field or, for elements, with their long fields.
+        tokens: expected tokens of one call.
         after: paths of the parts that it needs.
-        nullable: whether it may be null.
+        nullable: whether it can be null.
         required: whether its object must have it.
-        keys: names of an element's fields that the first call writes; empty for what is no array of elements.
-        calls: expected number of them.
-        is_text: every text fits it, so that it can be shown while it comes.
+        keys: names of an element's fields that the first call writes; empty unless it is an array of elements.
+        calls: expected number of calls.
+        is_text: any text is valid, so it can be streamed.
     """
 
     path: tuple[str, ...]
@@ -88,12 +88,12 @@ class Record:
     """How a record is written.
 
     Attributes:
-        schema: the whole.
-        first: the schema of what the first call writes; ``None``: there are no short fields.
-        first_tokens: expected of that call.
-        parts: those that follow, in the order of the schema.
-        tokens: expected of the whole.
-        apart: each field is looked up by itself.
+        schema: of the whole record.
+        first: schema of what the first call writes; ``None`` if there are no short fields.
+        first_tokens: expected tokens of that call.
+        parts: what the other calls write, in the order of the schema.
+        tokens: expected tokens of the whole record.
+        apart: whether each field is looked up separately.
     """
 
     schema: Mapping[str, Any]
@@ -105,7 +105,7 @@ class Record:
 
     @cached_property
     def lead(self) -> FieldPart | None:
-        """The long text that the first call goes on with behind the short fields, so that it is read at once."""
+        """The long text that the first call writes after the short fields, so that it can be read early."""
         texts = (part for part in self.parts if part.is_text and len(part.path) == 1 and not part.after)
         return None if self.first is None else next(texts, None)
 
@@ -121,7 +121,7 @@ class Record:
 
     @cached_property
     def waves(self) -> Sequence[Sequence[FieldPart]]:
-        """The parts by how many others each has to wait for, one after the other."""
+        """The parts in waves: each wave waits only for earlier ones."""
         depth: dict[tuple[str, ...], int] = {}
 
         def deep(part: FieldPart) -> int:
@@ -136,7 +136,7 @@ class Record:
         return [found[level] for level in sorted(found)]
 
     def order(self, path: tuple[str, ...] = ()) -> list[str]:
-        """The names of an object of the record, in the order of its schema."""
+        """Return the field names of an object of the record, in the order of its schema."""
         schema: Any = self.schema
         for name in path:
             schema = without_null(resolved(schema, self.schema), self.schema)["properties"][name]
@@ -145,11 +145,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Outline:
-    """Lines on what long fields will tell, which their writers agree on.
+    """Lines on what long fields will say, so that their writers agree.
 
     Attributes:
-        names: of these fields.
-        beside: a separate call writes the lines while the first one goes on with its long text, which has none.
+        names: the names of these fields.
+        beside: whether a separate call writes the lines while the first call writes its long text, which has none.
     """
 
     names: tuple[str, ...]
@@ -157,31 +157,31 @@ class Outline:
 
     @property
     def words(self) -> str:
-        """The most of one line."""
+        """The most words of one line."""
         return "ten" if self.beside else "fifteen"
 
     @property
     def tokens(self) -> int:
-        """Expected of all lines."""
+        """Expected tokens of all lines."""
         return len(self.names) * (BRIEFLY if self.beside else OUTLINED)
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of the object that holds them."""
+        """The schema of the object that contains the lines."""
         lines = {name: {"type": "string"} for name in self.names}
         return {"type": "object", "properties": lines, "required": list(lines), "additionalProperties": False}
 
 
 def outline_of(request: Request, record: Record, lead: FieldPart | None, *, thinks: bool) -> Outline | None:
-    """What writers of long fields agree on before they write; ``None``: nothing.
+    """Return what writers of long fields agree on before they write; ``None`` for nothing.
 
-    Nothing where only time counts, nor where limits of tokens leave no room for lines, which are not in the answer.
+    They agree on nothing if only time counts, or if token limits leave no room for lines that are not in the answer.
 
     Args:
-        request: for the record.
-        record: that is written.
-        lead: the long text that the first call goes on with.
-        thinks: the model thinks before it writes, so that one more call takes longer than the lines do.
+        request: the request for the record.
+        record: the record to write.
+        lead: the long text that the first call continues with.
+        thinks: whether the model reasons before it writes, so that one more call takes longer than the lines do.
     """
     if request.preference == "fastest" or record.apart or record.first is None:
         return None
@@ -199,13 +199,13 @@ def outline_of(request: Request, record: Record, lead: FieldPart | None, *, thin
 def record_of(
     schema: Any, learned: Mapping[str, int] | None = None, *, explicit: bool = False, apart: bool = False
 ) -> Record | NotSplit:
-    """Say how a record of this schema is written.
+    """Plan how a record of this schema is written.
 
     Args:
         schema: of the record.
         learned: tokens that its fields had before, by the name of their path.
-        explicit: it was asked for, whatever it saves.
-        apart: each field is a part, however short, as each is looked for by itself in documents.
+        explicit: whether the strategy was requested, whatever it saves.
+        apart: whether each field is a part, however short, because each is looked up separately in documents.
     """
     if not isinstance(schema, Mapping):
         return NotSplit("the format is no object with fields")
@@ -240,7 +240,7 @@ class _Planner:
         return Record(self.root, held, first_tokens, tuple(self.found), total, self.apart)
 
     def _against(self, top: Mapping[str, Any]) -> Iterator[str]:
-        """Why a record of this schema cannot be taken apart."""
+        """Yield the reasons why a record of this schema cannot be split."""
         if not _is_object(top):
             union = any(keyword in top for keyword in ("anyOf", "oneOf"))
             yield "it is one of several forms" if union else "the format is no object with fields"
@@ -279,7 +279,7 @@ class _Planner:
         return None
 
     def _pruned(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
-        """An object's schema with its short fields only; the others become parts."""
+        """Return an object's schema with only its short fields; the others become parts."""
         named = schema["properties"]
         required = _required(schema)
         kept: dict[str, Any] = {}
@@ -291,19 +291,19 @@ class _Planner:
         return _closed(schema, kept)
 
     def _field(self, given: Any, path: tuple[str, ...], *, required: bool) -> Any:
-        """The schema of a field for the first call; ``None``: another call writes it."""
+        """Return the schema of a field for the first call; ``None`` if another call writes it."""
         described = resolved(given, self.root)
         tokens = self.tokens.of(given, path[-1])
         inner = without_null(described, self.root) if isinstance(described, Mapping) else {}
-        if not _is_object(resolved(inner.get("items"), self.root)):  # what is learned of others is of one element
+        if not _is_object(resolved(inner.get("items"), self.root)):  # else, learned tokens are of one element
             tokens = self.learned.get(path_name(path), tokens)
         is_free = isinstance(described, Mapping) and not described.get("after")
-        is_first = (tokens <= SHORT and is_free) or not path[-1]  # a field without a name cannot be asked for
+        is_first = (tokens <= SHORT and is_free) or not path[-1]  # a field with an empty name cannot be asked for
         if not isinstance(described, Mapping) or (is_first and not self.apart):
             self._first_tokens += tokens + 4
             return given
         nullable = _takes_null(described)
-        # Where null is possible, whether there is an object is for one call to say.
+        # If null is possible, one call has to decide whether there is an object.
         if (
             _is_object(inner)
             and not nullable
@@ -332,7 +332,7 @@ class _Planner:
         return None
 
     def _elements(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[dict[str, Any], FieldPart] | None:
-        """An array of objects in two: the short fields of its elements, and the part that fills in the long ones."""
+        """Split an array of objects into the short fields of its elements and the part that fills in the long ones."""
         items = resolved(schema.get("items"), self.root)
         if schema.get("type") != "array" or not isinstance(items, Mapping) or not _is_object(items):
             return None
@@ -364,7 +364,7 @@ class _Planner:
         return {**schema, "items": only(keys)}, part
 
     def _ordered(self, part: FieldPart) -> FieldPart:
-        """The part with those that it needs: named by ``after``, or in its description."""
+        """Return the part with the parts that it needs: those in ``after``, else those in its description."""
         described = resolved(self._at(part.path), self.root)
         beside = {each.path[-1]: each.path for each in self.found if each.path[:-1] == part.path[:-1]}
         beside.pop(part.name, None)
@@ -378,7 +378,7 @@ class _Planner:
         return replace(part, after=tuple(wanted))
 
     def _is_named_by(self, name: str, other: tuple[str, ...]) -> bool:
-        """Whether the other one's description names this one: of two that name each other, neither waits."""
+        """Return whether the other's description names this field: if two name each other, neither waits."""
         described = resolved(self._at(other), self.root)
         said = described.get("description") if isinstance(described, Mapping) else None
         return isinstance(said, str) and _names(said, name)
@@ -401,10 +401,10 @@ class _Planner:
         return any(keyword in schema for keyword in _TOGETHER) or bool(_undescribed(schema)) or _is_open(schema)
 
     def _is_spread(self, given: Any) -> bool:
-        """Whether not all that is said of an object's fields stands in one place, from which its references lead.
+        """Return whether an object's fields are not all described in one place, relative to which references resolve.
 
-        What stands beside a ``$ref`` adds to what that leads to in newer dialects, and does not count in older ones. In
-        an object with an ``$id``, references lead to definitions of its own.
+        Keywords next to a ``$ref`` add to its target in newer dialects and are ignored in older ones. In an object with
+        an ``$id``, references resolve to its own definitions.
         """
         schema, seen = given, set[int]()
         while isinstance(schema, Mapping) and id(schema) not in seen:
@@ -418,7 +418,7 @@ class _Planner:
         return False
 
     def _is_local(self) -> bool:
-        """Whether each reference leads to a definition at the root, which goes along with a part."""
+        """Return whether each reference points to a definition at the root, which is copied along with a part."""
         named = [each["$ref"] for each in _all(self.root) if isinstance(each.get("$ref"), str)]
         return all(each.split("/")[1:2] and each.split("/")[:2] in (["#", d] for d in DEFINITIONS) for each in named)
 
@@ -427,17 +427,17 @@ class _Planner:
         return {given} if isinstance(given, str) else set()
 
     def _reached(self, schema: Any) -> set[str]:
-        """The references that a schema leads to."""
+        """Return the references that can be reached from a schema."""
         seen: set[str] = set()
         level: list[Any] = [{key: value for key, value in schema.items() if key not in DEFINITIONS}]
         while level:
             new = {each["$ref"] for part in level for each in _all(part) if isinstance(each.get("$ref"), str)} - seen
             seen |= new
-            level = [pointed_at(each, self.root) for each in new]  # a definition may be a reference itself
+            level = [pointed_at(each, self.root) for each in new]  # a definition can itself be a reference
         return seen
 
     def _alone(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """A schema by itself, with the definitions that it needs, in the dialect of the whole."""
+        """Return a self-contained schema, with the definitions that it needs, in the dialect of the whole."""
         dialect = {"$schema": self.root["$schema"]} if "$schema" in self.root else {}
         bare = dialect | {key: value for key, value in schema.items() if key not in DEFINITIONS}
         reached = self._reached(bare)
@@ -454,26 +454,26 @@ def _required(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _undescribed(schema: Mapping[str, Any]) -> list[str]:
-    """Fields that an object must have and that its schema has no part for: nobody would write them."""
+    """Return required fields that an object's schema does not describe: no call would write them."""
     return [name for name in _required(schema) if name not in schema["properties"]]
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether it says what further fields are like: nobody would write them."""
+    """Return whether the schema describes additional fields: no call would write them."""
     more = schema.get("additionalProperties")
     return isinstance(more, Mapping) and bool(more)
 
 
 def _closed(schema: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """An object's schema with these of its fields and no others."""
+    """Return an object's schema with only these of its fields."""
     required = [name for name in _required(schema) if name in kept]
     bare = {key: value for key, value in schema.items() if key != "required"}
     bare |= {"type": "object", "properties": dict(kept), "additionalProperties": False}
-    return {**bare, "required": required} if required else bare  # in draft 4, no list may be empty
+    return {**bare, "required": required} if required else bare  # in draft 4, ``required`` must not be empty
 
 
 def _has_base(schema: Mapping[str, Any]) -> bool:
-    """Whether its references do not begin at the root; of drafts before 6, ``id`` says so."""
+    """Return whether the references of a schema do not begin at the root; before draft 6, ``id`` marks this."""
     given = schema.get("$id", schema.get("id"))
     return isinstance(given, str) and not given.startswith("#")
 
@@ -492,7 +492,7 @@ def _without_after(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(part: FieldPart, planner: _Planner) -> Iterator[str]:
-    """What ``after`` of a part names that is no field of its object."""
+    """Yield the names in ``after`` of a part that are not other fields of its object."""
     described = resolved(planner._at(part.path), planner.root)
     parent = without_null(resolved(planner._at(part.path[:-1]), planner.root), planner.root)
     given = described.get("after") if isinstance(described, Mapping) else None
@@ -514,13 +514,13 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
 
 
 def _names(said: str, name: str) -> bool:
-    """Whether a description holds the name of a field."""
+    """Return whether a description contains the name of a field."""
     spaced = re.escape(name).replace("_", "[ _]")
     return len(name) >= _NAMED and re.search(rf"(?<![\w]){spaced}(?![\w])", said, re.IGNORECASE) is not None
 
 
 def _all(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """A schema and everything in it that is an object."""
+    """Yield a schema and all objects within it."""
     level = [schema]
     while level:
         yield from (each for each in level if isinstance(each, Mapping))

@@ -1,4 +1,4 @@
-"""One run of ``fields``: the short fields, then the others side by side, laid out as one JSON text."""
+"""One run of ``fields``: the short fields, then the others in parallel, laid out as one JSON text."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from stretto.values.route import Route
 
 __all__ = ["TRIES", "RecordRun", "Written", "complaint", "write_record"]
 
-MOST_ELEMENTS = 64  # of an array that have separate calls
-LEAST_ROOM = 4_000  # tokens of one part, or several times what is expected
+MOST_ELEMENTS = 64  # parts that are written in parallel
+LEAST_ROOM = 4_000  # tokens of one part, or ROOM times the expected tokens
 ROOM = 8
 TRIES = 2  # of one field
-_LEVELS = 6  # of fields within fields that are listed
+_LEVELS = 6  # of nested fields that are listed
 _MOST_LISTED = 300  # fields
-_DESCRIPTION = 400  # characters that others are shown of a field's description, or of its line in the outline
+_DESCRIPTION = 400  # characters of a field's description, or of its outline line, that other calls are shown
 OUTLINE = (
     "`{}` is no field of the record, but what you decide for the writers of the long fields: for each, in at most "
     "{} words, the names, figures, times and facts that it alone tells. Be as definite as the finished texts are: "
@@ -65,15 +65,15 @@ FULLER = (
     "that is asked for. Where none is, a paragraph has about 100 words, and an element of a list is one sentence that "
     "says all it has to, as who does what by when. Mention what stands at another name only where yours depends on it."
 )
-_BEGINNING = 80  # characters of the first long text that others read, for each line that is decided meanwhile
-_WAITING = 0.25  # of the time until the deadline, that writers wait for what they agree with
-_QUEUES = 2  # times as long as the first call waited for its first text, that writers wait for news
-_LONGEST_QUEUE_S = 60.0  # that they wait at most: a first text may be late for other causes
-_RECEIVED = 2_000  # characters that a second try is shown of the first
+_BEGINNING = 80  # characters of the first long text that others read, per outline line that is written meanwhile
+_WAITING = 0.25  # of the time until the deadline that writers wait for the outline
+_QUEUES = 2  # times the first call's time to first text that writers wait for progress
+_LONGEST_QUEUE_S = 60.0  # the longest such wait: a first text can be late for other reasons
+_RECEIVED = 2_000  # characters of the first try that a second try is shown
 
 
 async def write_record(request: Request, route: Route, runner: Runner) -> StrategyResult:
-    """Write a record field by field, or with `Direct` where that cannot be."""
+    """Write a record field by field, or with `Direct` if that is not possible."""
     schema = request.options.response_format
     record = record_of(schema, _learned(runner, schema), explicit=True, apart=bool(request.documents))
     reason = record.reason if isinstance(record, NotSplit) else _obstacle(request, runner, record)
@@ -110,16 +110,16 @@ class Written:
     """A value that a separate call writes: a field, or the long fields of one element.
 
     Attributes:
-        part: what is written.
+        part: the part that it belongs to.
         index: of the element, from 0; ``None`` for a field.
         key: what the first call wrote of the element.
-        value: `MISSING` until it is there.
+        value: `MISSING` until it is known.
         running: the last call for it.
         tries: calls so far.
-        behind: characters of its call's text that stand before it: the short fields.
-        shown: pieces of a text that the reader has, as they stand in JSON.
-        over: its own calls have ended.
-        done: nothing more is tried, with or without a value.
+        behind: characters in its call's text that precede it: the short fields.
+        shown: pieces of a text that the reader has seen, JSON-escaped.
+        over: set once its own calls have ended.
+        done: set once nothing more is tried, with or without a value.
     """
 
     part: FieldPart
@@ -134,23 +134,23 @@ class Written:
     done: anyio.Event = field(default_factory=anyio.Event)
 
     def end(self) -> None:
-        """Try nothing more."""
+        """Mark the value as final; nothing more is tried."""
         self.over.set()
         self.done.set()
 
     @property
     def path(self) -> tuple[str | int, ...]:
-        """Names and places from the root of the record to it."""
+        """Names and indexes from the root of the record to the value."""
         return self.part.path if self.index is None else (*self.part.path, self.index)
 
     @property
     def field_name(self) -> str:
-        """The one field of what its call writes; empty for an element."""
+        """The only field that its call writes; empty for an element."""
         return self.part.name if self.index is None else ""
 
 
 class RecordRun:
-    """Writes one record: starts the calls, takes what they write, and lays it out."""
+    """Writes one record: starts the calls, takes their values, and lays them out."""
 
     def __init__(self, request: Request, runner: Runner, record: Record) -> None:
         self.request, self.runner, self.record = request, runner, record
@@ -165,11 +165,11 @@ class RecordRun:
         self.mending: Mending | None = None
         self.result = StrategyResult()
         self.written: dict[tuple[str | int, ...], Written] = {}
-        # What a validator of the caller refuses can be asked for again only while nobody has seen it.
+        # What a caller's validator rejects can be requested again only while nobody has seen it.
         self.withheld = _has_validators(request.options.response_model)
 
     async def run(self) -> str | None:
-        """Write the record; returns why it cannot be written like this, where nothing of it was shown."""
+        """Write the record; if nothing was shown, return why it cannot be written like this."""
         if self.record.first is not None and (reason := await self._write_short(self.record.first)):
             return reason
         if reason := self._start_all():
@@ -186,10 +186,10 @@ class RecordRun:
         return None
 
     async def _write_short(self, schema: Mapping[str, Any]) -> str | None:
-        """Ask for the short fields, once more where they do not fit; returns why there are none.
+        """Ask for the short fields, once more if they do not fit; return why there are none.
 
-        The first long text is written behind them, by the same call, so that it is read early; the others are asked
-        for when it begins. What each of them will tell stands before it, or is decided by a separate call.
+        The same call writes the first long text after them, so that it can be read early; the others are requested when
+        it begins. The outline of the others precedes it, or is written by a separate call.
         """
         lead, thinks = None if self.withheld else self.record.lead, self.runner.capabilities.reasoning
         self.outline, wrong = outline_of(self.request, self.record, lead, thinks=thinks), ""
@@ -228,9 +228,9 @@ class RecordRun:
         return f"its short fields were not written: {str(running.exception or found.wrong).rstrip('.')}"
 
     async def _reaches(self, running: RunningBranch, schema: Mapping[str, Any], lead: FieldPart) -> int | None:
-        """Wait until a call has written the short fields and begins the long one; returns where that begins.
+        """Wait until a call has written the short fields and begins the long one; return where that begins.
 
-        ``None``: it does not, or not in this order.
+        Return ``None`` if it does not begin, or not in this order.
         """
         seen = -1
         while len(running.text) > seen:
@@ -242,9 +242,9 @@ class RecordRun:
         return None
 
     def _take_lead(self, written: Written) -> None:
-        """Go on with the long text that is written behind the short fields."""
+        """Continue with the long text that follows the short fields."""
         running = written.running
-        assert running is not None  # noqa: S101 - given with it; for the type checker
+        assert running is not None  # noqa: S101 - always set here; for the type checker
         self.written[written.path], self.leading = written, running
         if running.branch is None:
             running.withheld = False
@@ -272,7 +272,7 @@ class RecordRun:
         elif len(self.written) > MOST_ELEMENTS:
             reason = f"it has {len(self.written)} parts, and at most {MOST_ELEMENTS} are written side by side"
         if reason is None:
-            # One call is kept for a second try of a field, which the record needs more than the lines.
+            # One call is kept for a second try of a field, which matters more than the outline.
             if self.leading and self.outline and self.outline.beside and (left is None or left > len(wanted) + 1):
                 self._decide(self.outline)
             for written in wanted:
@@ -284,18 +284,18 @@ class RecordRun:
 
     @property
     def _lines_name(self) -> str:
-        """Under which name a call writes the lines on what long fields will tell."""
+        """The field name under which a call writes the outline lines."""
         return _unused("outline", self.record)
 
     def _take_lines(self, text: str, outline: Outline) -> None:
-        """Take what a call decided for the writers of long fields; without it, they write by the short fields alone."""
+        """Take the outline that a call wrote; without it, long fields are written from the short fields alone."""
         found = found_in(text, _object(self._lines_name, outline.schema), self._lines_name).value
         self.lines = {} if found is MISSING else found
 
     def _decide(self, outline: Outline) -> None:
-        """Have a separate call decide what the long fields will tell, while the first long text is read."""
+        """Have a separate call write the outline while the first long text is being read."""
         lead = self.record.lead
-        assert lead is not None  # noqa: S101 - lines are written beside it; for the type checker
+        assert lead is not None  # noqa: S101 - set if the outline is separate; for the type checker
         task = f"Fill in only `{self._lines_name}` now. {OUTLINE.format(self._lines_name, outline.words)}"
         task += f" `{path_name(lead.path)}` is being written already: leave to it what belongs there."
         schema = _object(self._lines_name, outline.schema)
@@ -305,10 +305,10 @@ class RecordRun:
         self.deciding.withhold()
 
     async def _agree(self) -> None:
-        """Wait for what all fields agree with: the lines, and the beginning of the first long text.
+        """Wait for what all fields have to agree with: the outline, and the beginning of the first long text.
 
-        Where these stall, or the deadline is near, the fields are written with what is there. It is the same for all.
-        A queue is no stall: the first call tells how long a call waits in it.
+        If these stall, or the deadline is near, all fields are written with what has arrived by then. Queueing is not a
+        stall: the first call shows how long a call is queued.
         """
         lead, leading, outline = self.record.lead, self.leading, self.outline
         if lead is None or leading is None or outline is None or not outline.beside:
@@ -334,7 +334,7 @@ class RecordRun:
             self.agreed = True
 
     def start(self, written: Written, wrong: str = "") -> None:
-        """Ask for a value; ``wrong`` tells of an earlier try."""
+        """Ask for a value; ``wrong`` describes an earlier try."""
         part = written.part
         if written.index is None:
             task = f"Fill in only the field `{path_name(part.path)}` now."
@@ -372,7 +372,7 @@ class RecordRun:
             written.running.withhold()
 
     async def _is_begun(self) -> bool:
-        """Wait for the first text of any value, before anything is shown."""
+        """Wait for the first text of any value before anything is shown; return whether there is any."""
         for written in self.written.values():
             if written.running is not None:
                 await written.running.begun()
@@ -381,7 +381,7 @@ class RecordRun:
         return False
 
     def of(self, path: tuple[str, ...]) -> list[Written]:
-        """What is written of a part."""
+        """Return the values of a part."""
         return [each for each in self.written.values() if each.part.path == path]
 
     def spec(
@@ -399,9 +399,9 @@ class RecordRun:
         index: int | None = None,
         documents: str | None = None,
     ) -> BranchSpec:
-        """The branch that writes some fields."""
+        """Return the branch that writes some fields."""
         runner, request = self.runner, self.request
-        least = LEAST_ROOM if request.budget.max_tokens_total is None else 0  # others wait for what a call holds of it
+        least = LEAST_ROOM if request.budget.max_tokens_total is None else 0  # what a call reserves, others wait for
         room = max(least, ROOM * tokens) if request.part_tokens is None else fields * request.part_tokens
         room += THINKING if runner.capabilities.reasoning else 0
         most = share_of(request, room, 1 + sum(part.calls for part in self.record.parts))
@@ -442,12 +442,12 @@ class RecordRun:
             index=index,
             prompt=prompt,
             options=options,
-            # Half of a JSON text goes on in no other; what nobody has seen is begun anew.
+            # Another model cannot continue half a JSON text; one that nobody has seen is started again.
             fallback_prompt=lambda target, received: None if received.strip() else prompt(target),
         )
 
     def ended(self, written: Written, running: RunningBranch) -> None:
-        """Take what a call wrote, or ask for it again; only what no reader has seen can be asked for again."""
+        """Take what a call wrote, or request it again, which is only possible if no reader has seen it."""
         if written.running is not running or written.done.is_set() or written.shown:
             return
         part, cut = written.part, running.exception is not None or running.finish_reason != "stop"
@@ -457,7 +457,7 @@ class RecordRun:
             written.end()
             if not cut:
                 self.note(part.path, json_text(found.value))
-        elif found.wrong == LACKS and not part.required:  # the model has nothing to say of it
+        elif found.wrong == LACKS and not part.required:  # the model has nothing to say about it
             written.end()
         elif not cut and written.tries < TRIES and self.runner.ledger.calls_left != 0:
             running.drop("it did not fit its part of the schema")
@@ -471,7 +471,7 @@ class RecordRun:
             self.give_up(written, running, "" if cut else found.wrong)
 
     def give_up(self, written: Written, running: RunningBranch, wrong: str = "") -> None:
-        """Go on without a value, with null where that is one; tell what was ``wrong`` with the last try."""
+        """Go on without a value, or with null if allowed; warn of what was ``wrong`` with the last try."""
         if wrong:
             running.use, running.reported = "lacking", True
             said = f"`{path_name(written.path)}` does not fit: {wrong}."
@@ -481,11 +481,11 @@ class RecordRun:
         written.end()
 
     def read_by_class(self, found: Found, written: Written | None = None) -> Found:
-        """What fits the schema, if the caller's class reads it: a date, for one, has a form that no schema holds.
+        """Return ``found`` if the caller's class can parse it, else why not; a schema does not check dates, say.
 
         Args:
-            found: the short fields, or the value of ``written``.
-            written: what a separate call wrote.
+            found: the short fields, or the value of ``written``; it fits the schema.
+            written: the value that a separate call wrote.
         """
         model = self.request.options.response_model
         if model is None or self.withheld or found.value is MISSING:
@@ -499,17 +499,17 @@ class RecordRun:
             model.model_validate_json(json_text(value))
         except ValidationError as error:
             for each in error.errors(include_url=False, include_context=False, include_input=False):
-                if _is_single(value, each["loc"]):  # an object may lack what another call writes
+                if _is_single(value, each["loc"]):  # an object can lack what another call writes
                     where = list(each["loc"])
                     if written is not None and index is not None:
                         where[len(written.part.path)] = index
                     return Found(wrong=f"{path_name(where)}: {each['msg']}")
-        except Exception:  # noqa: BLE001 - the caller's own `model_post_init`; `fit` says of the whole what it raised
+        except Exception:  # noqa: BLE001 - the caller's `model_post_init`; `fit` reports for the whole what it raised
             return found
         return found
 
     async def rest_of(self, written: Written) -> str:
-        """What follows a text that broke off after the reader saw it, from one more call."""
+        """Return the rest of a text that broke off after the reader saw it, from one more call."""
         said = json.loads('"' + "".join(written.shown) + '"')
         if self.runner.ledger.calls_left == 0 or written.running is None:
             return ""
@@ -534,7 +534,7 @@ class RecordRun:
     # How the answer is laid out
 
     def _lay_out(self, path: tuple[str, ...] = ()) -> None:
-        """Add an object to the answer: its fields in the order of the schema, those without a value left out."""
+        """Add an object to the answer: its fields in the order of the schema, without those that have no value."""
         merge, begun = self.runner.merge, False
 
         def before(name: str) -> str:
@@ -547,7 +547,7 @@ class RecordRun:
             here = (*path, name)
             if here in self.record.by_path:
                 self._lay_out_part(self.record.by_path[here], partial(before, name))
-            elif any(each[: len(here)] == here for each in self.record.by_path):  # an object with parts inside
+            elif any(each[: len(here)] == here for each in self.record.by_path):  # an object that contains parts
                 merge.add(partial(before, name))
                 self._lay_out(here)
             elif (value := _at(self.known, here)) is not MISSING:
@@ -565,14 +565,14 @@ class RecordRun:
         merge.add("]")
 
     def value_of(self, written: Written) -> Any:
-        """What the record holds of it: of an element, also what the first call wrote."""
+        """Return a value as the record contains it: for an element, including what the first call wrote."""
         if written.index is None:
             return written.value
         both = {**written.key, **({} if written.value is MISSING else written.value)}
         return {name: both[name] for name in written.part.schema["properties"] if name in both}
 
     def whole(self, path: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The record as far as it is there."""
+        """Return the record as far as it is known."""
         found: dict[str, Any] = {}
         for name in self.record.order(path):
             here = (*path, name)
@@ -589,7 +589,7 @@ class RecordRun:
     # What is checked at the end
 
     async def _check_then_show(self) -> str | None:
-        """Show the record once it passes its validators, what they refuse asked for again; returns why it does not."""
+        """Show the record once it passes its validators, rewriting what they reject; return why it does not pass."""
         for last in (False, True):
             for written in self.written.values():
                 await written.done.wait()
@@ -615,7 +615,7 @@ class RecordRun:
         return None
 
     def _refused(self, text: str) -> Iterator[tuple[Written, str]]:
-        """The parts that the caller's validators refuse, each with why."""
+        """Yield the parts that the caller's validators reject, each with the reason."""
         model = self.request.options.response_model
         if model is None:
             return
@@ -626,11 +626,11 @@ class RecordRun:
                 for path, written in self.written.items():
                     if each["loc"][: len(path)] == path:
                         yield written, each["msg"]
-        except Exception:  # noqa: BLE001 - a validator of the caller's own; `fit` says what it raised
+        except Exception:  # noqa: BLE001 - a caller's validator; `fit` reports what it raised
             return
 
     def note(self, path: Iterable[str], text: str) -> None:
-        """Note how long a value was."""
+        """Record how long a value was."""
         self.runner.known.history.note_field(self.record.schema, path_name(path), typical_tokens(len(text)))
 
     def _report(self, text: str) -> None:
@@ -645,12 +645,12 @@ class RecordRun:
 
 
 class _Source:
-    """The text of one value in its turn: a plain text while it comes, any other value once it was checked.
+    """The text of one value in its place: a plain text is streamed, any other value follows once it was checked.
 
     Args:
-        run: of the record.
+        run: the run of the record.
         written: the value.
-        before: makes what stands before it; not called where there is no value.
+        before: makes the text that precedes it; not called if there is no value.
     """
 
     def __init__(self, run: RecordRun, written: Written, before: Callable[[], str]) -> None:
@@ -676,12 +676,12 @@ class _Source:
         return await self._written.running.ended()
 
     async def _piece(self, running: RunningBranch) -> str:
-        """The next piece of a text; at its end, what closes it."""
+        """Return the next piece of a text, including its closing quote at the end."""
         written, text = self._written, self._text
         received = await running.read()
-        if received and written.behind:  # all that there is until now, as nobody has read of it before
+        if received and written.behind:  # everything so far, as nobody has read from it before
             received, written.behind = "{" + received[written.behind :], 0
-        if written.running is not running:  # it was asked for again, and nobody has seen the first text
+        if written.running is not running:  # it was requested again, and nobody has seen the first text
             self._live = None
             return ""
         said = text.feed(received) if received else text.finish()
@@ -711,7 +711,7 @@ def _labelled(before: Callable[[], str], value: Any) -> str:
 
 
 def _at(value: Any, path: Iterable[str]) -> Any:
-    """The value inside an object at a path; `MISSING` if there is none."""
+    """Return the value inside an object at a path; `MISSING` if there is none."""
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return MISSING
@@ -720,28 +720,28 @@ def _at(value: Any, path: Iterable[str]) -> Any:
 
 
 def _is_single(value: Any, path: Iterable[str | int]) -> bool:
-    """Whether a path leads to a value that is neither an object nor an array."""
+    """Return whether a path leads to a value that is neither an object nor an array."""
     for step in path:
         try:
             value = value[step]
-        except (KeyError, IndexError, TypeError):  # of one of several forms that it might have
+        except (KeyError, IndexError, TypeError):  # the path is for another of several possible forms
             break
     return not isinstance(value, dict | list)
 
 
 def _closed_at(text: str, at: int) -> str:
-    """The object that stands before a field."""
+    """Return the object up to a field, closed before it."""
     return text[:at].rstrip().removesuffix(",") + "}"
 
 
 def _waited_s(running: RunningBranch) -> float:
-    """How long a call waited for its first text."""
+    """Return how long a call waited for its first text."""
     started_s, first_s = running.progress.started_s, running.progress.first_s
     return 0.0 if started_s is None or first_s is None else first_s - started_s
 
 
 def _text_in(text: str, name: str) -> str:
-    """The text of a field in an object that is being written, as far as it came."""
+    """Return the text of a field, as far as received, in an object that is being written."""
     at = begun_at(text, name)
     said = "" if at is None else TextOfField(name).feed("{" + text[at:])
     whole: str = json.loads(f'"{said}"')
@@ -749,7 +749,7 @@ def _text_in(text: str, name: str) -> str:
 
 
 def _with(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an object that has the fields of both, those of the other one last."""
+    """Return the schema of an object with the fields of both, those of ``other`` last."""
     both = {**first, "properties": {**first["properties"], **other["properties"]}}
     both["required"] = [*(first.get("required") or ()), *(other.get("required") or ())]
     for word in DEFINITIONS:
@@ -763,7 +763,7 @@ def _object(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unused(name: str, record: Record) -> str:
-    """A name that no field has."""
+    """Return a name that no field has."""
     taken = record.order()
     while name in taken:
         name += "_"
@@ -775,7 +775,7 @@ def _arrays(schema: Mapping[str, Any]) -> bool:
 
 
 def complaint(received: str, wrong: str) -> str:
-    """What a second try is shown of the first."""
+    """Return what a second try is shown of the first."""
     return f"\n\nThis was answered before: {received[:_RECEIVED]}\n\nThat cannot be used: {wrong}."
 
 
@@ -784,7 +784,7 @@ def _learned(runner: Runner, schema: Any) -> Mapping[str, int]:
 
 
 def _listed(schema: Mapping[str, Any]) -> str:
-    """The fields of a record with what is said of them, those of objects and elements below them."""
+    """List the fields of a record with their descriptions, with nested fields below them."""
     lines: list[str] = []
 
     def add(part: Any, depth: int) -> None:
@@ -795,7 +795,7 @@ def _listed(schema: Mapping[str, Any]) -> str:
         if not isinstance(named, Mapping) or depth > _LEVELS:
             return
         for name, given in named.items():
-            if len(lines) == _MOST_LISTED:  # of records that hold each other, there would be millions
+            if len(lines) == _MOST_LISTED:  # mutually nested records would list millions
                 return
             inner = resolved(given, schema)
             said = inner.get("description") if isinstance(inner, Mapping) else None
@@ -809,7 +809,7 @@ def _listed(schema: Mapping[str, Any]) -> str:
 
 
 def _has_validators(model: type[BaseModel] | None) -> bool:
-    """Whether code of the caller's says what fits, of which the schema does not tell."""
+    """Return whether the caller's code decides what is valid, beyond the schema."""
 
     def holds(part: Any) -> bool:
         if isinstance(part, Mapping):

@@ -1,4 +1,4 @@
-"""Reads the value of one field from what its call writes: while it comes, where it is text; else as a whole."""
+"""Reads the value of one field from the text of its call: streamed if it is text, else as a whole."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from stretto.strategies.structured.bare_json import json_in
 from stretto.values.content import mended
 
 MISSING: Any = object()
-"""Of a field: there is no value."""
+"""The field has no value."""
 
 LACKS = "it lacks the field"
-"""Why an empty object is none that was asked for."""
+"""Why an object without the requested field does not fit."""
 
 _CAUSE = 300  # characters
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_ESCAPE = 6  # characters of the longest one, a \u with its four digits
-_PREAMBLE = 2_000  # characters before an object that is not waited for any longer
+_ESCAPE = 6  # characters of the longest escape, \u with its four digits
+_PREAMBLE = 2_000  # characters; after this many, no object is expected any more
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
 
 
 def json_text(value: Any) -> str:
-    """A value as the answer holds it."""
+    """Return a value as JSON text for the answer."""
     return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a call wrote. ``value``: `MISSING` where there is none that fits; ``wrong``: why."""
+    """What a call wrote. ``value`` is `MISSING` if none fits; ``wrong`` says why."""
 
     value: Any = MISSING
     wrong: str = ""
 
 
 def found_in(text: str, schema: Mapping[str, Any], name: str = "", *, cut: bool = False) -> Found:
-    """The value of a text that fits a schema.
+    """Return the value in a text that fits a schema.
 
     Args:
-        text: of a call.
+        text: what a call wrote.
         schema: of the object that it was to write.
-        name: of the one field whose value it is; empty: the object itself is.
-        cut: the text was broken off. What is whole of it counts.
+        name: the only field, whose value is wanted; empty for the object itself.
+        cut: whether the text broke off; then its complete parts count.
     """
     wrong = "it is not valid JSON"
     for given in _values(text, cut=cut):
@@ -75,7 +75,7 @@ def _values(text: str, *, cut: bool) -> list[Any]:
     if found or begin < 0:
         return found
     try:
-        return [json.JSONDecoder(strict=False).raw_decode(text, begin)[0]]  # lines break within its texts
+        return [json.JSONDecoder(strict=False).raw_decode(text, begin)[0]]  # strings can contain line breaks
     except (ValueError, RecursionError):
         pass
     try:
@@ -85,7 +85,7 @@ def _values(text: str, *, cut: bool) -> list[Any]:
 
 
 def without_the_last(text: str) -> str:
-    """An object that was cut, without the last field that had begun, as JSON; any other text as it is."""
+    """Return a truncated object as JSON without its last field; any other text unchanged."""
     begin = max(0, text.find("{"))
     try:
         value = from_json(text[begin:], allow_partial="trailing-strings")
@@ -99,7 +99,7 @@ def without_the_last(text: str) -> str:
 def _fault(value: Any, schema: Mapping[str, Any]) -> str:
     try:
         validator = validator_of(schema)
-    except (ImportError, ValueError, TypeError):  # told of the whole answer
+    except (ImportError, ValueError, TypeError):  # reported for the whole answer
         return ""
     if validator.is_valid(value):
         return ""
@@ -109,7 +109,7 @@ def _fault(value: Any, schema: Mapping[str, Any]) -> str:
 
 
 def begun_at(text: str, name: str) -> int | None:
-    """Where the text of a field begins in an object that is being written; ``None`` before it does."""
+    """Return where a text field begins in an object that is being written; ``None`` before it does."""
     begin = text.find("{")
     for key in dict.fromkeys((json.dumps(name), json_text(name))):
         at = text.find(key, begin + 1)
@@ -126,7 +126,7 @@ def _before(text: str) -> str:
 
 
 def _is_object(text: str) -> bool:
-    """Whether it is whole; not where a text was cut in the middle."""
+    """Return whether a text is complete JSON."""
     try:
         from_json(text)
     except ValueError:
@@ -135,14 +135,14 @@ def _is_object(text: str) -> bool:
 
 
 class TextOfField:
-    r"""Passes on the characters of the one text in an object of JSON, ``{"name": "..."}``, as they come.
+    r"""Passes on the characters of the only string in a JSON object, ``{"name": "..."}``, as they arrive.
 
-    The result does not depend on how the stream was chunked. What it gives stands between the quotes of a JSON text;
-    half a character of an escape such as ``\ud83d`` is replaced.
+    The result does not depend on how the stream was chunked. The output is JSON-escaped, without the quotes; an
+    unpaired surrogate such as ``\ud83d`` is replaced.
 
     Attributes:
-        opened: its text has begun.
-        closed: its text has ended.
+        opened: whether the string has begun.
+        closed: whether the string has ended.
     """
 
     def __init__(self, name: str) -> None:
@@ -152,7 +152,7 @@ class TextOfField:
         self.opened = self.closed = False
 
     def feed(self, text: str) -> str:
-        """Take new text; return what of it is text of the field, with escapes."""
+        """Take new text; return the part of it that belongs to the field, escaped."""
         if self.closed:
             return ""
         self._held += text
@@ -165,12 +165,12 @@ class TextOfField:
         return json_text(self._read())[1:-1]
 
     def finish(self) -> str:
-        """What was held back, at the end of the stream."""
+        """Return what was held back, at the end of the stream."""
         high, self._high = self._high, ""
         return "\ufffd" if high and self.opened else ""
 
     def _begun(self) -> str | None:
-        """What stands behind the quotation mark that opens the text; ``None`` before it has come."""
+        """Return what follows the opening quote of the string; ``None`` before it has arrived."""
         rest = self._held.partition("{")[2].lstrip()
         for name in self._names:
             colon, value = rest[len(name) :].lstrip()[:1], rest[len(name) :].lstrip()[1:].lstrip()
@@ -192,7 +192,7 @@ class TextOfField:
                 out.append(self.finish() + held[at:end])
                 at = end
             elif at + 1 == len(held) or (held[at + 1] == "u" and at + _ESCAPE > len(held)):
-                break  # the rest of it is still to come
+                break  # the rest of the escape is still to come
             elif held[at + 1] == "u" and _HEX.fullmatch(held, at + 2, at + _ESCAPE):
                 out.append(self._character(chr(int(held[at + 2 : at + _ESCAPE], 16))))
                 at += _ESCAPE
@@ -203,7 +203,7 @@ class TextOfField:
         return "".join(out)
 
     def _character(self, unit: str) -> str:
-        """A character from one or two units of UTF-16."""
+        """Return a character from one or two UTF-16 code units."""
         if self._high and "\udc00" <= unit <= "\udfff":
             pair, self._high = self._high + unit, ""
             return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

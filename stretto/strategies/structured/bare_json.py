@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-MOST_VALUES = 20  # of an answer that are looked at
-_WORD_IN_BRACKETS = re.compile(r"\[[^][{}\"\n]*\]|\{[^][{}\"\n]*\}")  # as in "[note]"; no beginning of a broken value
+MOST_VALUES = 20  # of an answer that are considered
+_WORD_IN_BRACKETS = re.compile(r"\[[^][{}\"\n]*\]|\{[^][{}\"\n]*\}")  # as in "[note]"; not the start of a broken value
 
 
 def _refuse(constant: str) -> Any:
@@ -18,17 +18,17 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def read_json(text: str, *, strict: bool = True) -> Any:
-    """The value of a text that is JSON and nothing else. Raises `ValueError` or `RecursionError`.
+    """Parse a text that is JSON and nothing else. Raises `ValueError` or `RecursionError`.
 
-    Unless ``strict``, its texts may go over several lines.
+    Unless ``strict``, its strings can contain line breaks.
     """
     return json.loads(text, parse_constant=_refuse, strict=strict)
 
 
 def json_in(text: str) -> list[str]:
-    """Texts of the JSON values that an answer holds: itself, those in fences, else those between its words.
+    """Return the JSON texts in an answer: the whole answer, else those in fences, else those between its words.
 
-    After a value that is incomplete or invalid no other one is given, because that might be a part of it.
+    After an incomplete or invalid value no other is returned, because that might be a part of it.
     """
     text = text.strip()
     if _is_json(text):
@@ -47,7 +47,7 @@ def _is_json(text: str) -> bool:
 
 
 def _fenced(text: str) -> list[str]:
-    """What stands in code fences; a last one that is not closed goes to the end."""
+    """Return the contents of code fences; an unclosed last fence extends to the end."""
     blocks: list[str] = []
     block: list[str] | None = None
     for line in text.split("\n"):
@@ -80,5 +80,5 @@ def _between_words(text: str) -> list[str]:
 
 
 def _bracket(text: str, start: int) -> int:
-    """Where the next bracket opens; the length of the text if none does."""
+    """Return where the next bracket opens; the length of the text if none does."""
     return min((at for mark in "[{" if (at := text.find(mark, start)) >= 0), default=len(text))

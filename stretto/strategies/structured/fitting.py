@@ -1,4 +1,4 @@
-"""Whether an answer fits its ``response_format``, and the value it holds."""
+"""Checks whether an answer fits its ``response_format``, and parses its value."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stretto.values.request import GenerationOptions
 LONGEST_CAUSE = 300  # characters
 MOST_CAUSES = 3
 EXPLAINED_LEVELS = 16
-"""For deeper answers no reason is given: where two parts of a schema refer back to it, jsonschema-rs needs twice the
-time for each further level to find one. Whether an answer fits is found quickly."""
+"""For deeper answers no reason is given: if two parts of a schema refer back to it, jsonschema-rs needs twice the time
+per further level to find one. Whether an answer fits is determined quickly."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found. ``wrong``: why the answer does not fit; ``unchecked``: why that could not be found out.
+    """The result of a check. ``wrong``: why the answer does not fit; ``unchecked``: why that could not be determined.
 
     ``text``: the answer without a code fence or sentences around its JSON.
     """
@@ -63,7 +63,7 @@ def _value(text: str, options: GenerationOptions) -> Fit:
 def _match(text: str, pattern: str) -> Fit:
     try:
         fits = re.fullmatch(pattern, text)
-    except re.error:  # an expression in the dialect of its backend, which has held the answer to it
+    except re.error:  # in the dialect of its backend, which has enforced the expression
         return Fit(text, text=text)
     return Fit(text, text=text) if fits else Fit(wrong=_short(f"it does not match {pattern!r}"), text=text)
 
@@ -75,19 +75,19 @@ def _instance(text: str, model: type[BaseModel]) -> Fit:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         causes = (f"{'.'.join(map(str, each['loc'])) or 'the answer'}: {each['msg']}" for each in found[:MOST_CAUSES])
         return Fit(wrong=_short("; ".join(causes)))
-    except Exception as error:  # noqa: BLE001 - a validator of the caller's own; the answer was paid for
+    except Exception as error:  # noqa: BLE001 - a caller's validator; the answer was paid for
         return Fit(wrong=_short(f"{model.__name__} cannot be made of it: {type(error).__name__}: {error}"))
 
 
 def _checked(value: Any, schema: Mapping[str, Any]) -> Fit:
     if is_deeper(value):
         return Fit(wrong=f"it is nested deeper than {MOST_LEVELS} levels")
-    value = mended(value)  # an escape such as "\\ud83d" is half a character, which no encoding takes
+    value = mended(value)  # an escape such as "\\ud83d" is half a character, which cannot be encoded
     try:
         validator = validator_of(schema)
     except ImportError:
         return Fit(value, unchecked="jsonschema-rs is not installed")
-    except (ValueError, TypeError) as error:  # a pattern in a dialect that its server may know
+    except (ValueError, TypeError) as error:  # a pattern in a dialect that its server may support
         return Fit(value, unchecked=_short(f"the schema cannot be used: {str(error).splitlines()[0]}"))
     if validator.is_valid(value):
         return Fit(value)

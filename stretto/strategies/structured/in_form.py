@@ -1,4 +1,4 @@
-"""Writes answers in a ``response_format``: an answer is shown when it fits, or after a second try."""
+"""Writes answers in a ``response_format``: an answer is shown once it fits, or after a second try."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Again = Callable[[PromptTarget, str, str], tuple[Message, ...]]
 
 
 def held_to_format(prompt: ModelRequest, request: Request, target: PromptTarget) -> ModelRequest:
-    """A prompt with the ``response_format``.
+    """Return a prompt with the ``response_format``.
 
-    A model that is not known to keep to a JSON schema is told it in words as well: the answer is checked in any case.
+    If the model is not known to keep to a JSON schema, the prompt also contains it as text; answers are always checked.
     """
     wanted = request.options.response_format
     if isinstance(wanted, str):
@@ -33,7 +33,7 @@ def held_to_format(prompt: ModelRequest, request: Request, target: PromptTarget)
 
 
 def _with_schema(prompt: ModelRequest, target: PromptTarget) -> ModelRequest:
-    """The prompt, with its schema in words too where the model might not keep to a schema that it does not see."""
+    """Return the prompt, with its schema as text if the model might not keep to a schema that it does not see."""
     able = target.capabilities
     system = "\n\n".join(message.content for message in prompt.messages if message.role == "system")
     schema = json.dumps(prompt.response_schema, ensure_ascii=False)
@@ -46,14 +46,14 @@ def _with_schema(prompt: ModelRequest, target: PromptTarget) -> ModelRequest:
 async def write_in_form(
     request: Request, runner: Runner, running: RunningBranch, again: Again
 ) -> tuple[RunningBranch, Any]:
-    """Show an answer that fits its format, if the first or a second try gives one; a warning says where none does.
+    """Show an answer that fits its format, from the first or a second try; warn if neither fits.
 
-    Text that its backend holds to the whole format is shown as it comes, any other once it is complete and checked.
-    ``running`` is the first try, its prompt held to the format. Returns the try that was shown, and its value.
+    If the backend enforces the whole format, text is streamed; otherwise it is shown once complete and checked.
+    ``running`` is the first try, with the format in its prompt. Return the try that was shown, and its value.
     """
     if runner.capabilities.regex:
         await running.begun()
-        if not (unheld := running.heard.unheld):  # only tokens that fit can be drawn: a second try would change nothing
+        if not (unheld := running.heard.unheld):  # only fitting tokens can be sampled: a second try changes nothing
             runner.merge.add_branch(running)
             await running.ended()
             return running, _value(runner, running, fit(running.text, request.options))
@@ -88,21 +88,21 @@ async def write_in_form(
 
 
 async def _ended(running: RunningBranch) -> None:
-    """Wait for the end of a branch that is not shown yet."""
+    """Wait for the end of a branch that is not yet shown."""
     running.withhold()
     await running.ended()
 
 
 def _value(runner: Runner, running: RunningBranch, found: Fit) -> Any:
-    """The value of the answer; a warning says where it has none."""
+    """Return the value of the answer; warn if it has none."""
     if running.exception is not None or running.finish_reason in REFUSALS or running.calls:
-        return None  # a warning says that already
+        return None  # already warned of
     warn_of_misfit(runner, found)
     return found.value
 
 
 def warn_of_misfit(runner: Runner, found: Fit) -> None:
-    """Warn of an answer that does not fit its format, or was not checked."""
+    """Warn if an answer does not fit its format or was not checked."""
     if found.wrong:
         runner.warn(f"The answer does not fit response_format: {found.wrong}.", "format")
     if found.unchecked:
