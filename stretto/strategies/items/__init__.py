@@ -1,12 +1,12 @@
 """``items``: one operation on every item of a list, or several samples of one kind, in parallel.
 
 After ParallelPrompt (2506.18728): a request is split into an instruction, a shared context, and items or a count. Code
-does this if the form of the request shows them (`splitting`), else a model writes a plan that is checked against the
+does this if the form of the request allows it (`splitting`), else a model writes a plan that is checked against the
 request (`plan`). A request that cannot be split safely is answered by `Direct`.
 
 Each item gets a call. If there are more items than parallel calls, short items share one, and a group whose reply does
-not have exactly one result per item is requested again, item by item. `samples` describes how samples are kept
-different. The results appear in the order of the items and in the requested form (`layout`).
+not have exactly one result per item is requested again, item by item. `samples` describes how duplicate samples are
+avoided. The results appear in the order of the items and in the requested form (`layout`).
 
 Private: not part of the public API, and may change at any time.
 """

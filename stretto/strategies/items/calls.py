@@ -32,7 +32,7 @@ class Calls:
 
     @property
     def most(self) -> int:
-        """Number of calls that may run in parallel within the budget."""
+        """The number of calls that can run in parallel within the budget."""
         slots = self.runner.capabilities.concurrent_calls
         budget = self.request.budget.max_calls
         return slots if budget is None else min(slots, budget)
@@ -56,11 +56,11 @@ class Calls:
         labels: Sequence[str] = (),
         **values: str,
     ) -> BranchSpec:
-        """The branch that is written from a template.
+        """Return the branch for a template.
 
         ``plainly``: the same request without the template, for the retry after a failure. ``room``: token limit.
-        ``parts``: how many calls share ``max_tokens``. ``watch``: judges the text of each try.
-        ``labels``: the only texts that it may be.
+        ``parts``: how many calls share ``max_tokens``. ``watch``: checks the text of each try.
+        ``labels``: the only allowed texts.
         """
         room += THINKING if self.runner.capabilities.reasoning else 0
         most = room if kind in NOT_TEXT else share_of(self.request, room, parts)
@@ -68,7 +68,7 @@ class Calls:
 
         def prompt(target: PromptTarget) -> ModelRequest:
             messages = asked(self.request, target, template, **values)
-            # What stands before the entries, or the angle of a sample, is the same in all calls of the answer.
+            # The text before the entries, or before the angle of a sample, is the same in all calls of the answer.
             own = next((values[name] for name in ("item", "items", "angle") if values.get(name)), "")
             shared = max(0, messages[-1].content.rfind(own)) if own else shared_by_all(self.request, messages)
             asked_for = ModelRequest(
@@ -101,7 +101,7 @@ class Calls:
         )
 
     def room(self, instruction: str, text: str = "") -> int:
-        """Token limit of one entry: the caller's, else an estimate from the request."""
+        """Return the token limit of one entry: the caller's, else an estimate from the request."""
         if self.request.part_tokens:
             return self.request.part_tokens
         if words := words_wanted(fold(instruction)):
@@ -110,7 +110,7 @@ class Calls:
 
 
 def _held(prompt: ModelRequest, target: PromptTarget, labels: Sequence[str], *, again: bool = False) -> ModelRequest:
-    """The prompt, whose answer is held to labels where the backend can do that; by a schema only for a retry."""
+    """Return the prompt, constrained to labels if the backend supports it; with a schema only for a retry."""
     if labels and target.capabilities.regex:
         return replace(prompt, response_regex=one_of(labels))
     if labels and again and target.capabilities.json_schema:
@@ -119,5 +119,5 @@ def _held(prompt: ModelRequest, target: PromptTarget, labels: Sequence[str], *, 
 
 
 def evenly(count: int, calls: int) -> list[int]:
-    """Distribute ``count`` things evenly over that many calls."""
+    """Distribute ``count`` things evenly over ``calls`` calls."""
     return [count // calls + (number < count % calls) for number in range(calls)]

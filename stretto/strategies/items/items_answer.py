@@ -32,7 +32,7 @@ from stretto.values.events import BranchStarted
 from stretto.values.request import Request
 from stretto.values.route import Route
 
-ONE_AT_A_TIME = (POCKET, SMALL)  # families of models that do not hold a plan or a group of items
+ONE_AT_A_TIME = (POCKET, SMALL)  # families of models that cannot handle a plan or a group of items
 FEWEST_CALLS = 2
 PLANNED_CALLS = 3  # a plan and two calls
 SHORT_ITEM = 200  # characters; longer items do not share a call
@@ -69,7 +69,7 @@ def _may_plan(calls: Calls) -> bool:
 
 
 def _obstacle(split: Split, calls: Calls) -> str | None:
-    """Why this backend or budget rules out splitting the request."""
+    """Return why this backend or budget rules out splitting the request; ``None`` if it does not."""
     budget = calls.request.budget.max_calls
     if calls.most < FEWEST_CALLS:
         return "only one call at a time is possible"
@@ -101,12 +101,12 @@ class _Items:
         self.certainty = options.certainty
         self.reading = VoteReader(split.instruction, calls.runner.language, options.compare, self.check.labels)
         self.placed = 0  # entries that are placed in the answer
-        self.begun = False  # there is a result: until then nothing is shown, not even a number
-        self.kept = ""  # what stands before the first result
+        self.begun = False  # there is a result; until then nothing is shown, not even a number
+        self.kept = ""  # text before the first result
         self.alones: list[RunningBranch] = []  # calls for one item, in the order of the items
 
     async def run(self) -> str | None:
-        """Write the items; returns why nothing of them can be shown, where all are spoiled."""
+        """Write the items; if all are spoiled, return why nothing can be shown."""
         started = [(group, self._start(group)) for group in self._groups()]
         for group, running in started:
             if len(group) == 1:
@@ -124,12 +124,12 @@ class _Items:
 
     @property
     def held(self) -> bool:
-        """Whether the model wrote results, but for less than a third of the items."""
+        """Whether the model wrote results for all but less than a third of the items."""
         spoiled = sum(isinstance(running.exception, LowQualityTextError) for running in self.alones)
         return 3 * spoiled < len(self.split.items)
 
     async def _all_spoiled(self) -> bool:
-        """Whether every item is spoiled, and the whole can be asked for in another way."""
+        """Return whether every item is spoiled and the whole can be requested in another way."""
         for running in self.alones:
             await running.ended()
             if not isinstance(running.exception, LowQualityTextError) or running.text.strip():
@@ -138,7 +138,7 @@ class _Items:
         return whole and self.calls.runner.ledger.calls_left != 0
 
     def _groups(self) -> list[range]:
-        """The ranges of item indices that share a call, in order."""
+        """Return the ranges of item indices that share a call, in order."""
         count, budget = len(self.split.items), self.calls.request.budget.max_calls
         most = self.calls.most
         forced = budget is not None and budget < count
@@ -191,7 +191,7 @@ class _Items:
         runner = self.calls.runner
         if self.votes == 1:
             return runner.start(spec)
-        # Each of the others that vote is asked for as `spec` says, and has the fallbacks of the client.
+        # Each vote is requested with `spec` and has the client's fallbacks.
         vote = _Vote(spec, runner, self.reading, self.votes, self.certainty)
         return runner.start(replace(spec, work=vote.write, watch=None))
 
@@ -228,7 +228,7 @@ class _Items:
         merge.add_branch(running, lead=lead, filter_=self.layout.filter_(index), ending=ending)
 
     def _before(self, index: int) -> str:
-        """Text before the entry of an item, which gets the next place."""
+        """Return the text before the entry of an item, which gets the next place."""
         self.placed += 1
         return self.layout.before(self.placed, index)
 
@@ -245,7 +245,7 @@ class _Items:
         whole = running.exception is None and running.finish_reason == "stop"
         if not whole:
             found = found[:-1]  # it broke off
-        # A list that broke off is correct so far. One that ended with the wrong number of results may lack any item:
+        # A list that broke off is correct so far. One that ended with the wrong number of results may lack any item, so
         # it is kept only if it cannot be requested again.
         right = not entries.confused and (not whole or len(found) == len(group))
         left = runner.ledger.calls_left
@@ -275,7 +275,7 @@ class _Items:
 
 
 def _lost(running: RunningBranch, items: int, found: int, kept: int, wrong: int, *, right: bool) -> str:
-    """What a group lacks, and what becomes of it."""
+    """Return what a group lacks and what happens to it, for a warning."""
     reason = str(running.exception or f"{found} results for {items} items").rstrip(".")
     if kept and not right:
         return f"came with {reason} and cannot be asked for again: what came may not stand at its own items"
@@ -299,7 +299,7 @@ class _Vote:
         self._ended: list[tuple[RunningBranch, Ballot | None]] = []
 
     async def write(self, running: RunningBranch) -> None:
-        """Ask for the samples, tell of their votes, and write the winner into the branch of the item."""
+        """Request the samples, announce their votes, and write the winner into the branch of the item."""
         runner, spec = self._runner, self._spec
         running.progress.started_s = runner.now_s()
         await runner.announce(BranchStarted(branch_id=running.spec.id, kind=spec.kind, **spec.about))
@@ -337,7 +337,7 @@ class _Vote:
             each.cancel(_NEEDLESS)
 
     def _take(self, running: RunningBranch) -> None:
-        """Write the winner into the branch of the item; without one, what the last sample failed with."""
+        """Write the winner into the branch of the item; if there is none, the failure of the last sample."""
         most = max(self._tally.votes.values(), default=0)
         leaders = [key for key, count in self._tally.votes.items() if count == most]
         if len(leaders) > 1:

@@ -37,7 +37,7 @@ def offer_items(case: Case) -> Offer:
     sure, needed = judgement.shapes["items"], THRESHOLD[case.request.preference]
     forecast = partial(_forecast, case)
     if case.request.strategy == "items":
-        forecast()  # raises for options that cannot be
+        forecast()  # raises for invalid options
 
     shaped = judgement.shape == "items" and not judgement.unsure
     answer = f"the answer {PHRASES['items']}"
@@ -69,7 +69,7 @@ def offer_items(case: Case) -> Offer:
 
 
 def _forecast(case: Case) -> Forecast | None:
-    """Expected cost of two or more items."""
+    """Return the expected cost of two or more items."""
     if (items := case.item_count) < 2:
         return None
     if case.request.strategy == "items" and case.request.strategy_options:
@@ -84,7 +84,7 @@ def _forecast(case: Case) -> Forecast | None:
 
 
 def kind_of(parse: Parse) -> Kind:
-    """What kind of lists this one is, for the standing of its model."""
+    """Return the kind of this list, which selects the quality record of the model."""
     return Kind.LABELS if _LABELS.search(excerpt(parse.text)) else Kind.ITEMS
 
 
@@ -96,7 +96,7 @@ def _doubt(case: Case, sure: float, needed: float) -> str:
 
 
 def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, votes: int) -> Forecast:
-    """The same where so many calls write each item; early ends make it less."""
+    """Return the expected cost if ``votes`` calls write each item; early decisions lower it."""
     calls = items * votes
     total_s = all_s(speed, answer / items * SLOWEST_PART, calls)
     read = prompt_tokens + calls * INSTRUCTION_TOKENS
@@ -104,7 +104,7 @@ def voted_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int, vo
 
 
 def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) -> Forecast:
-    """Expected cost of two or more items: one call each, or groups if there are more items than slots."""
+    """Return the expected cost of two or more items: one call each, or groups if there are more items than slots."""
     together = min(math.ceil(items / speed.concurrent_calls), TOGETHER)
     calls = math.ceil(items / together)
     total_s = all_s(speed, answer / calls * SLOWEST_PART, calls)
@@ -113,7 +113,7 @@ def items_forecast(speed: Speed, prompt_tokens: int, answer: int, items: int) ->
 
 
 def _is_held_to_labels(case: Case) -> bool:
-    """Whether the backend lets the model write nothing but the labels that the task names."""
+    """Return whether the backend constrains the model to the labels that the task names."""
     split = case.parse.split
     named = isinstance(split, Split) and labels_of(split.instruction, split.context)
     return case.backend.capabilities.regex and bool(named)
@@ -123,9 +123,9 @@ class ItemsOptions(BaseModel):
     """Options of ``items``.
 
     Attributes:
-        samples: how many results of each item are written at most, of which the one is shown on which most agree.
-        certainty: as in ``consensus``: from when on the remaining results of an item are not waited for.
-        compare: as in ``consensus``: what of two results is compared.
+        samples: the most results per item, of which the one that most agree on is shown.
+        certainty: as in ``consensus``: how certain the vote must be to stop waiting for an item's remaining results.
+        compare: as in ``consensus``: what is compared between two results.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,7 +1,7 @@
-"""Labels that a task names: found in its words, and found again in a result.
+"""Labels that a task names: extracted from its text, and recognised in results.
 
-Code reads them only where the words leave no doubt: alternatives after a word like "as" up to the end of the sentence,
-and nothing else asked for. An open or unclear list gives no labels, so no result is refused for it.
+Code extracts them only if the wording leaves no doubt: alternatives after a word like "as" up to the end of the
+sentence, and nothing else asked for. An open or unclear list yields no labels, so no result is rejected for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_LABELS = 40
 LONGEST_LABEL = 40  # characters, and
 MOST_WORDS = 3
 MOST_READ = 2_000  # characters of a task
-ENDING = 2  # letters in which the form of one word may differ: "positiva", "positivo"
+ENDING = 2  # final letters in which forms of a word can differ: "positiva", "positivo"
 STEM = 4
 
 _TASK = listed("label-task")
@@ -39,14 +39,14 @@ _OWN_OR = [  # the "or" of one language may be a frequent word of another: Dutch
 ]
 _WIDE = str.maketrans("：（）／", ":()/")
 _ARTICLE = re.compile(rf"(?:{spaced('label-article')}) ", re.IGNORECASE)
-_META = re.compile(r"[\\.^$*+?{}\[\]|()]")  # escaped only where it has to be: dialects differ
+_META = re.compile(r"[\\.^$*+?{}\[\]|()]")  # escaped only if necessary, because dialects differ
 _FIELD = "label"
 _CLAUSE = re.compile(r"[;；\n]+")
 _AROUND = " \t\n\r\"'“”„«»‘’`*_#>-–—()[].,;:!?。！，"
 
 
 def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
-    """The only results that a task allows; none where it does not say so clearly."""
+    """Return the only results that a task allows; empty if it does not clearly name them."""
     if len(instruction) > MOST_READ or len(context) > MOST_READ or _SEVERAL.search(f"{context}\n{instruction}"):
         return ()
     found: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
             continue
         for task, either in _OWN_OR:
             if task.search(sentence):
-                sentence = either.sub(" / ", sentence)  # noqa: PLW2901 - the same, in a form that is known
+                sentence = either.sub(" / ", sentence)  # noqa: PLW2901 - the same, normalised
         here = next(filter(None, map(_read, _candidates(sentence))), ())
         if found or not here:
             if found or not (_TASK.search(sentence) or _EACH.search(sentence)):
@@ -67,7 +67,7 @@ def labels_of(instruction: str, context: str = "") -> tuple[str, ...]:
 
 
 def label_in(text: str, labels: Sequence[str], item: str) -> str | None:
-    """The label that a result consists of, as the task spells it; ``None`` if it is anything else."""
+    """Return the label that a result consists of, as the task spells it; ``None`` if it is anything else."""
     known = {bare(label): label for label in labels}
     result = bare(_in_schema(text))
     if result in known:
@@ -84,18 +84,18 @@ def label_in(text: str, labels: Sequence[str], item: str) -> str | None:
 
 
 def one_of(labels: Sequence[str]) -> str:
-    """The regular expression that a label matches, and nothing else."""
+    """Return a regular expression that matches only these labels."""
     return "|".join(_META.sub(r"\\\g<0>", label) for label in labels)
 
 
 def schema_of(labels: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of an object that holds a label, and nothing else."""
+    """Return the JSON schema of an object that contains only a label."""
     held = {_FIELD: {"type": "string", "enum": list(labels)}}
     return {"type": "object", "properties": held, "required": [_FIELD], "additionalProperties": False}
 
 
 def _in_schema(text: str) -> str:
-    """The label of an object of that schema; else the text."""
+    """Return the label in an object of that schema; for any other text, the text."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -107,12 +107,12 @@ def _in_schema(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """A text without case, quotes, markup and punctuation around it."""
+    """Return a case-folded text without surrounding quotes, markup and punctuation."""
     return " ".join(fold(text).strip(_AROUND).split())
 
 
 def _candidates(sentence: str) -> Iterator[str]:
-    """The parts of a sentence that may be a list of labels."""
+    """Yield the parts of a sentence that may be a list of labels."""
     task = _TASK.search(sentence)
     if task is not None:
         begin, end = sentence.find("("), sentence.find(")")
@@ -154,7 +154,7 @@ def _read(text: str) -> tuple[str, ...]:
 
 
 def _is_form_of(word: str, label: str) -> bool:
-    """Whether one word is the other with another ending."""
+    """Return whether one word is the other with a different ending."""
     if " " in word or " " in label or min(len(word), len(label)) < STEM + 1:
         return False
     same = next((at for at, (a, b) in enumerate(zip(word, label, strict=False)) if a != b), min(len(word), len(label)))

@@ -1,7 +1,7 @@
-"""Entries of an answer: read from the text of a call, and put into the form that was asked for.
+"""Entries of an answer: parsed from the text of a call, and put into the requested form.
 
-The forms are JSON, a table, numbers, bullets, "item: result", sections, and plain lines. What is read of a text does
-not depend on how the stream was chunked.
+The forms are JSON, a table, numbers, bullets, "item: result", sections, and plain lines. Parsing does not depend on how
+the stream was chunked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EntryLayout:
 
     @property
     def instruction(self) -> str:
-        """The sentence about the form in the prompt of an entry."""
+        """The sentence about the form in an entry's prompt."""
         if self.name in ("json_array", "json_object"):
             return "Several fields are one JSON object; a single value stands bare, without brackets."
         if self.name == "table" and self.columns:
@@ -65,7 +65,7 @@ class EntryLayout:
 
     @property
     def indent(self) -> str:
-        """Indent of further lines of an entry, which keeps them inside its list item."""
+        """The indent of an entry's further lines, which keeps them inside its list item."""
         return {"numbered": "   ", "bulleted": "  ", "lines": "  "}.get(self.name, "")
 
     @property
@@ -74,7 +74,7 @@ class EntryLayout:
         return {"json_array": "\n]", "json_object": "\n}"}.get(self.name, "")
 
     def before(self, number: int, index: int | None = None) -> str:
-        """Text before entry ``number`` (from 1); ``index`` is the index of its item."""
+        """Return the text before entry ``number`` (from 1); ``index`` is the index of its item."""
         title = self._title(index)
         named = f"{title}: " if title else ""
         match self.name:
@@ -93,13 +93,13 @@ class EntryLayout:
         return gap + marks.get(self.name, "") + named
 
     def filter_(self, index: int | None = None) -> TextFilter:
-        """The filter for the text of an entry; forms that are not live hold it back until `ending`."""
+        """Return the filter for the text of an entry; forms that are not live hold it back until `ending`."""
         if not self.live:
             return _Held()
         return EntryText((self._item(index), self._title(index)), self.indent)
 
     def ending(self, branch: Branch, index: int | None = None) -> str:
-        """Text after an entry that has ended; the whole entry if it was held back."""
+        """Return the text after an entry that has ended; the whole entry if it was held back."""
         failed = branch.status == "failed"
         if failed and not self.live:
             branch = branch.model_copy(update={"text": ""})  # these forms need whole entries
@@ -113,7 +113,7 @@ class EntryLayout:
         return "" if self.live else self._cell(branch.text, index)
 
     def entry(self, text: str, index: int | None = None) -> str:
-        """An entry whose whole text is known, without the text before it."""
+        """Return an entry whose whole text is known, without the text before it."""
         if self.live:
             filter_ = self.filter_(index)
             return filter_.feed(text) + filter_.finish()
@@ -126,12 +126,12 @@ class EntryLayout:
         return self.items[index] if index is not None and self.items else ""
 
     def _bare(self, text: str, index: int | None) -> str:
-        """The text without a repeated name."""
+        """Return the text without a repeated name."""
         filter_ = EntryText((self._item(index), self._title(index)), "")
         return filter_.feed(text) + filter_.finish()
 
     def _cell(self, text: str, index: int | None) -> str:
-        """The text on one line; in a table, its row."""
+        """Return the text on one line; in a table, its row."""
         if self.name not in ("commas", "table"):
             return text
         line = " ".join(self._bare(text.strip().strip("|"), index).split())
@@ -155,7 +155,7 @@ class EntryLayout:
         return f"{_row(cells)}\n|{' --- |' * len(cells)}\n"
 
     def _value(self, text: str, index: int | None) -> str:
-        """The text as valid JSON."""
+        """Return the text as valid JSON."""
         body = text.strip().removesuffix("```").rstrip()
         if fence := re.match(r"```\w*\s*", body):
             body = body[fence.end() :]
@@ -172,7 +172,7 @@ class EntryLayout:
 
 
 def layout_for(split: Split) -> EntryLayout:
-    """The form that a request asks for, else the form in which its items were given."""
+    """Return the form that a request asks for, else the form in which its items were given."""
     text = f"{split.context}\n{split.instruction}"
     items = split.items
     short = bool(items) and all(len(item) <= LONGEST_NAME and "\n" not in item for item in items)
@@ -208,7 +208,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _without_remark(text: str) -> str:
-    """The one object or list of a text, without the lines that say something of it."""
+    """Return the only object or list in a text, without remarks around it."""
     found = json_in(text)
     if len(found) != 1 or not found[0].startswith(("{", "[")):
         return text
@@ -223,7 +223,7 @@ _BULLET = re.compile(r"^\s*[-*•–]\s+")
 _FENCE = re.compile(r"^\s*```\w*\s*$")
 
 LINE, LINES, PARAGRAPHS = 1, 2, 3
-"""The form of an entry."""
+"""The forms of an entry, by increasing length."""
 
 
 class _Held:
@@ -320,7 +320,7 @@ class Entries:
         return [entry for entry in found if entry]
 
     def _without_tail(self, last: str) -> str:
-        """The last entry without text behind it, which the form of the entries before it tells apart."""
+        """Return the last entry without trailing text, which is recognised by the form of the earlier entries."""
         if self._begun < 2 or self._longest == PARAGRAPHS:
             return last
         return last.split("\n", 1)[0] if self._longest == LINE else last.split("\n\n", 1)[0]
@@ -350,7 +350,7 @@ class Entries:
             text = "\n".join(self._plain).strip()
             lead = re.match(rf"[*_]*(?P<number>1|{self.first})[.)][*_]*\s+(?=\S)", text)
             later = next((mark["number"] for line in text.split("\n")[1:] if (mark := _NUMBER.match(line))), None)
-            # If the next number continues this count, the entry itself is a list.
+            # If the next number continues the count, the entry itself is a list.
             return [text[lead.end() :] if lead and later != str(int(lead["number"]) + 1) else text]
         lines = [_BULLET.sub("", line).strip() for line in self._plain if line.strip()]
         return lines[1:] if len(lines) > self.most and lines[0].endswith((":", "：")) else lines

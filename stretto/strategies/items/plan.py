@@ -12,7 +12,7 @@ from stretto.strategies.items.calls import Calls
 from stretto.strategies.items.splitting import FEWEST, MOST_SAMPLES, NotSplit, Split, refer_to_each_other
 from stretto.values.answer import REFUSALS
 
-PLAN_TOKENS = 1_500  # items are copied into the plan, so the plan of a long request does not fit
+PLAN_TOKENS = 1_500  # items are copied into the plan, so plans of long requests do not fit
 
 
 class ItemPlan(BaseModel):
@@ -37,7 +37,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["kind", "instruction", "context", "items", "count"],
     "additionalProperties": False,
 }
-"""The JSON schema of a plan, for backends that take one."""
+"""The JSON schema of a plan, for backends that support schemas."""
 
 
 async def planned(calls: Calls) -> Split | NotSplit:
@@ -59,7 +59,7 @@ async def planned(calls: Calls) -> Split | NotSplit:
 
 
 def read_plan(text: str) -> ItemPlan | None:
-    """The first JSON object of a text, complete or not; ``None`` if the text holds no plan."""
+    """Return the plan in the first JSON object of a text, even if incomplete; ``None`` if there is none."""
     start = text.find("{")
     if start < 0:
         return None
@@ -75,7 +75,7 @@ def read_plan(text: str) -> ItemPlan | None:
 
 
 def checked(plan: ItemPlan, question: str) -> Split | NotSplit:
-    """The split that a plan describes, if it is safe: every item must occur in the question, letter by letter."""
+    """Return the split that a plan describes, if it is safe: every item must occur verbatim in the question."""
     plan.items = [item.strip() for item in plan.items]
     doubt = next(_doubts(plan, question), None)
     if doubt is not None:

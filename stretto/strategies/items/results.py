@@ -1,4 +1,4 @@
-"""Judges results: what is an echo of its entry, or words of the prompt, or none of the labels, is not one."""
+"""Checks results: an echo of the entry, text from the prompt, or anything but a required label is rejected."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from stretto.strategies.items.labels import bare, label_in, labels_of
 from stretto.strategies.items.splitting import Split
 from stretto.strategies.quality.stream_filter import StreamFilter
 
-LABEL_ROOM = 200  # characters, beside those of its entry, that a result with a label may need
+LABEL_ROOM = 200  # characters that a result with a label can need in addition to its entry
 TAGS = ("<entry", "</entry")
-ANNOUNCED = 80  # characters in which a colon ends "Here is the translation:"
+ANNOUNCED = 80  # characters within which a colon ends "Here is the translation:"
 
 ECHO = "it repeats the entry"
 LEAK = "it repeats words of the prompt"
@@ -32,9 +32,9 @@ class Check:
     """What a result of one request must be.
 
     Attributes:
-        labels: the only results, if the task names them.
-        changes: an entry may come back as it is, as in a correction.
-        own: the words of the task, folded; they may stand in a result.
+        labels: the only allowed results, if the task names them.
+        changes: whether an entry can come back unchanged, as in a correction.
+        own: the words of the task, folded; they can occur in a result.
     """
 
     labels: tuple[str, ...]
@@ -43,7 +43,7 @@ class Check:
 
     @classmethod
     def of(cls, split: Split, *, several: bool) -> Check:
-        """The check for a request; ``several``: each result has several fields, so none is a bare label."""
+        """Return the check for a request; ``several``: each result has several fields, so none is a bare label."""
         asked = split.instruction
         labels = () if several else labels_of(asked, split.context)
         judged = bool(labels or _JUDGED.search(asked) or asked.rstrip().endswith("?"))
@@ -51,24 +51,24 @@ class Check:
         return cls(labels, bool(_REWRITES.search(asked)) or not judged, fold(f"{split.context} {asked}"))
 
     def fault(self, text: str, item: str) -> str:
-        """What is wrong with a whole result that is not announced any more; empty if nothing is."""
+        """Return what is wrong with a whole result whose announcement was removed; empty if nothing is."""
         if self.labels:
             wrong = f"The model wrote none of the labels {', '.join(self.labels)}. Ask a stronger model."
             return "" if label_in(text, self.labels, item) is not None else wrong
         known = f"{self.own} {fold(item)}"
         if _is_remark(text, item, known) or any(tag in fold(text) and tag not in known for tag in TAGS):
             return LEAK
-        if not self.changes and refuses(text) and fold(text) not in known:  # a translation may well read like one
+        if not self.changes and refuses(text) and fold(text) not in known:  # a translation can well read like a refusal
             return REFUSAL
         return ECHO if not self.changes and bare(text) == bare(item) and bare(text) not in self.own else ""
 
     def result(self, text: str, item: str) -> str:
-        """A result without fault, as it is delivered."""
+        """Return a valid result as it is delivered."""
         text = self.unannounced(text, item)
         return (label_in(text, self.labels, item) or "") if self.labels else text
 
     def unannounced(self, text: str, item: str) -> str:
-        """A result without words such as "Here is the translation:" before it."""
+        """Return a result without an announcement such as "Here is the translation:"."""
         folded, known = fold(text[:ANNOUNCED]).lstrip(_BEFORE), f"{self.own} {fold(item)}"
         begin = next((each for each in echoes().announces if folded.startswith(each)), None)
         head, colon, rest = _COLON.split(text, maxsplit=1) if _COLON.search(text[:ANNOUNCED]) else ("", "", "")
@@ -76,9 +76,9 @@ class Check:
         return rest.lstrip() if announced and rest.strip() else text
 
     def of_group(self, texts: Sequence[str], items: Sequence[str], clean: Callable[[str], str]) -> list[str | None]:
-        """The results of entries that were written in one text; ``None`` for one that has to be written again.
+        """Return the results of entries that were written in one text; ``None`` for each that has to be rewritten.
 
-        ``clean`` leaves out the sentences of the prompts that were sent.
+        ``clean`` removes sentences of the prompts that were sent.
         """
         names = {bare(item) for item in items}
         found: list[str | None] = []
@@ -92,12 +92,12 @@ class Check:
 
 
 class ResultWatch:
-    """Watches the text of one item; holds it back only while it may be no result.
+    """Watches the text of one item; holds it back only while it may turn out not to be a result.
 
     Args:
-        check: for the results of the request.
+        check: the check for the results of the request.
         item: the entry.
-        screen: finds the sentences of the prompts that were sent; it calls what it is given.
+        screen: makes a filter that finds sentences of the prompts that were sent, and calls its argument for them.
     """
 
     def __init__(self, check: Check, item: str, screen: Callable[[Callable[[str], bool]], StreamFilter]) -> None:
@@ -105,7 +105,7 @@ class ResultWatch:
         self._check, self._item = check, item
         self._known = f"{check.own} {fold(item)}"
         self._held = ""
-        self._open = True  # from here on it may be no result as a whole
+        self._open = True  # the whole text may still turn out not to be a result
         self._screen = screen(self._leaked)
 
     def feed(self, text: str) -> str:
@@ -137,7 +137,7 @@ class ResultWatch:
         return self._pass_on(last=True)
 
     def _may_be_none(self) -> bool:
-        """Whether the text so far may become an echo, a remark or a tag."""
+        """Return whether the text so far can become an echo, a remark or a tag."""
         so_far = fold(self._held).lstrip()
         if bare(self._item).startswith(bare(so_far)):
             return True
@@ -167,7 +167,7 @@ class ResultWatch:
 
 
 def _behind(text: str, item: str) -> str:
-    """A folded text without its entry and the punctuation behind it."""
+    """Return a folded text without a leading entry and the punctuation after it."""
     own = fold(item).strip()
     rest = text.lstrip(_BEFORE)
     return rest[len(own) :].lstrip(" \n\"'”“»*_:.,-–—→=>") if own and rest.startswith(own) else rest

@@ -1,9 +1,9 @@
 """N samples of one kind, generated in parallel without duplicates.
 
 A model that is asked N times for the same thing gives N similar replies. So a short plan comes first, with one angle
-per call; each call gets its own angle and those to avoid. A call starts as soon as its angle is complete, so the plan
-delays the answer by its first line only. Short samples (names, slogans) are requested four per call: an angle is as
-long as such a sample, and within one call a model does not repeat itself. Up to three samples need no plan.
+per call; each call gets an angle and those to avoid. A call starts as soon as its angle is complete, so the plan delays
+the answer only by its first line. Short samples (names, slogans) are requested four per call: an angle is as long as
+such a sample, and within one call a model does not repeat itself. Up to three samples need no plan.
 
 Samples are compared as they arrive. Duplicates, and samples that a failed call left out, are requested once more, with
 all existing samples to avoid. Remaining duplicates are left out with a warning. Samples have no names and no order, so
@@ -26,7 +26,7 @@ from stretto.strategies.skeleton.outline import OutlineParser
 from stretto.values.answer import REFUSALS
 
 PLAN_FROM = 4  # samples
-SHARE: dict[Size, int] = {"short": 4, "medium": 2, "long": 1}  # samples a call
+SHARE: dict[Size, int] = {"short": 4, "medium": 2, "long": 1}  # samples per call
 ANGLE_TOKENS = 24
 FINAL = ("deadline", "budget")  # finish reasons after which nothing more can be requested
 
@@ -44,7 +44,7 @@ class Samples:
     groups: list[tuple[RunningBranch, int]] = field(default_factory=list)
 
     async def run(self) -> str | None:
-        """Write all samples. Returns a cause if that is impossible; nothing was shown then."""
+        """Write all samples; if that is impossible, return why, with nothing shown."""
         planned = self.split.count >= PLAN_FROM
         budget = self.calls.request.budget.max_calls
         most = self.calls.most if budget is None else min(self.calls.most, budget - planned)
@@ -66,7 +66,7 @@ class Samples:
         return None
 
     async def _plan(self, shares: list[int]) -> str | None:
-        """Have an angle written for each call, which starts when its angle is there."""
+        """Request an angle for each call, which starts once its angle is complete."""
         calls, runner = self.calls, self.calls.runner
         plan = calls.start(
             "plan", "plan", "samples_plan", room=100 + ANGLE_TOKENS * len(shares), count=str(len(shares))
@@ -192,7 +192,7 @@ class Samples:
 
 
 def shared(count: int, share: int, most: int) -> list[int]:
-    """Samples per call: about ``share``, more only if fewer calls are possible."""
+    """Return the samples of each call: about ``share``, more only if fewer calls are possible."""
     return evenly(count, max(1, min(most, -(-count // share))))
 
 
@@ -202,7 +202,7 @@ _SHORT = re.compile(rf"[{UNSPACED}\uac00-\ud7af]")  # scripts of short words
 
 
 def is_repeated(text: str, others: Iterable[str]) -> bool:
-    """Whether a sample repeats one of the others."""
+    """Return whether a sample repeats one of the others."""
     words, core = _words(text)
     for other in others:
         their_words, their_core = _words(other)
@@ -214,7 +214,7 @@ def is_repeated(text: str, others: Iterable[str]) -> bool:
 
 
 def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """All words, and the content words: longer ones and numbers; in scripts of short words, all of them."""
+    """Return all words, and the content words: longer ones and numbers; in scripts of short words, all of them."""
     words = frozenset(words_of(text))
     core = frozenset(word for word in words if len(word) > 3 or any(map(str.isdigit, word)) or _SHORT.match(word))
     return words, core or words or frozenset({text.strip()})

@@ -2,12 +2,12 @@
 
 After ParallelPrompt (2506.18728): a template, a shared context, and items or a count. A request is split only if its
 form shows the list, its words apply the operation to each item, and nothing suggests that results depend on each other.
-Those words are broad on purpose: a request that is refused wrongly is answered in one piece, a request that is split
-wrongly is answered wrongly. A request that is not recognised is left to a model's plan (`NotSplit.final` is false); one
+Those words are broad on purpose: a request that is wrongly rejected is answered in one piece, a request that is wrongly
+split is answered wrongly. A request that is not recognised is left to a model's plan (`NotSplit.final` is false); one
 whose items belong together is not.
 
-Of counted things ("Write 10 slogans for a bakery"), only known kinds count, those of which several can be written
-independently. Ordered, ranked, calculated and connected things do not.
+Of counted things ("Write 10 slogans for a bakery"), only known kinds count that can be written independently. Ordered,
+ranked, calculated and connected things do not.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from stretto.language.sentences import last_sentence
 from stretto.language.words import words
 
 FEWEST = 3  # items or samples; fewer gain nothing
-LONG_ITEM = 600  # characters; two items as long as this are worth two calls
+LONG_ITEM = 600  # characters; two items of this length are worth two calls
 MOST_ITEMS = 1000
 MOST_READ = 400_000  # characters, and
-MOST_LINES = 10_000  # of a list; looking through more would hold up everything else for seconds
+MOST_LINES = 10_000  # of a list; searching more would block everything else for seconds
 MOST_AROUND = 20_000  # characters around a list, which a dozen patterns search for reasons against splitting
 READ = 2000  # characters of a request without a list that are searched for reasons against splitting
-LONG_INTRODUCTION = 500  # characters; of a longer one only the sentence before the list counts
+LONG_INTRODUCTION = 500  # characters; in a longer one only the sentence before the list counts
 
 _THESE = listed("these")
 _OPERATION = re.compile(
@@ -63,7 +63,7 @@ class Split:
 
     Attributes:
         instruction: what to do with each item, or the whole request for samples.
-        context: what every call must know besides.
+        context: what else every call must know.
         items: as written in the request, without markers and quotes.
         count: number of samples; ``size`` is their approximate length.
         marks: the kind of list marker in the request.
@@ -81,7 +81,7 @@ class Split:
 
 @dataclass(frozen=True)
 class NotSplit:
-    """Why a request was not split, as half a sentence. ``final``: a model must not be asked for a plan either."""
+    """Why a request was not split, as half a sentence. ``final``: do not ask a model for a plan either."""
 
     reason: str
     final: bool = True
@@ -108,7 +108,7 @@ def _by_list(text: str) -> Split | NotSplit:
             instruction, context = _instruction(listing)
             return Split(instruction, context, listing.items, marks=listing.marks, labels=listing.labels)
         if objection.final and listing.marks not in ("separated", "quoted"):
-            return objection  # a clear list that must not be split: weaker readings must not be either
+            return objection  # a clear list that must not be split rules out weaker readings
         refusal = refusal if refusal.final else objection
     return refusal
 
@@ -126,7 +126,7 @@ def _by_count(text: str, refusal: NotSplit) -> Split | NotSplit:
 
 
 def _objections(listing: Listing) -> Iterator[NotSplit]:
-    """Reasons against splitting a request at a list, the clearest first."""
+    """Yield the reasons against splitting a request at a list, the clearest first."""
     around = f"{listing.before}\n\n{listing.after}".strip()
     number = len(listing.items)
     if len(around) > MOST_AROUND:
@@ -152,7 +152,7 @@ def _objections(listing: Listing) -> Iterator[NotSplit]:
 
 
 def _tells(listing: Listing) -> bool:
-    """Whether the words next to the list apply the task to each item."""
+    """Return whether the words next to the list apply the task to each item."""
     introduction = _paragraph(listing.before)
     if listing.marks in ("separated", "quoted") or len(introduction) > LONG_INTRODUCTION:
         introduction = last_sentence(listing.before)
@@ -182,7 +182,7 @@ def _of_each(text: str) -> bool:
 
 
 def _carries(listing: Listing, around: str) -> bool:
-    """Whether form and words together are sufficient: the weaker the form, the clearer the words must be."""
+    """Return whether form and words together suffice: the weaker the form, the clearer the words must be."""
     each = _EACH.search(around) is not None
     plain = each or _THESE.search(around) is not None
     match listing.marks:
@@ -208,7 +208,7 @@ def _carries(listing: Listing, around: str) -> bool:
 
 
 def _may_be_text(listing: Listing, plain: bool) -> bool:
-    """Whether what looks like a separated list may be a sentence: "Translate: I like cats, dogs and birds."."""
+    """Return whether an apparent list may be a sentence: "Translate: I like cats, dogs and birds."."""
     longest = max(len(item.split()) for item in listing.items)
     if listing.separator == "," and _SENTENCES.search(listing.before):
         return True
@@ -220,7 +220,7 @@ def _may_be_text(listing: Listing, plain: bool) -> bool:
 
 
 def _instruction(listing: Listing) -> tuple[str, str]:
-    """The paragraphs with the task, and the rest as context."""
+    """Return the paragraphs with the task, and the rest as context."""
     before, after = _parts(listing.before), _parts(listing.after)
     instructions = [part for part in before if _does(part)][-1:] + [part for part in after if _does(part)]
     if not instructions or (before and before[-1] in instructions):
@@ -248,7 +248,7 @@ def _paragraph(text: str) -> str:
 
 
 def _plain(part: str) -> str:
-    """An instruction without the colon or dash before its list."""
+    """Return an instruction without the colon or dash before its list."""
     return re.sub(r"(?<![\s:：–—-])[\s:：–—-]+$", "", part).strip(" \t\n,;")
 
 
@@ -263,7 +263,7 @@ _ANSWERS = listed("answers")
 
 
 def _needs_all(instruction: str, introduction: str) -> str | None:
-    """Why an instruction cannot be applied item by item; ``None`` if it can.
+    """Return why an instruction cannot be applied item by item; ``None`` if it can.
 
     ``introduction`` is the line before the list; it may show that the list does not consist of items.
     """
@@ -279,7 +279,7 @@ def _needs_all(instruction: str, introduction: str) -> str | None:
 
 
 def refer_to_each_other(instruction: str, items: Sequence[str]) -> str | None:
-    """Why items cannot be understood on their own; ``None`` if they can."""
+    """Return why items cannot be understood on their own; ``None`` if they can."""
     asking = bool(_ANSWERS.search(instruction)) or sum(item.rstrip().endswith("?") for item in items) * 2 > len(items)
     supplied = _ANSWERS.search(instruction) is not None
     for item in items:
@@ -347,7 +347,7 @@ class Count:
 
 
 def counted(text: str) -> Count | str | None:
-    """The samples asked for; a string: why they cannot be written separately; ``None``: the text counts nothing."""
+    """Return the requested samples, or why they cannot be written separately; ``None`` if nothing is counted."""
     if len(text) > HEAD + TAIL:  # the task is at either end of a long text
         text = f"{text[:HEAD]}\n{text[-TAIL:]}"
     found = [match for match in _COUNT.finditer(text) if not _length_of_text(text, match)]
@@ -367,7 +367,7 @@ def counted(text: str) -> Count | str | None:
 
 
 def _against_counting(found: Sequence[re.Match[str]], lead: str) -> Iterator[str]:
-    """Reasons why the first number does not count samples."""
+    """Yield the reasons why the first number does not count samples."""
     first = found[0]
     if len({_kind(match) for match in found}) > 1 or len({_number(match["number"]) for match in found}) > 1:
         yield "several things are counted"
@@ -398,7 +398,7 @@ def _unspaced(text: str) -> Count | str | None:
 
 
 def _length_of_text(text: str, match: re.Match[str]) -> bool:
-    """'In 3 sentences', 'two or three sentences long': the length of one answer, not a number of samples."""
+    """Return whether a number is the length of one answer: 'in 3 sentences', 'two or three sentences long'."""
     if not _LENGTH_UNIT.fullmatch(match[0].split()[-1]):
         return False
     lead, rest = text[: match.start()], text[match.end() :]
