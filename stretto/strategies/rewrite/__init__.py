@@ -1,8 +1,8 @@
-"""``rewrite``: a given text is changed in pieces that are written side by side, or by edits alone.
+"""``rewrite``: a given text is changed in pieces that are written in parallel, or only by edits.
 
 Translating, correcting, shortening, simplifying, another tone, renaming, reformatting, annotating, redacting.
-The router tells the text from the task (`stretto.router.given`), `pieces` cuts it, and `kept` compares each piece with
-its source.
+The router separates the text from the task (`stretto.router.given`), `text_pieces` cuts it, and `kept_text` compares
+each piece with its source.
 
 Private: not part of the public API, and may change at any time.
 """
@@ -19,7 +19,7 @@ from stretto.values.route import Route
 
 
 class Rewrite:
-    """Pieces of a given text side by side, or only what changes; falls back to `Direct` where no text is given."""
+    """Writes pieces of a given text in parallel, or only what changes; falls back to `Direct` if no text is given."""
 
     name = "rewrite"
     options = RewriteOptions
@@ -29,7 +29,7 @@ class Rewrite:
         return offer_rewrite(case)
 
     async def run(self, request: Request, route: Route, runner: Runner) -> StrategyResult:
-        """Write the pieces, and merge them in their order."""
+        """Write the pieces and merge them in order."""
         # Imported when first needed: its patterns take a while to compile.
         from stretto.strategies.rewrite.rewrite_answer import write_rewritten  # noqa: PLC0415
 

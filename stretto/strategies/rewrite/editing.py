@@ -1,4 +1,4 @@
-"""A text that is changed by edits: the model writes what changes, and code makes the changes."""
+"""Changes a text by edits: the model writes what changes, and code applies the changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRIES = 2
 
 @dataclass(eq=False)
 class Edited:
-    """A piece, the calls for its changes, and, where these could not be made, the calls that write it anew."""
+    """A piece, the calls for its edits, and, if these could not be applied, the calls that rewrite it."""
 
     piece: Piece
     tries: list[RunningBranch] = field(default_factory=list)
@@ -33,17 +33,17 @@ class Edited:
     anew: RewritePart | None = None
 
     async def is_written(self) -> bool:
-        """Whether the piece is there, with its changes or written anew, once all calls for it have ended."""
-        for running in self.tries:  # they grow meanwhile
+        """Wait for all calls for the piece; return whether it was edited or rewritten."""
+        for running in self.tries:  # the list grows meanwhile
             await running.ended()
         return self.applied is not None or (self.anew is not None and await any_of([self.anew]))
 
 
 class Editing:
-    """One text that is changed by edits.
+    """One run that changes a text by edits.
 
     Args:
-        whole: the same text, for pieces that have to be written anew.
+        whole: the run of the same text, for pieces that have to be rewritten.
     """
 
     def __init__(self, whole: Rewriting) -> None:
@@ -51,9 +51,9 @@ class Editing:
         self.everywhere = self.given.change == "rename"
 
     async def run(self, pieces: Sequence[Piece]) -> StrategyResult | None:
-        """Ask for the changes of all pieces at once; show each piece with them, in order, and tell what was done.
+        """Request the edits of all pieces at once; show the edited pieces in order, and report what was done.
 
-        Nothing is shown before one of them is written; returns ``None`` where none is.
+        Nothing is shown before one of them is written; return ``None`` if none is.
         """
         text, at = self.given.text, len(self.given.lead)
         edited = [Edited(piece) for piece in pieces]
@@ -108,7 +108,7 @@ class Editing:
         )
 
     def _ended(self, edited: Edited, running: RunningBranch) -> None:
-        """Make the changes; ask once more for those that could not be made, then have the piece written anew."""
+        """Apply the edits; request those that failed once more, then have the piece rewritten."""
         usable = running.exception is None and running.finish_reason not in (*REFUSALS, "length", "budget")
         found = edits_in(running.text) if usable else None
         piece = edited.piece
@@ -134,21 +134,21 @@ class Editing:
         return apply(piece.text, edits, everywhere=self.everywhere)
 
     def _lost(self, piece: Piece, result: str) -> list[str]:
-        """What a piece with its changes lacks, or has besides."""
+        """Return what an edited piece lacks, or has in excess."""
         source = self.given.text[piece.start : piece.end]
         tags, brackets = isinstance(piece, Entries), piece.indent is not None
         return lost(source, result, self.given.change, self.whole.task, tags=tags, brackets=brackets)
 
     async def _settled(self, edited: Edited) -> str:
-        """The text of a piece with its changes, or written anew."""
+        """Return the text of a piece, edited or rewritten."""
         await edited.is_written()
         if edited.anew is not None:
             return await self.whole.settled(edited.anew)
-        assert edited.applied is not None  # noqa: S101 - else it was written anew; for the type checker
+        assert edited.applied is not None  # noqa: S101 - else it was rewritten; for the type checker
         return edited.applied.text
 
     def _note(self, edited: Sequence[Edited]) -> str:
-        """Learn how much such a change alters; return what was done, as a sentence."""
+        """Record how much such a change alters; return what was done, as a sentence."""
         made = [edit for each in edited if each.applied is not None for edit in each.applied.made]
         anew = sum(len(each.piece.said) for each in edited if each.anew is not None)
         changed = anew + sum(max(len(edit.old), len(edit.new)) for edit in made)

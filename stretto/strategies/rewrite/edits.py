@@ -1,4 +1,4 @@
-"""Changes of a text as a model writes them, and their application: old text, letter by letter, and new text."""
+"""Edits as a model writes them, verbatim old text and new text, and how they are applied."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 _INSIDE = re.compile(r"(?<=\w)(?=\w)")  # a place within a word
-SHOWN = 60  # characters of an edit in what a model is told of it
+SHOWN = 60  # characters of an edit in messages to the model
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change; ``start`` is where it stands in the new text, once it is made."""
+    """One edit; ``start`` is its offset in the new text, once it is applied."""
 
     old: str
     new: str
@@ -40,7 +40,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A text with its changes made; ``failed`` says of each of the others why it could not be made."""
+    """A text with its edits applied; ``failed`` says for each of the others why it could not be applied."""
 
     text: str
     made: tuple[Edit, ...]
@@ -48,7 +48,7 @@ class Applied:
 
 
 def edits_in(text: str) -> list[Edit] | None:
-    """The changes of an answer; ``None`` where it holds no list of them."""
+    """Parse the edits in an answer; return ``None`` if it contains no list of them."""
     changes = read_object(text).get("changes")
     if not isinstance(changes, list):
         return None
@@ -63,13 +63,13 @@ def apply(
     everywhere: bool = False,
     allowed: Callable[[int, int], bool] = lambda _start, _end: True,
 ) -> Applied:
-    """Make changes in a text, and nothing else in it.
+    """Apply edits to a text and change nothing else.
 
     Args:
         source: the text that all of them were written for.
-        edits: whose old text has to stand in it once.
-        everywhere: an old text may stand in it several times, and is changed wherever it does.
-        allowed: tells of a place, from start to end, whether it may be changed; others do not count.
+        edits: the edits; the old text of each has to occur once in the source.
+        everywhere: allow old text to occur several times, and change all occurrences.
+        allowed: returns whether the range from start to end can be changed; other occurrences do not count.
     """
     places: list[tuple[int, int, str]] = []
     failed: list[str] = []
@@ -98,14 +98,14 @@ def apply(
 
 
 def _with_ends_of(source: str, edit: Edit) -> tuple[str, str]:
-    """An edit with the line ends of its text, which a model does not tell apart."""
+    """Return an edit with the line ends of the source, which a model does not distinguish."""
     if "\r\n" not in source or "\r" in edit.old:
         return edit.old, edit.new
     return re.sub(r"\n", "\r\n", edit.old), re.sub(r"\r?\n", "\r\n", edit.new)
 
 
 def _places(source: str, old: str, allowed: Callable[[int, int], bool]) -> Iterator[int]:
-    """Where it stands as whole words; where it does nowhere, wherever it stands."""
+    """Yield the offsets of ``old`` as whole words; if there are none, all of its offsets."""
     found = []
     at = source.find(old)
     while at >= 0:

@@ -1,8 +1,8 @@
 """Texts within files of other formats: HTML, subtitles (SRT, VTT), gettext (PO) and strings in JSON.
 
-Each format tells where its texts stand and how one is written there. All else is copied: tags between blocks, times,
-keys, comments. Parsers of these formats write a file anew, with their own line ends, counters and wrapping, so the
-texts are found here.
+Each format defines where its texts are and how they are written. Everything else is copied: tags between blocks, times,
+keys, comments. Parsers for these formats rewrite a file with different line ends, counters and wrapping, so the texts
+are located here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _INLINE = frozenset(
 )
 _HIDDEN = frozenset({"script", "style", "pre", "textarea", "svg", "math", "template", "head"})
 _VOID = ("br", "img", "wbr")
-_TITLE = "title"  # of the head, it is shown
+_TITLE = "title"  # the part of the head that is shown
 _LINE = re.compile(r"[^\r\n]+")
 _TIME = re.compile(r"[ \t\ufeff]{0,9}\d[\d:.,]{0,20}[ \t]{0,9}-->")
 _COUNTER = re.compile(r"\s*\d{1,9}\s*")
@@ -48,14 +48,14 @@ _STRING = re.compile(rf"{_QUOTED}(?P<key>\s{{0,200}}:)?")
 _BARE = re.compile(r"(?:https?://|mailto:|[./#])\S*|[{%$<]\S*[}>]")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _ESCAPED = {sign: f"\\{letter}" for letter, sign in _ESCAPES.items()}
-SHOWN = 3  # texts on each side that a writer is shown
+SHOWN = 3  # neighbouring texts on each side that a writer is shown
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A text within a file: where what is replaced stands, and the text itself, without escapes.
+    """A text within a file: the range that is replaced, and the unescaped text.
 
-    ``is_there``: it stands there; else it is the source of a translation that is missing.
+    ``is_there``: the range contains this text; else it is the source of a missing translation.
     """
 
     start: int
@@ -66,12 +66,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How texts stand in a file.
+    """How texts are written in a file.
 
     Attributes:
-        whole: writes a text in place of an entry.
-        part: writes a part of a text.
-        quoted: a text stands within quotes, which are its entry's.
+        whole: formats a text in place of an entry.
+        part: formats a part of a text.
+        quoted: whether texts are in quotes, which belong to the entry.
     """
 
     whole: Callable[[str, Entry], str]
@@ -81,11 +81,11 @@ class Format:
 
 @dataclass(frozen=True)
 class Entries(Piece):
-    """A piece of several texts, which are written as one JSON object; ``text`` is that of its source.
+    """A piece of several texts, which are written as one JSON object; ``text`` is the object of the sources.
 
     Attributes:
         entries: its texts.
-        form: how they stand in the file.
+        form: how they are written in the file.
         source: the whole file.
     """
 
@@ -95,7 +95,7 @@ class Entries(Piece):
 
     @property
     def said(self) -> str:
-        """Its texts as a reader has them."""
+        """Its texts as a reader sees them."""
         return "\n\n".join(entry.text for entry in self.entries)
 
     @property
@@ -109,7 +109,7 @@ class Entries(Piece):
         }
 
     def filled(self, texts: Sequence[str | None]) -> str:
-        """Its part of the file with these texts; ``None``, or the same, leaves one as it was."""
+        """Return its part of the file with these texts; ``None`` or an equal text leaves an entry unchanged."""
         parts, end = [], self.start
         for entry, text in zip(self.entries, texts, strict=True):
             written = self.source[entry.start : entry.end]
@@ -120,7 +120,7 @@ class Entries(Piece):
         return "".join([*parts, self.source[end : self.end]])
 
     def edited(self, edits: Sequence[Edit], *, everywhere: bool) -> Applied:
-        """Its part of the file with changes made in its texts, never in a tag or an entity."""
+        """Return its part of the file with edits applied within its texts, never within a tag or an entity."""
         own = [Edit(self.form.part(edit.old), self.form.part(edit.new)) for edit in edits]
         found = apply(self.source[self.start : self.end], own, everywhere=everywhere, allowed=self._may_change)
         wrong = [edit.old for edit in found.made if _MARKUP.findall(edit.old) != _MARKUP.findall(edit.new)]
@@ -128,7 +128,7 @@ class Entries(Piece):
 
     @cached_property
     def _texts(self) -> list[tuple[int, int]]:
-        """Where texts stand in its part of the file, without quotes."""
+        """The ranges of texts in its part of the file, without quotes."""
         spans = [(entry.start, entry.end) for entry in self.entries]
         if self.form.quoted:
             found = (each for span in spans for each in _PART.finditer(self.source, *span))
@@ -140,14 +140,14 @@ class Entries(Piece):
         return [found.span() for found in _MARKUP.finditer(self.source[self.start : self.end])]
 
     def _may_change(self, start: int, end: int) -> bool:
-        """Whether a place lies within a text, and neither begins nor ends within a tag."""
+        """Return whether a range lies within a text, and neither begins nor ends within a tag."""
         return any(begin <= start and end <= until for begin, until in self._texts) and not any(
             begin < start < until or begin < end < until for begin, until in self._marks
         )
 
 
 def entry_pieces(given: Given, parts: int, least: int = LEAST) -> list[Entries]:
-    """The pieces of a file of one of these formats, of at least so many characters; empty for any other text."""
+    """Return the pieces of a file in one of these formats, of ``least`` characters or more; empty for other texts."""
     text, ending = given.text, given.ending
     begins = text[:400].lstrip("\ufeff \t\r\n").lower()
     found: list[Entry] = []
@@ -249,7 +249,7 @@ class _Html(HTMLParser):
 
 
 def _cues(text: str, *, is_vtt: bool) -> Iterator[Entry]:
-    """The lines below each time, up to a blank one; of SRT, lines behind that belong to the cue, too."""
+    """Yield the lines below each time, up to a blank line; in SRT, later lines belong to the cue, too."""
     lines: list[re.Match[str]] = []
     last, in_cue = 0, False
     for line in _LINE.finditer(text):
@@ -274,7 +274,7 @@ def _of_lines(text: str, lines: Sequence[re.Match[str]]) -> Entry:
 
 
 def _of_cue(text: str) -> str:
-    """A cue ends at a blank line, and its time has an arrow."""
+    """Return a text without blank lines, which would end a cue, and without the arrow of a time."""
     return re.sub(r"\n(?:[ \t\r]*+\n)++", "\n", text.replace("-->", "->"))
 
 
@@ -284,7 +284,7 @@ def _cue(text: str, _: Entry, *, newline: str) -> str:
 
 
 def _messages(text: str, *, translates: bool) -> Iterator[Entry]:
-    """What is to be written of a gettext file: for a translation what has none yet, else the translations."""
+    """Yield what to write in a gettext file: when translating, the missing translations, else all translations."""
     found: list[Entry] = []
     empty: list[bool] = []
     source = plural = ""
@@ -307,7 +307,7 @@ def _unescaped(value: str) -> str:
 
 
 def _message(text: str, entry: Entry, *, newline: str) -> str:
-    # gettext refuses a line end at the beginning or the end of one without the other
+    # gettext requires leading and trailing line ends to match those of the source
     inner = text.strip("\r\n")
     before, after = ("\n" if said else "" for said in (entry.text.startswith("\n"), entry.text.endswith("\n")))
     lines = [_escaped(line) for line in f"{before}{inner}{after}".splitlines(keepends=True)]
@@ -319,7 +319,7 @@ def _escaped(text: str) -> str:
 
 
 def _strings(text: str) -> Iterator[Entry]:
-    """The strings of a JSON file that are no keys, addresses or placeholders; none where it is no JSON."""
+    """Yield the strings of a JSON file except keys, addresses and placeholders; nothing if it is not JSON."""
     try:
         json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Tells prose between fences, such as a letter, a template or a prompt, from code, logs, tables and diagrams.
+"""Distinguishes prose in code fences, such as a letter, a template or a prompt, from code, logs, tables and diagrams.
 
-A fence that names a language of code is never prose. For any other one the signs count: sentences of words, and hardly
-a line that has a sign of code. One that is called Markdown or a letter needs no sentences. What is in doubt is code,
-which is copied.
+A fence that names a programming language is never prose. For any other, the content decides: sentences of words, and
+hardly a line that looks like code. One that is labelled Markdown or a letter needs no sentences. If in doubt, it is
+code, which is copied.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from stretto.router.given import Change
 from stretto.strategies.quality.words import words_of
 
 _EVERYWHERE: frozenset[Change] = frozenset({"translate", "correct", "tone", "simplify", "redact"})
-"""Changes of all that a reader reads, wherever it stands."""
+"""Changes that apply to everything a reader reads, wherever it is."""
 _NAMES_CODE = re.compile(
     r"```|~~~|back-?ticks?\b|\bfence[sd]?\b|\bsnippets?\b|code|código|codice|kod[uyie]?\b|код|كود|कोड|代[码碼]|コード|코드",
     re.IGNORECASE,
 )
 _WRITTEN = frozenset({"markdown", "md", "email", "e-mail", "mail", "eml", "letter", "prompt"})
-"""What a fence is called that holds prose more often than not."""
+"""Labels of fences that usually contain prose."""
 _PLAIN = _WRITTEN | {"", "text", "txt", "plain", "plaintext"}
 _JUDGED = 20_000  # characters
 _FENCED = re.compile(r"^[ \t]*(?P<mark>`{3,}+|~{3,}+).*\n(?:(?![ \t]*(?P=mark)).*\n)*[ \t]*(?P=mark).*$", re.MULTILINE)
@@ -39,30 +39,30 @@ _SIGN = re.compile(
     r")|[\\(\[]$|\\[a-zA-Z]|=>|->|<-|::|:=|[=!]=|&&|</|/>|\w\((?!(?:s|es|e|n|en|r|in|innen|a|as)\))"
     r"|[\w)\]]=[\w\"'(]|(?<!\S)--[a-zA-Z]|\d\d:\d\d:\d\d|[^\s.!?:,…][ ]{2,}\S|:[ ]{3,}\S|\[[Yy]/[Nn]\]|[^\W\d],[^\W\d]"
 )
-"""What a line of prose has not, once its links, addresses and placeholders are taken out."""
+"""Signs of code: not found in a line of prose once links, addresses and placeholders are removed."""
 _COMMENT = re.compile(r"^[ ]*(?:#+|--|;+)[ ].*[.!?:][ ]*$", re.MULTILINE)
-"""A sentence behind the mark of a comment; headings end without a sign."""
-_CLAUSE = 5  # words of a line of prose that may end with a semicolon
+"""A sentence after a comment mark; headings end without punctuation."""
+_CLAUSE = 5  # words from which a line ending with a semicolon can be prose
 _ODD = re.compile(r"[A-Za-z0-9][._/\\:@#$&*+^~][A-Za-z0-9]|[a-z][A-Z]|^[A-Z]{3}")
-"""Of a word: a path, a name of a program, a command in capitals."""
+"""A word that is a path, an identifier, or a command in capitals."""
 _END = re.compile(r"[^\W\d_][\"'”’»)*_]{0,3}[.!?…](?![.!?…])(?=[\"'”’»)*_]{0,3}(?:\s|\Z))|[。！？।؟۔]")
 _GREETS = re.compile(r"\s*[^\n.]{2,60}[,!，！][ \t]*\n")
 _FEW, _SOME = 8, 12  # words of a template, and of any other text
-_SENTENCE = 40  # words to one end of a sentence, at most
-_SIGNED = 0.2  # of the lines may have a sign of code
+_SENTENCE = 40  # the most words per end of a sentence
+_SIGNED = 0.2  # of the lines can have a sign of code
 _ODD_WORDS = 0.15
 
 
 def are_changed(change: Change, task: str) -> bool:
-    """Whether a change is meant for prose between fences, too; an order that speaks of code may mean to spare it."""
+    """Return whether a change applies to prose in fences, too; a task that mentions code may mean to spare it."""
     return change in _EVERYWHERE and not _NAMES_CODE.search(task)
 
 
 def is_prose(info: str, content: str) -> bool:
-    """Whether what stands in a fence is prose.
+    """Return whether the content of a fence is prose.
 
     Args:
-        info: what stands behind the mark that opens it.
+        info: the text after the opening mark.
         content: the lines between its marks, without their common indentation.
     """
     called = next(iter(info.lower().split()), "")

@@ -1,7 +1,7 @@
-"""What a rewritten piece has to keep of its source, compared by code: layout, links, placeholders, numbers, units.
+"""Checks what a rewritten piece has to keep of its source: layout, links, placeholders, numbers, units.
 
-A translation may write a unit as a word, or its sign on the other side. So a unit counts as changed only where another
-known one stands in its place, and a sign as lost only where nothing that may be meant by it is near.
+A translation can spell out a unit, or put its sign on the other side. So a unit counts as changed only if another known
+one is in its place, and a sign as lost only if nothing nearby can stand for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stretto.router.given import Change
 
 EAST = r"\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
-"""Scripts without blanks, whose characters hold more."""
+"""East Asian scripts, whose characters carry more."""
 NUMBER = re.compile(rf"(?<![^\W_{EAST}])\d{{1,400}}(?:[.,'’:٫٬][\d]{{1,400}}|[ \u00a0\u202f]\d{{3}}(?!\d))*")
 _PARTS = re.compile(r"[.,'’:٫٬ \u00a0\u202f]")
 _BLANK = r"[ \u00a0\u202f\u2009]"
@@ -42,11 +42,11 @@ _BEFORE = re.compile(
 )
 _NAMED_UNIT = {"percent": "%", "euro": "€", "dollar": "$", "pound": "£"}
 _NEAR = re.compile("|".join([*_SIGNS.values(), r"pour ?cent|por ?cen|percent|prozent|point|ポイント"]), re.IGNORECASE)
-_LINE = 200  # characters behind a number in which a sign may stand that is meant for it, too: "5, 10 and 20 %"
+_LINE = 200  # characters after a number in which a sign can also apply to it: "5, 10 and 20 %"
 _MARKS = " \u00a0\u202f*_~`\"'’”»)]-‑"
 _ALIKE = {"m", "min"}  # "2h 20m" is "2 h 20 min"
 _FREE: frozenset[Change] = frozenset({"simplify", "tone", "reformat"})
-"""Changes that may put "50 out of 100" or a column's head in place of a sign."""
+"""Changes that can replace a sign with words such as "50 out of 100" or with a column header."""
 _OTHER = re.compile(
     r"\bunits?\b|einheit|unité|unidad|\bunità|eenhe|единиц|单位|單位|単位|단위|metri[ck]|métri|imperial|convert|umrechn"
     r"|umwand|currenc|währung|devise|monnaie|moneda|valuta|moeda|валют|货币|通貨|locali[sz]|[%€$£°]"
@@ -56,19 +56,19 @@ _OTHER = re.compile(
 
 
 def _digits_of(number: str) -> str:
-    """Its digits alone: signs and separators differ by language."""
+    """Return only the digits of a number, because signs and separators differ by language."""
     return "".join(str(int(sign)) for sign in _PARTS.sub("", number))
 
 
 def _changed_units(source: str, result: str, change: Change, task: str) -> Iterator[str]:
-    """Numbers that are there, but not in their unit: "3 km became 3 m"; none where the task may ask for other units."""
+    """Yield numbers whose unit changed: "3 km became 3 m"; nothing if the task may ask for other units."""
     if _OTHER.search(task):
         return
     there = _numbers(result)
     for number, places in _numbers(source).items():
         unit, *others = {_unit(source, *place) for place in places}
         if others or unit is None or len(there[number]) != len(places):
-            continue  # which of them stands where is not sure
+            continue  # their correspondence is uncertain
         for place in there[number]:
             instead = _unit(result, *place)
             if instead is None and change not in _FREE and _is_lost(unit, result, *place):
@@ -78,7 +78,7 @@ def _changed_units(source: str, result: str, change: Change, task: str) -> Itera
 
 
 def _numbers(text: str) -> defaultdict[str, list[tuple[int, int]]]:
-    """Where each number of a text stands."""
+    """Return the ranges of each number in a text."""
     found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for number in NUMBER.finditer(text):
         found[_digits_of(number[0])].append(number.span())
@@ -86,7 +86,7 @@ def _numbers(text: str) -> defaultdict[str, list[tuple[int, int]]]:
 
 
 def _unit(text: str, start: int, end: int) -> str | None:
-    """The unit of a number at this place, if it is a known one."""
+    """Return the unit of the number in this range, if it is a known one."""
     if (before := _BEFORE.search(text, max(0, start - 8), start)) and before.lastgroup:
         return _NAMED_UNIT[before.lastgroup]
     behind = _BEHIND.match(text, end)
@@ -94,12 +94,12 @@ def _unit(text: str, start: int, end: int) -> str | None:
 
 
 def _is_lost(unit: str, text: str, start: int, end: int) -> bool:
-    """Whether nothing near a number may stand for the sign of its source."""
+    """Return whether nothing near a number can stand for the sign in its source."""
     rest = text[end : end + _LINE].partition("\n")[0]
     if unit not in _NAMED_UNIT.values() or _NEAR.search(rest):
         return False
     is_word = rest.lstrip(_MARKS)[:1].isalpha() or text[start - 1 : start].isalpha()
-    return unit == "%" or not is_word  # money has a name of its own in many languages
+    return unit == "%" or not is_word  # many languages have their own words for currencies
 
 
 Form = Mapping[str, re.Pattern[str]]
@@ -139,7 +139,7 @@ _TOLD: Form = {
     "links": re.compile(r"\b(?:hyper)?links?\b|\burls?\b|verweise|liens?\b|enlaces?\b|hipervínculos", re.IGNORECASE),
     "headings": re.compile(r"head(?:ing|line)s?\b|überschrift|titre|títulos?\b|encabezado", re.IGNORECASE),
 }
-"""Words of a task that may change how many of these there are: "remove all links"."""
+"""Words of a task that may change the number of these elements: "remove all links"."""
 _TAG = re.compile(r"</?[a-zA-Z!?][^<>]{0,2000}>")
 _RUNS = re.compile(
     r"<(?:script|iframe|frame|object|embed|applet|base|meta|link|style|svg|math|form)\b"
@@ -148,10 +148,10 @@ _RUNS = re.compile(
 )
 _NAMED = 3
 STUB = "most of its text is missing"
-"""What is said of a result that cannot be the whole text: a refusal in prose, or a summary."""
+"""The fault of a result that cannot be the whole text: a refusal in prose, or a summary."""
 RUNS = "it has markup that a browser runs"
-"""What is said of a text within a file that has such, which its source has not."""
-_JUDGED = 120  # characters of a source; a shorter one may be written in a few
+"""The fault of a text within a file with such markup that its source does not have."""
+_JUDGED = 120  # characters of a source; shorter ones can become very short
 _LEAST_SHARE: Mapping[Change, float] = {"shorten": 0.0, "simplify": 0.2, "tone": 0.2, "redact": 0.1, "reformat": 0.1}
 _LEAST = 0.3  # of the length, for all other changes
 _WIDE = re.compile(f"[{EAST}]")
@@ -160,9 +160,9 @@ _WIDE = re.compile(f"[{EAST}]")
 def lost(
     source: str, result: str, change: Change, task: str = "", *, tags: bool = False, brackets: bool = False
 ) -> list[str]:
-    """What a result lacks of its source, or has besides, each as a few words; empty if all is kept.
+    """Return what a result lacks of its source, or has in excess, each in a few words; empty if all is kept.
 
-    ``tags``: it is a text within a file, which may have none but the tags of its source. ``brackets``: it may be a
+    ``tags``: it is a text within a file, which must have exactly the tags of its source. ``brackets``: it may be a
     template, in which "[Name]" is a placeholder.
     """
     told = {name for name, words in _TOLD.items() if change == "change" and words.search(task)}
@@ -181,7 +181,7 @@ def lost(
 
 
 def _length(text: str) -> int:
-    """Of a text in characters; one of a script that needs few of them counts twice."""
+    """Return the length of a text in characters; those of East Asian scripts count twice."""
     return len(text) + len(_WIDE.findall(text))
 
 
@@ -204,15 +204,15 @@ def _missing(name: str, pattern: re.Pattern[str], source: str, result: str) -> I
 
 
 def _of(pattern: re.Pattern[str], name: str, text: str) -> Counter[str]:
-    """What is there, and how often; of numbers only the digits."""
+    """Count the matches in a text; numbers by their digits only."""
     found = (match[0] for match in pattern.finditer(text))
     return Counter(_digits_of(each) if name == "numbers" else each for each in found)
 
 
 def relaid(source: str, result: str, indent: str = "") -> str:
-    """A result with the blank lines and the line ends of its source, where both have as many.
+    """Return a result with the line ends of its source, and with its blank lines if both have equally many.
 
-    ``indent``: what each line of the source begins with behind the first one.
+    ``indent``: the indent of each line of the source after the first.
     """
     gaps, parts, wrote = BLANK.findall(source), BLANK.split(source), BLANK.split(result.strip())
     if len(parts) == len(wrote):

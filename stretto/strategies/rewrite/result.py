@@ -1,4 +1,4 @@
-"""What a writer wrote of a piece, without what is none of it: an announcement, a fence around it, our own marks."""
+"""Extracts the text of a piece from what was written, without announcements, a code fence, or our own marks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLON = re.compile(r"[:：]\s*")
 
 
 class Result:
-    """A filter for the text of one piece: holds back its beginning while that may be no part of it, and its end.
+    """A filter for the text of one piece; holds back its beginning and its end while they may not belong to it.
 
     Args:
         source: the piece.
@@ -53,7 +53,7 @@ class Result:
         return announced and "\n\n" not in self._held
 
     def _begin(self) -> None:
-        """Leave out an announcement or our own mark, behind which more of it may come; else the text has begun."""
+        """Drop an announcement or our own mark, after which another can follow; else the text has begun."""
         if self._held.startswith(self._fence):
             self._held = self._held.partition("\n")[2]
             return
@@ -69,14 +69,14 @@ class Result:
             self._held, self._wrapped = self._held[found.end() :], True
 
     def _pass_on(self, *, last: bool = False) -> str:
-        """What is known to be text: no trailing blanks, no mark of our own, no end of a fence around it."""
+        """Pass on what is certainly text: no trailing whitespace, none of our marks, no closing fence."""
         ends = [at for mark in self._marks() if (at := self._held.find(f"\n{mark}")) >= 0]
         if ends:
             self._held, self._ended, last = self._held[: min(ends)], True, True
         if last:
             text, self._held = self._held.rstrip(), ""
             return text
-        # A mark may begin in the last line.
+        # A mark can begin in the last line.
         line = self._held.rfind("\n")
         may_be = any(mark.startswith(self._held[line + 1 :]) for mark in self._marks())
         text = (self._held[: max(0, line)] if may_be else self._held).rstrip()
@@ -84,5 +84,5 @@ class Result:
         return text
 
     def _marks(self) -> tuple[str, ...]:
-        """What a line begins with behind which nothing is of the result."""
+        """Return the line beginnings that end the result."""
         return (self._fence, "```") if self._wrapped else (self._fence,)

@@ -1,4 +1,4 @@
-"""One run of ``rewrite``: the pieces of a text, written side by side and put together in order."""
+"""One run of ``rewrite``: the pieces of a text, written in parallel and joined in order."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from stretto.values.answer import REFUSALS, Branch
 from stretto.values.request import GenerationOptions, Request
 from stretto.values.route import Route
 
-TERMS_READ = 12_000  # characters of a text that terms are looked for in
+TERMS_READ = 12_000  # characters of a text that are searched for terms
 FEWEST_FOR_TERMS = 3  # pieces
 AROUND = 700  # tokens of a prompt around its piece
-CHARACTERS = 3  # of a token of a piece, which stands in its prompt and in its answer
+CHARACTERS = 3  # per token of a piece, which is in both prompt and answer
 CUT = "it was cut"
-_WIDE = 1 << 20  # tokens of a window that nobody knows
+_WIDE = 1 << 20  # tokens, for an unknown window
 _IN_A_FENCE = (
     "The piece stands in a block between fences, but it is no code: do the task for it, too. Keep what stands in "
     "square brackets, as [Name], as it is. Its headings and lines keep their own form, whatever the others have."
@@ -45,7 +45,7 @@ _IN_A_FENCE = (
 
 
 async def write_rewritten(request: Request, route: Route, runner: Runner) -> StrategyResult:
-    """Rewrite the text that a request gives; answer with `Direct` where none can be told apart."""
+    """Rewrite the text that a request gives; answer with `Direct` if it cannot be separated from the task."""
     given = parse_of(request, route).given
     if not isinstance(given, Given):
         why = "no text to be changed was found" if given is None else given.why
@@ -71,7 +71,7 @@ async def write_rewritten(request: Request, route: Route, runner: Runner) -> Str
 
 @dataclass(eq=False)
 class RewritePart:
-    """A piece and the calls for it, the last of which may still run."""
+    """A piece and the calls for it, the last of which may still be running."""
 
     piece: Piece
     tries: list[RunningBranch] = field(default_factory=list)
@@ -80,8 +80,8 @@ class RewritePart:
     faults: list[list[str]] = field(default_factory=list)
 
     async def ended(self) -> None:
-        """Wait for the end of all tries, one of which may lead to another."""
-        for running in self.tries:  # they grow meanwhile
+        """Wait for the end of all tries, each of which can lead to another."""
+        for running in self.tries:  # the list grows meanwhile
             await running.ended()
 
     @property
@@ -91,12 +91,12 @@ class RewritePart:
 
     @property
     def best(self) -> int:
-        """The usable try that lost least; the later one of equals."""
+        """The usable try with the fewest faults; of equals, the later one."""
         return min(self.usable, key=lambda each: (len(self.faults[each]), -each))
 
 
 class Rewriting:
-    """One text that is rewritten in pieces."""
+    """One run that rewrites a text in pieces."""
 
     def __init__(self, request: Request, runner: Runner, given: Given) -> None:
         self.request, self.runner, self.given = request, runner, given
@@ -117,9 +117,9 @@ class Rewriting:
         self.thinking = THINKING if runner.capabilities.reasoning else 0
 
     async def run(self) -> StrategyResult | None:
-        """Start all pieces, and show them in order: the first as it comes, the others once they are checked.
+        """Start all pieces, and show them in order: the first is streamed, the others follow once checked.
 
-        Nothing is shown before one of them is known to be none of a refusal; returns ``None`` where none is.
+        Nothing is shown before one of them is known not to be a refusal; return ``None`` if there is none.
         """
         text, merge = self.given.text, self.runner.merge
         pieces = self.entries or cut(text, self.given.ending, self.parts(), most=self.most, in_fences=self.in_fences)
@@ -140,7 +140,7 @@ class Rewriting:
             if part.live:
                 merge.add_branch(part.tries[0], filter_=self._result(part.piece), ending=partial(self._rest, part))
                 await part.ended()
-                if part.tries[0].finish_reason == "refusal":  # no rewritten piece is joined to what was shown of it
+                if part.tries[0].finish_reason == "refusal":  # no rewritten piece follows what was shown of it
                     for running in self.runner.branches:
                         if running is not part.tries[0]:
                             running.drop("the text was refused")
@@ -154,7 +154,7 @@ class Rewriting:
         return StrategyResult(ends_as="refusal" if self.refused else None, by_itself=True)
 
     async def _begun(self, part: RewritePart) -> None:
-        """Wait until a piece that still runs begins as no refusal does; from then on it is shown as it comes."""
+        """Wait until a running piece begins in a way that no refusal does; from then on it is streamed."""
         running, said = part.tries[0], ""
         while running.branch is None and may_refuse(said):
             if refuses(said) or running.heard.refused:
@@ -165,12 +165,12 @@ class Rewriting:
             part.live, running.withheld = True, False
 
     def parts(self) -> int:
-        """Calls that may run side by side within the budget."""
+        """Return how many calls can run in parallel within the budget."""
         most, budget = self.runner.capabilities.concurrent_calls, self.request.budget.max_calls
         return most if budget is None else max(1, min(most, budget - 1))
 
     def _start_terms(self, pieces: int) -> RunningBranch | None:
-        """The call that agrees on terms and voice, where the change needs them; the first piece does not wait."""
+        """Start the call that fixes terms and voice, if the change needs them; the first piece does not wait."""
         left = self.runner.ledger.calls_left
         if self.given.change not in SHARED or pieces < FEWEST_FOR_TERMS or (left is not None and left <= pieces):
             return None
@@ -226,13 +226,13 @@ class Rewriting:
     def _continued(
         self, part: RewritePart, target: PromptTarget, prompt: ModelRequest, received: str
     ) -> ModelRequest | None:
-        if not received.strip():  # behind a text that was shown and then refused, nothing is written anew
+        if not received.strip():  # after a text that was shown and then refused, nothing is rewritten
             return None if part.live and part.tries[0].seen else prompt
         question = prompt.messages[-1].content
         return ModelRequest(asked(self.request, target, "continue", question=question, received=received, documents=""))
 
     def _ended(self, part: RewritePart, running: RunningBranch) -> None:
-        """Judge a piece at its end, and have it written once more where it lost something."""
+        """Check a finished piece, and have it rewritten once if it lost something."""
         result, faults = self._read(part.piece, running.text)
         if running.finish_reason in ("length", "budget"):
             faults.append(CUT)
@@ -246,7 +246,7 @@ class Rewriting:
             self.start(part, lacks=faults)
 
     def _read(self, piece: Piece, written: str) -> tuple[str, list[str]]:
-        """What was written of a piece, and what it lacks."""
+        """Return the text of a piece, and what it lacks."""
         change = self.given.change
         if not isinstance(piece, Entries):
             laid = relaid(piece.text, self._result(piece).whole(written), piece.indent or "")
@@ -270,7 +270,7 @@ class Rewriting:
         return piece.filled(texts) if any(each != unwritten for each in texts) else "", faults
 
     async def settled(self, part: RewritePart) -> str:
-        """The text of a piece whose tries have all ended; its source where it could not be written."""
+        """Return the text of a piece once all tries have ended; its source if it could not be written."""
         await part.ended()
         if not part.usable:
             return self._missing(part)
@@ -282,7 +282,7 @@ class Rewriting:
         return part.results[best]
 
     def _rest(self, part: RewritePart, branch: Branch) -> str:
-        """What follows the text of the first piece, which is shown as it comes."""
+        """Return what follows the text of the first piece, which is streamed."""
         running = part.tries[0]
         if running.finish_reason == "refusal":
             return ""
@@ -291,7 +291,7 @@ class Rewriting:
         return notes_for(self.request).ending(branch)
 
     def _missing(self, part: RewritePart) -> str:
-        """In place of a piece that could not be written: its source, but not where that is to be hidden."""
+        """Return the replacement of a piece that could not be written: its source, unless that has to be hidden."""
         running = part.tries[-1]
         wrong = str(running.exception)
         if running.exception is None:
@@ -307,7 +307,7 @@ class Rewriting:
         return self.given.text[part.piece.start : part.piece.end] if note is None else note
 
     def _hidden(self) -> str | None:
-        """What stands in place of a text that was not written; ``None``: the text as it was."""
+        """Return the replacement of a text that was not written; ``None`` for the original text."""
         if self.request.on_missing != "omit" and self.given.change != "redact":
             return None
         missing = notes_for(self.request).missing
@@ -315,13 +315,13 @@ class Rewriting:
 
     def _tell_faults(self, part: RewritePart, place: int) -> None:
         running, faults = part.tries[place], part.faults[place]
-        if faults and CUT not in faults:  # another warning tells of a limit that cut it
+        if faults and CUT not in faults:  # a truncation has another warning
             self.runner.warn(
                 f"{running.spec.label} is not as it should be: {'; '.join(faults)}.", "kept", part=running.spec.id
             )
 
     def _tell(self, parts: Sequence[RewritePart]) -> None:
-        """Tell of terms that are not rendered alike, and learn how much such a change alters."""
+        """Warn of terms that are rendered inconsistently, and record how much such a change alters."""
         written = [(part.piece.text, part.results[part.best]) for part in parts if part.usable]
         if written and self.given.change in EDITED:
             was, now = (Counter("\n".join(each).split()) for each in zip(*written, strict=True))
@@ -333,14 +333,14 @@ class Rewriting:
             )
 
     def tell_length(self, result: StrategyResult) -> None:
-        """Tell of a text whose length as a whole is far from the one that was asked for."""
+        """Warn if the length of the whole text is far from the requested one."""
         if result.ends_as is None and self.lengths.share is not None:
             written = self.runner.merge.text.removeprefix(self.given.lead).removesuffix(self.given.tail)
             if wrong := self.lengths.missed_by(self._said(self.given.text), self._said(written)):
                 self.runner.warn(wrong, "kept")
 
     def _said(self, text: str) -> str:
-        """A text as a reader has it; of a file, without its markup."""
+        """Return a text as a reader sees it; for a file, without its markup."""
         if not self.entries:
             return text
         return "\n\n".join(piece.said for piece in entry_pieces(replace(self.given, text=text), 1))
@@ -360,12 +360,12 @@ class Rewriting:
         faults: str = "",
         **values: str,
     ) -> ModelRequest:
-        """What a call sends; all calls of the answer begin alike. What is told of the text is data as the text is."""
+        """Return the prompt of a call; all prompts begin alike, and notes on the text are fenced as data like it."""
         told = {"terms": self.shared.told, "faults": faults}
         about = [f"{self.fence} {name}\n{unfenced(text, self.fence)}\n" for name, text in told.items() if text]
         own = {"task": self.task, "told": "".join(about), "fence": self.fence, "documents": ""}
         messages = asked(self.request, target, template, **(own | values))
-        shared = messages[-1].content.find(self.task) + len(self.task)  # the first piece is told no terms
+        shared = messages[-1].content.find(self.task) + len(self.task)  # the first piece has no terms
         draft = "" if schema is not None else values.get("piece", "")
         return ModelRequest(
             messages,
@@ -378,7 +378,7 @@ class Rewriting:
 
 
 async def any_of(parts: Sequence[RewritePart]) -> bool:
-    """Whether one of the pieces was written, as soon as that is known."""
+    """Return whether one of the pieces was written, as soon as that is known."""
     for part in parts:
         await part.ended()
         if part.usable:

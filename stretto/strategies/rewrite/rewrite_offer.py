@@ -23,10 +23,10 @@ from stretto.values.route import Forecast, Obstacle
 
 PRIORITY = 22  # the form of the request shows the text, as that of a list shows its items
 OF_DOCUMENTS = 27  # above citing them, below callers' own strategies
-BEYOND = 45  # a document that does not fit is not to be read for an answer
+BEYOND = 45  # for documents that do not fit: above reading them for an answer
 CERTAIN = 0.95
 FEWEST = 3  # pieces
-EMPTY_LIST = 8  # tokens of a list of changes that is empty
+EMPTY_LIST = 8  # tokens of an empty list of edits
 _DOES = {
     "translate": "translated",
     "correct": "corrected",
@@ -42,31 +42,31 @@ _DOES = {
     "redact": "redacted",
 }
 ONE_VOICE = frozenset({"tone", "simplify", "expand"})
-"""Changes whose pieces readers liked less than what one writer wrote: benchmarks/results/readings_by_parts.md.
+"""Changes for which readers preferred the text of a single writer: benchmarks/results/readings_by_parts.md.
 
-Pieces that are to grow were not read; they share more with these than with translations.
+Expanded pieces were not part of that reading; they have more in common with these than with translations.
 """
 READERS = 'readers preferred texts that one writer changed; preference="fastest" has pieces written in parallel'
 
 
 Way = Literal["auto", "pieces", "edits"]
 
-_ANEW = 0.5  # the share of a text that edits are expected to write, from which on it is written anew
-_QUOTED = 4  # characters written for one that changes: the words around it, old and new, and the marks of JSON
+_ANEW = 0.5  # share of a text that edits are expected to write, from which on it is rewritten in full
+_QUOTED = 4  # characters written per changed one: the words around it, old and new text, and JSON syntax
 
 
 def written_by_edits(backend: Backend, change: Change) -> float:
-    """What edits are expected to write, as a share of the text."""
+    """Return how much edits are expected to write, as a share of the text."""
     return _QUOTED * history_of(backend).usual_change(change)
 
 
 def is_by_edits(way: Way, backend: Backend, change: Change) -> bool:
-    """Whether a text is changed by edits: as was chosen, else where they are expected to write less."""
+    """Return whether a text is changed by edits: if chosen, or by default if they are expected to write less."""
     return way == "edits" or (way == "auto" and written_by_edits(backend, change) < _ANEW)
 
 
 def offer_rewrite(case: Case) -> Offer | None:
-    """Offer to write the pieces of a text side by side, where the request gives one to be changed."""
+    """Offer to write the pieces of a text in parallel if the request gives one to be changed."""
     given = case.parse.given
     if given is None:
         return None
@@ -89,7 +89,7 @@ def offer_rewrite(case: Case) -> Offer | None:
 
 
 def _edits_forecast(case: Case, given: Given) -> Forecast:
-    """What it costs by edits: the text is read, and little of it is written."""
+    """Return the cost of edits: the whole text is read, and little of it is written."""
     speed, calls = case.speed, 1
     if given.change != "insert":
         calls = max(1, min(speed.concurrent_calls, len(given.text) // LEAST_EDITED))
@@ -106,7 +106,7 @@ def _priority(case: Case, given: Given) -> int:
 
 
 def _pieces_forecast(case: Case, given: Given) -> Forecast:
-    """What it costs in pieces, with the call that agrees on terms."""
+    """Return the cost of pieces, including the call that fixes terms."""
     speed, answer = case.speed, case.answer_tokens
     calls = _pieces(case, given)
     total_s = all_s(speed, answer / calls * SLOWEST_PART, calls)
@@ -119,14 +119,14 @@ def _pieces_forecast(case: Case, given: Given) -> Forecast:
 
 
 def _forecast(case: Case, total_s: float, read: int, written: int, calls: int) -> Forecast:
-    """Its cost, with what each call reads besides its piece: the instructions, and what stands before the question."""
+    """Return the cost, including what each call reads besides its piece: instructions, and text before the question."""
     tokens = read + calls * (INSTRUCTION_TOKENS + case.before_tokens) + written
     cached = from_cache(case, case.before_tokens, calls)
     return Forecast(seconds=round(total_s, 2), tokens=tokens, calls=calls, written=written, cached=cached)
 
 
 def _pieces(case: Case, given: Given) -> int:
-    """About how many pieces it has, judged by its blank lines."""
+    """Estimate the number of pieces of a text from its blank lines."""
     blocks = max(given.text.count("\n\n") + 1, given.text.count("\n") // 4, len(given.text) // MOST)
     size = max(LEAST, len(given.text) // max(1, case.speed.concurrent_calls))
     most = case.request.budget.max_calls or len(given.text)
@@ -134,12 +134,12 @@ def _pieces(case: Case, given: Given) -> int:
 
 
 def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> str | None:
-    """Why the text is written in one piece all the same; ``None``: nothing is against it."""
+    """Return why the text is better written in one piece; ``None`` if there is no reason."""
     straight, window = case.direct_forecast, case.backend.capabilities.context_window
     beyond = window is not None and straight.tokens > window
     if (found := next(_against(case, given), None)) is not None:
         return found
-    if beyond:  # straight, it cannot be written at all
+    if beyond:  # it cannot be written directly at all
         why = "an addition has one place, and the text does not fit into the context window"
         return Obstacle(why, "window") if edits and given.change == "insert" else None
     if case.family != GENERAL:
@@ -151,7 +151,7 @@ def _obstacle(case: Case, given: Given, forecast: Forecast, *, edits: bool) -> s
 
 
 def _against_pieces(case: Case, given: Given) -> str | None:
-    """Why one writer does it better."""
+    """Return why a single writer does it better; ``None`` if there is no reason."""
     if _pieces(case, given) < FEWEST:
         return Obstacle("the text has too few paragraphs", "gain")
     kept = given.change in ONE_VOICE and case.request.preference != "fastest"
@@ -159,7 +159,7 @@ def _against_pieces(case: Case, given: Given) -> str | None:
 
 
 def _against_edits(case: Case, forecast: Forecast) -> str | None:
-    """Why edits, which may be one call, are no better than the whole text."""
+    """Return why edits, which may be one call, are no better than rewriting the text; ``None`` if they are."""
     straight, budget = case.direct_forecast, case.request.budget
     if budget.max_calls is not None and budget.max_calls < forecast.calls:
         return Obstacle(f"the budget of {budget.max_calls} calls is too small, {forecast.calls} are needed", "budget")
@@ -176,7 +176,7 @@ def _against_edits(case: Case, forecast: Forecast) -> str | None:
 
 
 def _against(case: Case, given: Given) -> Iterator[str]:
-    """Reasons of the request and of the model against more than one call."""
+    """Yield the reasons in the request and the model against more than one call."""
     request, limit = case.request, case.request.options.max_tokens
     if whole := request.whole_reason:
         yield Obstacle(whole, "whole")
@@ -192,10 +192,10 @@ class RewriteOptions(BaseModel):
     """Options of ``rewrite``.
 
     Attributes:
-        terms: words of the text and how they are to be rendered, ``{"saddle": "Sattel"}``; on a command line
+        terms: words of the text and how to render them, ``{"saddle": "Sattel"}``; on a command line
             ``terms=saddle:Sattel,chain:Kette``.
-        way: "pieces" writes the text anew, "edits" has the model write only what changes; by default, what is expected
-            to change decides.
+        way: "pieces" rewrites the whole text, "edits" has the model write only what changes; by default, the expected
+            amount of change decides.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -206,7 +206,7 @@ class RewriteOptions(BaseModel):
     @field_validator("terms", mode="before")
     @classmethod
     def _pairs(cls, value: object) -> object:
-        """``saddle:Sattel,chain:Kette`` as on a command line."""
+        """Parse the command-line form, ``saddle:Sattel,chain:Kette``."""
         if not isinstance(value, str):
             return value
         pairs = [each.partition(":") for each in value.split(",") if each.strip()]

@@ -1,4 +1,4 @@
-"""Terms that all pieces render alike, and the voice they share: from the caller, else agreed on in one short call."""
+"""Terms that all pieces render alike, and their common voice: from the caller, else from one short call."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 from stretto.strategies.structured.bare_json import json_in, read_json
 
 SHARED = ("translate", "tone", "simplify", "expand")
-"""Changes whose writers have to agree on words."""
+"""Changes whose writers have to agree on wording."""
 TERMS_TOKENS = 700
 
 MOST_TERMS = 12
 _VOICE = ("voice", "headings", "instructions")  # what is agreed on besides terms
 _LONGEST = 80  # characters of a term or a rendering
-_SHORTEST = 3  # characters of a word that is looked for
-_SHORT = 4  # characters of a word that takes no ending but a plural
-_ENDING = 2  # characters of one
-_STEM = 0.7  # of a word has to be there: the rest is its ending
+_SHORTEST = 3  # characters of a word that is searched for
+_SHORT = 4  # characters of a word whose only ending can be a plural
+_ENDING = 2  # characters of an ending
+_STEM = 0.7  # share of a word that has to occur: the rest is its ending
 _WORD = re.compile(r"\w+")
 
 
 @dataclass
 class Shared:
-    """What all writers of a text are told.
+    """What the writers of all pieces have in common.
 
     Attributes:
-        given: terms of the caller, with their renderings.
-        agreed: those that a call agreed on.
-        voice: how readers are addressed, the tone, and the form of headings and of instructions, a line each.
+        given: terms from the caller, with their renderings.
+        agreed: terms that a call agreed on.
+        voice: how readers are addressed, the tone, and the form of headings and instructions, one line each.
     """
 
     given: Mapping[str, str]
@@ -40,7 +40,7 @@ class Shared:
     voice: str = ""
 
     def take(self, text: str, source: str) -> None:
-        """Take what a call agreed on: terms that stand in the source, unless the caller has given them."""
+        """Take what a call agreed on: terms that occur in the source, except those given by the caller."""
         said = read_object(text)
         terms = said.get("terms")
         for term, becomes in terms.items() if isinstance(terms, dict) else ():
@@ -51,12 +51,12 @@ class Shared:
 
     @property
     def told(self) -> str:
-        """It as a prompt tells it, between fences: a model took it from the text; empty without any."""
+        """The terms and the voice for a prompt, which fences them, as a model took them from the text; may be empty."""
         terms = "\n".join(f"- {term}: {becomes}" for term, becomes in (self.agreed | {**self.given}).items())
         return "\n".join(filter(None, (terms, self.voice)))
 
     def missed(self, source: str, result: str) -> list[str]:
-        """Terms of the caller that stand in a piece and are not rendered as they are to be."""
+        """Return the caller's terms that occur in a piece and are not rendered as requested."""
         return [
             f'"{term}" is to be rendered as "{becomes}"'
             for term, becomes in self.given.items()
@@ -64,7 +64,7 @@ class Shared:
         ]
 
     def counted(self, pieces: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
-        """How many pieces render each term as agreed, and how many do not; ``pieces``: source and result of each."""
+        """Count per term the pieces that render it as agreed, and those that do not; ``pieces``: sources and results."""
         right, wrong = Counter[str](), Counter[str]()
         for source, result in pieces:
             for term, becomes in (self.agreed | {**self.given}).items():
@@ -73,13 +73,13 @@ class Shared:
         return right, wrong
 
     def uneven(self, pieces: Iterable[tuple[str, str]]) -> list[str]:
-        """Terms that some pieces render as agreed and others do not."""
+        """Return the terms that some pieces render as agreed and others do not."""
         right, wrong = self.counted(pieces)
         return [term for term in wrong if right[term]]
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """The first JSON object of an answer; empty if it has none."""
+    """Return the first JSON object in an answer; empty if there is none."""
     for found in json_in(text):
         value = read_json(found)
         if isinstance(value, dict):
@@ -88,7 +88,7 @@ def read_object(text: str) -> dict[str, Any]:
 
 
 def _plain(becomes: str) -> str:
-    """A rendering without the explanation in brackets that each piece would repeat."""
+    """Return a rendering without an explanation in brackets, which each piece would repeat."""
     return " ".join(becomes.split()).partition(" (")[0]
 
 
@@ -97,8 +97,8 @@ def _is_term(value: object) -> bool:
 
 
 def _stands(text: str, term: str) -> bool:
-    """Whether a source has a term: its words behind each other, the last one with an ending if it is no short one."""
-    if not any(map(str.isupper, term.upper())):  # scripts that have no blanks between words
+    """Return whether a source contains a term: its words in sequence, the last with an ending unless it is short."""
+    if not any(map(str.isupper, term.upper())):  # scripts without spaces between words
         return _folded(term) in _folded(text)
     source, words = _WORD.findall(_folded(text)), _WORD.findall(_folded(term))
     *begins, last = words or [term]
@@ -111,13 +111,13 @@ def _stands(text: str, term: str) -> bool:
 
 
 def _rendered(text: str, becomes: str) -> bool:
-    """Whether a text has a rendering, in whatever inflection: the beginning of each of its words."""
+    """Return whether a text contains a rendering in any inflection: the beginning of each of its words."""
     folded, words = _folded(text), _WORD.findall(_folded(becomes))
     words = [word for word in words if len(word) >= _SHORTEST] or words
     return all(word[: max(_SHORTEST, round(len(word) * _STEM))] in folded for word in words)
 
 
 def _folded(text: str) -> str:
-    """Without case and accents, which an inflection may change."""
+    """Return a text without case and accents, which inflection can change."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return "".join(char for char in plain if not unicodedata.combining(char))

@@ -1,8 +1,8 @@
-"""Cuts a text into pieces that are rewritten side by side.
+"""Cuts a text into pieces that are rewritten in parallel.
 
-A piece is one or several blocks: paragraphs, headings, items of a list, rows of a table, as markdown-it-py finds them,
-or functions of a program. All between the pieces is layout and is copied: blank lines, blocks of code, front matter,
-definitions of links. Of a block between fences, prose may be a piece; its marks are copied.
+A piece is one or more blocks: paragraphs, headings, list items or table rows, as found by markdown-it-py, or functions
+of a program. Everything between pieces is layout and is copied: blank lines, code blocks, front matter, link
+definitions. Prose within fences can be a piece; the fence marks are copied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """Where a part of a text stands; ``indent``: of prose between fences, what its lines begin with."""
+    """The range of a part of a text; ``indent``: for prose within fences, the indent of its lines."""
 
     start: int
     end: int
@@ -31,8 +31,8 @@ class Span(NamedTuple):
 
 
 LEAST, MOST = 400, 6_000  # characters of a piece
-LEAST_EDITED = 1_500  # of one that is changed by edits, which is read and hardly written
-CONTEXT = 500  # characters that its writer is shown on each side
+LEAST_EDITED = 1_500  # of a piece that is edited, of which most is only read
+CONTEXT = 500  # characters on each side that the writer of a piece is shown
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 _FRONT = re.compile(r"(?:---\r?\n.*?\n---|\+\+\+\r?\n.*?\n\+\+\+)[ \t]*(?:\r?\n|$)", re.DOTALL)
 _CODE = re.compile(
@@ -45,21 +45,21 @@ _TAG = re.compile(r"<[^<>]*+>")
 _LETTER = re.compile(r"[^\W\d_]")
 _GAP = re.compile(r"\n(?:[ \t]*+\r?\n)++")
 _MARK = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
-_NESTED = 2  # fences around prose within each other; what stands deeper is copied
+_NESTED = 2  # nested fences around prose; deeper ones are copied
 PROGRAMS = frozenset(
     """
     .py .pyi .js .mjs .cjs .jsx .ts .tsx .java .kt .scala .c .h .cc .cpp .hpp .cs .go .rs .swift .rb .php .pl .lua .r
     .jl .sh .bash .sql .css .scss .python .javascript .typescript .rust .ruby .kotlin .csharp .c++ .golang .shell
     """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
 )
-"""Endings of files, and languages of fences, whose text is a program."""
+"""File extensions and fence languages whose text is a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a text, from ``start`` to ``end``, with what its writer is shown of the text on both sides.
+    """A part of a text, from ``start`` to ``end``, with the context on both sides that its writer is shown.
 
-    ``indent``: of prose between fences, what its lines begin with; ``None`` for any other piece.
+    ``indent``: for prose within fences, the indent of its lines; ``None`` for any other piece.
     """
 
     number: int
@@ -72,22 +72,22 @@ class Piece:
 
     @property
     def said(self) -> str:
-        """The text as a reader has it."""
+        """The text as a reader sees it."""
         return self.text
 
 
 def cut(
     text: str, ending: str, parts: int, *, most: int = MOST, least: int = LEAST, in_fences: bool = False
 ) -> list[Piece]:
-    """Cut a text into about so many ``parts``, the first of which is small, so that it can be read early.
+    """Cut a text into about ``parts`` pieces, the first of them small, so that it can be read early.
 
     Args:
         text: of any length.
-        ending: of its file or fence.
-        parts: that are written at a time.
-        most: characters of a piece; only a sentence may be longer.
+        ending: extension of its file, or language of its fence.
+        parts: how many pieces are written at a time.
+        most: characters of a piece; only a sentence can be longer.
         least: characters that are worth a call.
-        in_fences: prose between fences is to be rewritten, too.
+        in_fences: rewrite prose within fences, too.
     """
     whole = Span(0, len(text))
     blocks = list(
@@ -100,9 +100,9 @@ def cut(
 
 
 def _joined(text: str, blocks: Sequence[Span], parts: int, most: int, least: int) -> list[Span]:
-    """Neighbouring blocks with nothing but blanks between them as one, the first of all by itself.
+    """Join neighbouring blocks that are separated only by whitespace, except the very first.
 
-    All are written in one wave of ``parts`` calls where pieces of ``most`` characters allow that.
+    All fit into one wave of ``parts`` calls if pieces of ``most`` characters allow that.
     """
     size = min(most, max(least, sum(block.end - block.start for block in blocks[1:]) // max(1, parts - 1)))
     groups = _of_size(text, blocks, size)
@@ -132,10 +132,10 @@ def _pieces(text: str, groups: Sequence[Span]) -> list[Piece]:
 
 
 def edited_pieces(given: Given, parts: int, *, in_fences: bool = False) -> list[Piece]:
-    """The pieces of a text that is changed by edits.
+    """Return the pieces of a text that is changed by edits.
 
-    An addition has one place in the whole text. Names and figures are changed in code, tables and front matter, too,
-    mistakes only in prose, also between fences where ``in_fences``.
+    An addition has one place in the whole text. Names and figures are also changed in code, tables and front matter,
+    mistakes only in prose, with ``in_fences`` including prose within fences.
     """
     text = given.text
     if given.change == "insert":
@@ -148,7 +148,7 @@ def edited_pieces(given: Given, parts: int, *, in_fences: bool = False) -> list[
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:
-    """What stands before and behind a piece, from and up to a blank."""
+    """Return the text before and after a piece, cut at whitespace."""
     before, after = text[max(0, start - CONTEXT) : start], text[end : end + CONTEXT]
     if start > CONTEXT:
         before = before.partition(" ")[2] or before
@@ -158,15 +158,15 @@ def _around(text: str, start: int, end: int) -> tuple[str, str]:
 
 
 def _blocks(text: str, whole: Span, nested: int) -> Iterator[Span]:
-    """Where blocks of Markdown stand in a part of a text that are to be rewritten.
+    """Yield the ranges of the Markdown blocks to rewrite in a part of a text.
 
-    ``nested``: within so many fences, prose is, too; where it is 0, all between fences is copied.
+    ``nested``: how many levels of fences are searched for prose; with 0, everything within fences is copied.
     """
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - it is only needed by a strategy that runs
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only needed when the strategy runs
 
     front = _FRONT.match(text, whole.start, whole.end)
     begin = front.end() if front else whole.start
-    # markdown-it reads its lines by these ends, and takes a NUL for a separate character.
+    # markdown-it splits lines at these ends, and treats a NUL as a separate character.
     lines = list(accumulate((len(line[0]) for line in _LINE.finditer(text, begin, whole.end)), initial=begin))
     tokens = MarkdownIt("commonmark", {"maxNesting": 20}).enable("table").parse(text[begin : whole.end])
     fences = deque(_Fence.of(text, token, lines) for token in tokens if token.type == "fence")
@@ -207,7 +207,7 @@ def _with_letters(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 class _Fence(NamedTuple):
-    """A block between fences, with the lines of its marks; what stands in it goes from ``first`` to ``last``."""
+    """A fenced block including the lines of its marks; its content goes from ``first`` to ``last``."""
 
     start: int
     first: int
@@ -224,7 +224,7 @@ class _Fence(NamedTuple):
         return cls(start, first, lines[behind - 1] if closed else end, end, token)
 
     def prose(self, text: str, nested: int) -> Iterator[Span]:
-        """Where its prose stands, if it holds any."""
+        """Yield the ranges of its prose, if it contains any."""
         opening, said = text[self.start : self.first], text[self.first : self.last]
         if (
             nested == 0
@@ -244,7 +244,7 @@ class _Fence(NamedTuple):
 
 
 def _rows(text: str, lines: list[int]) -> Iterator[Span]:
-    """The head of a table with its first row, then each row."""
+    """Yield the header of a table with its first row, then each row."""
     spans = [_without_blanks(text, start, end) for start, end in pairwise(lines)]
     if len(spans) > 2:
         spans = [Span(spans[0].start, spans[2].end), *spans[3:]]
@@ -254,7 +254,7 @@ def _rows(text: str, lines: list[int]) -> Iterator[Span]:
 
 
 def _paragraphs(text: str, whole: Span, *, functions: bool = False) -> Iterator[Span]:
-    """Where the parts of a text stand between blank lines; of ``functions``, an unindented line follows these."""
+    """Yield the parts of a text between blank lines; for ``functions``, only blank lines before an unindented one."""
     start = whole.start
     gaps = [gap.span() for gap in _GAP.finditer(text, start, whole.end)]
     for end, following in [*gaps, (whole.end, whole.end)]:
@@ -267,7 +267,7 @@ def _paragraphs(text: str, whole: Span, *, functions: bool = False) -> Iterator[
 
 
 def _divided(text: str, block: Span, most: int) -> Iterator[Span]:
-    """A block, or the sentences of one that is too long for a call."""
+    """Yield a block, or its sentences if it is too long for a call."""
     if block.end - block.start <= most:
         yield block
         return
