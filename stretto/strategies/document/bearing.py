@@ -34,7 +34,7 @@ _ASKING = frozenset(
     did does had has have it its many much there was were when where which who whom whose will by at be been tell please
     say says said hat wann wer wessen wem welche welcher welches wird wurde quand où combien cuándo dónde quién cuánto
     dove chi quanto quando wanneer waar hoeveel onde quem
-    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
+    """.split()  # noqa: SIM905 - a list with one word per line is no easier to read
 )
 
 _WIDE, _WIDE_OF_PAIRS = 0.6, 0.4  # the same with its neighbours, or without the figure asked for
@@ -114,11 +114,11 @@ class Bearing:
         return self.share(sentence) > (self._wide if self._lacks_figure(sentence) else self._share)
 
     def bears_among(self, sentence: str, around: str) -> bool:
-        """Return whether a sentence does so together with its surroundings, and has words of the question itself."""
+        """Return whether a sentence does so together with its surroundings, and alone has a word of the question."""
         if self._lacks_figure(sentence):
             return False
         said = plain(sentence).casefold()
-        least = self._share if self._names else self._wide  # with a name or number of the question, fewer words do
+        least = self._share if self._names else self._wide  # with a name or number of the question, fewer words suffice
         return any(self._stands(term, said) for term in self._names or self._weights) and (
             self.share(sentence, around) > least
         )

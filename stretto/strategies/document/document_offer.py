@@ -173,7 +173,7 @@ def _reading_s(case: Case, tokens: int) -> float:
     return reading_s(case.backend.name, case.measured, tokens)
 
 
-PLAN_TOKENS = 260  # the last section waits for all of them
+PLAN_TOKENS = 260  # the last section waits for the whole plan
 SECTIONS = 5
 LONGEST = 0.3  # of the report, for its longest section
 LENGTH = 1.1  # length of reports in sections, relative to those in one piece

@@ -37,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Library:
-    """Documents and their passages. Numbers of documents are those of the request.
+    """Documents and their passages. Documents are numbered as in the request.
 
     Attributes:
         documents: as received.

@@ -122,7 +122,7 @@ def read_well(able: Capabilities) -> int | None:
 
 
 def reading_s(model: str, measured: Measured | None, tokens: int) -> float:
-    """Return the seconds that a model in this process takes to read these tokens; 0 for a server."""
+    """Return the seconds that a model in this process takes to read these tokens; 0 for a server (negligible)."""
     if not model.startswith("local:"):
         return 0.0
     times = (measured or Measured()).step_ms

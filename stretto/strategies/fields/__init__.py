@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Fields:
-    """Short fields first, then one call for each long one."""
+    """Writes the short fields first, then each long field in a separate call."""
 
     name = "fields"
 

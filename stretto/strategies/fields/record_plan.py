@@ -85,7 +85,7 @@ class FieldPart:
 
 @dataclass(frozen=True)
 class Record:
-    """How a record is written.
+    """The plan by which a record is written.
 
     Attributes:
         schema: of the whole record.

@@ -27,7 +27,7 @@ _INLINE = frozenset(
     """
     a abbr b bdi bdo br cite code data del dfn em font i img ins kbd label mark q s samp small span strike strong sub
     sup time tt u var wbr
-    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
+    """.split()  # noqa: SIM905 - a list with one word per line is no easier to read
 )
 _HIDDEN = frozenset({"script", "style", "pre", "textarea", "svg", "math", "template", "head"})
 _VOID = ("br", "img", "wbr")
@@ -184,7 +184,7 @@ def _grouped(text: str, found: list[Entry], form: Format, parts: int, least: int
 
 
 class _Html(HTMLParser):
-    """Runs of text and inline tags between the tags of blocks."""
+    """Collects runs of text and inline tags between block tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)

@@ -9,7 +9,7 @@ from stretto.language.folding import UNSPACED
 from stretto.language.shares import Measure, length_asked
 from stretto.strategies.quality.words import words_of
 
-FEWEST = 20  # words of a piece; a shorter one, a heading for instance, has little to leave out
+FEWEST = 20  # words of a piece; a shorter one, such as a heading, has little to leave out
 SHORTER = 0.9  # of the text; a number of words up to this share asks for a shorter text
 OVER = 1.2  # times the requested length
 FAR = 0.25  # of the requested length, by which the whole text can miss it

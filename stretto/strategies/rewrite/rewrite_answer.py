@@ -190,7 +190,7 @@ class Rewriting:
         )
 
     def start(self, part: RewritePart, waits: Sequence[RunningBranch] = (), lacks: Sequence[str] = ()) -> None:
-        """Start a call that writes a piece; ``lacks`` is what the call before it lost."""
+        """Start a call that writes a piece; ``lacks`` lists what the previous call lost."""
         piece = part.piece
         title = title_from(piece.said)
 

@@ -21,7 +21,7 @@ from stretto.strategies.rewrite.terms import SHARED, TERMS_TOKENS
 from stretto.strategies.rewrite.text_pieces import LEAST, LEAST_EDITED, MOST
 from stretto.values.route import Forecast, Obstacle
 
-PRIORITY = 22  # the form of the request shows the text, as that of a list shows its items
+PRIORITY = 22  # the form of the request shows the text, as a list shows its items
 OF_DOCUMENTS = 27  # above citing them, below callers' own strategies
 BEYOND = 45  # for documents that do not fit: above reading them for an answer
 CERTAIN = 0.95

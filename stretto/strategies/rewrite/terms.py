@@ -64,7 +64,7 @@ class Shared:
         ]
 
     def counted(self, pieces: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
-        """Count per term the pieces that render it as agreed, and those that do not; ``pieces``: sources and results."""
+        """Count per term the pieces that render it as agreed, and those that do not; ``pieces``: (source, result)."""
         right, wrong = Counter[str](), Counter[str]()
         for source, result in pieces:
             for term, becomes in (self.agreed | {**self.given}).items():

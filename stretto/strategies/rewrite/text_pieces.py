@@ -50,7 +50,7 @@ PROGRAMS = frozenset(
     """
     .py .pyi .js .mjs .cjs .jsx .ts .tsx .java .kt .scala .c .h .cc .cpp .hpp .cs .go .rs .swift .rb .php .pl .lua .r
     .jl .sh .bash .sql .css .scss .python .javascript .typescript .rust .ruby .kotlin .csharp .c++ .golang .shell
-    """.split()  # noqa: SIM905 - a list of one word a line is no easier to read
+    """.split()  # noqa: SIM905 - a list with one word per line is no easier to read
 )
 """File extensions and fence languages whose text is a program."""
 

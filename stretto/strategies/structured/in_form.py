@@ -63,7 +63,7 @@ async def write_in_form(
             "format",
         )
     await _ended(running)
-    if running.calls:  # text beside tool calls need not fit
+    if running.calls:  # text next to tool calls need not fit
         runner.merge.add(running.text)
         return running, None
     spec, found = running.spec, fit(running.text, request.options)
