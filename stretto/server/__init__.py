@@ -6,7 +6,7 @@ Importing this imports starlette, which comes with ``pip install 'stretto[server
 from stretto.values.errors import missing
 
 try:
-    import prometheus_client  # noqa: F401 - only to say clearly what is missing
+    import prometheus_client  # noqa: F401 - only to report clearly what is missing
     import starlette  # noqa: F401
 except ImportError as error:
     raise missing("stretto.server", str(error.name), "server") from error

@@ -1,4 +1,4 @@
-"""The ASGI application: which path is what, and who may call it."""
+"""The ASGI application: its routes, and who can call it."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def create_app(
     client: AsyncStretto, options: ServerOptions | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> Starlette:
-    """An ASGI application that serves a client; mount it in another one, or give it to an ASGI server.
+    """Return an ASGI application that serves a client; mount it in another one, or pass it to an ASGI server.
 
-    The client belongs to the caller, who closes it after the server has ended. ``app.state.service`` is what all
-    requests share. Raises `SettingsError` where the keys cannot be read, and for ``cors="*"`` without any.
+    The client belongs to the caller, who closes it after the server has stopped. All requests share
+    ``app.state.service``. Raises `SettingsError` if the keys cannot be read, and for ``cors="*"`` without keys.
     """
     service = Service(client, options, environ)
     app = Starlette(
@@ -67,7 +67,7 @@ def create_app(
 
 
 def _cors(service: Service) -> list[Middleware]:
-    """What lets the pages of chosen origins call the server from a browser."""
+    """Return the middleware that lets pages of chosen origins call the server from a browser."""
     origins = service.options.cors
     if not origins:
         return []
@@ -121,10 +121,10 @@ async def _wrong_path(request: Request, error: HTTPException) -> Response:
 
 
 class SameSite:
-    """Refuses what the pages of other sites send from a browser on this machine.
+    """Refuses requests that pages of other sites send from a browser on this machine.
 
-    Without a key, whatever reaches the server may ask. A browser sends requests of any page to loopback, and a page
-    may give its own name the address 127.0.0.1. So the host must be this one, and the origin, where there is one, too.
+    Without a key, whatever reaches the server can use it. A browser sends any page's requests to loopback, and a page
+    can point its own name at 127.0.0.1. So the host must be this one, and so must the origin, if there is one.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -164,7 +164,7 @@ _ADDRESSES = "Clients of OpenAI take an address that ends in /v1, those of Anthr
 
 
 class Slashes:
-    """Takes a path with a slash behind it for the path without, because not every client follows a redirection."""
+    """Treats a path with a trailing slash as the path without it, because not every client follows a redirect."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -172,20 +172,20 @@ class Slashes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].endswith("/"):
             path = scope["path"].rstrip("/")
-            if path != scope.get("root_path", ""):  # the page at / stays where it is, also where this app is mounted
+            if path != scope.get("root_path", ""):  # the page at / stays where it is, even if this app is mounted
                 scope = {**scope, "path": path}
         await self._app(scope, receive, send)
 
 
 def error_response(scope: Mapping[str, Any], problem: Problem) -> JSONResponse:
-    """A problem that no adapter has seen, in the form of the API that its path belongs to, with the request's id."""
+    """Return a problem that no adapter has seen, in the format of the API its path belongs to, with the request id."""
     own_id = request_id(Headers(scope=dict(scope)))
     body = problem.as_anthropic(own_id) if scope["path"].endswith(_ANTHROPIC) else problem.as_openai()
     return JSONResponse(body, problem.status, headers=named(own_id) | dict(problem.headers))
 
 
 def no_such_path(path: str, known: Iterable[str]) -> Problem:
-    """404 for a path, with the one that was meant where the beginning of it is wrong."""
+    """Return a 404 for a path, with the path that was meant if only its beginning is wrong."""
     meant = next((each for each in known if each.startswith("/v1/") and path.lower().endswith(each[3:])), None)
     hint = f"Did you mean {meant}? {_ADDRESSES}" if meant else "GET /v1/models shows that the server is alive."
     return Problem(404, f"There is no {path} here. {hint}", code="unknown_url")

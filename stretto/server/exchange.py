@@ -1,4 +1,4 @@
-"""One HTTP request and its response: who asks, what was sent, and how it ends when the client goes away."""
+"""One HTTP request and its response: who asks, what was sent, and how it ends when the client leaves."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from stretto.server.problems import Problem
 from stretto.server.server_options import ServerOptions
 
 _GIVEN_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
-# Many clients cut a stream into lines at these as well, which JSON leaves as they are.
+# Many clients also split a stream into lines at these, which JSON leaves unescaped.
 _LINE_ENDS = {b"\xe2\x80\xa8": rb"\u2028", b"\xe2\x80\xa9": rb"\u2029", b"\xc2\x85": rb"\u0085"}
 
 log = logging.getLogger("stretto.server")
 
 
 def encoded(value: Any) -> bytes:
-    """JSON in one line of UTF-8."""
+    """Return a value as one line of JSON in UTF-8."""
     body = pydantic_core.to_json(value)
     if not body.isascii():
         for end, escape in _LINE_ENDS.items():
@@ -38,18 +38,18 @@ def encoded(value: Any) -> bytes:
 
 
 def request_id(headers: Mapping[str, str]) -> str:
-    """The id of a request: the one that the client gave, or a new one."""
+    """Return a request's id: the client's, or a new one."""
     given = headers.get("x-request-id", "")
     return given if _GIVEN_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
 
 
 def named(request: str) -> dict[str, str]:
-    """The headers that tell a client the id of its request: OpenAI's read the first name, Anthropic's the second."""
+    """Return the headers with the request id: OpenAI's clients read the first name, Anthropic's the second."""
     return {"x-request-id": request, "request-id": request}
 
 
 def stay() -> None:
-    """Let a task that the closing server has cancelled still tell its client why."""
+    """Let a task that the stopping server has cancelled still report the reason to its client."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
@@ -59,11 +59,11 @@ class Exchange:
     """A request and its response.
 
     Attributes:
-        id: of the request: the one the client gave, or a new one.
-        holder: whose key was given.
-        started: the status has been sent.
-        status: what was sent; 0 before.
-        streams: the response is a stream of events, of which long silences are filled with comments.
+        id: the request id: the client's, or a new one.
+        holder: the holder of the key.
+        started: whether the status has been sent.
+        status: the status that was sent; 0 before.
+        streams: whether the response is an event stream, in which long silences are filled with comments.
         beside: headers of that stream.
         meter: what the request has cost so far.
     """
@@ -95,19 +95,19 @@ class Exchange:
 
     @property
     def started(self) -> bool:
-        """Whether the status has been sent: it cannot be changed any more."""
+        """Whether the status has been sent and so cannot change any more."""
         return self.status > 0
 
     def end(self, problem: Problem) -> None:
-        """Stop what is being written, and say why."""
+        """Stop what is being written, and report why."""
         self._ended_by = problem
         self._answering.cancel()
 
     @asynccontextmanager
     async def attended(self) -> AsyncGenerator[None]:
-        """Cancel what is inside when the client goes away; raise `Problem` where `end` has stopped it.
+        """Cancel the block when the client leaves; raise `Problem` if `end` has stopped it.
 
-        Enter it when the body has been read.
+        Enter it once the body has been read.
         """
         failure: Exception | None = None
         try:
@@ -123,7 +123,7 @@ class Exchange:
         except asyncio.CancelledError:
             if self._ended_by is None:
                 raise
-            stay()  # the server has waited long enough for what `end` has cancelled
+            stay()  # the server has already waited for what `end` has cancelled
         if failure is not None:
             raise failure
         if self._ended_by is not None:
@@ -131,11 +131,11 @@ class Exchange:
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
         while (await self.receive())["type"] != "http.disconnect":
-            pass  # what follows a body is of no interest
+            pass  # anything after the body is ignored
         scope.cancel()
 
     async def _tend(self, scope: anyio.CancelScope) -> None:
-        """Fill silences, and give up a client that reads nothing: one task, because a timer a piece would cost more."""
+        """Fill silences, and drop a client that reads nothing: one task, because a timer per chunk would cost more."""
         options = self._options
         while True:
             now = time.monotonic()
@@ -157,16 +157,16 @@ class Exchange:
     async def send_bytes(
         self, body: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
-        """The same for a body of any kind."""
+        """Send a body of any content type."""
         body = self._public(body)
         length = {"content-length": str(len(body))}
         await self._start(status, kind, length | dict(headers or {}))
         await self._deliver(body, more=False)
 
     async def write(self, frames: bytes) -> None:
-        """Send events, the first of them behind the status. Waits for a slow client."""
+        """Send events, the first of them after the status. Waits for a slow client."""
         if not self.started:
-            # The second is for nginx, which would collect the stream before it passes it on.
+            # The second is for nginx, which would otherwise buffer the stream.
             usual = {"cache-control": "no-cache", "x-accel-buffering": "no"}
             await self._start(200, "text/event-stream; charset=utf-8", usual | self.beside)
         await self._deliver(self._public(frames), more=True)

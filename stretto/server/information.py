@@ -1,4 +1,4 @@
-"""What a server tells of itself: models, health, metrics, and where a request would go."""
+"""What a server reports about itself: models, health, metrics, and where a request would go."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from stretto.values.errors import StrettoError
 
 
 async def models(service: Service, exchange: Exchange) -> None:
-    """All names, in a list that clients of OpenAI and of Anthropic can read."""
+    """List all names in a form that clients of OpenAI and of Anthropic can read."""
     data = service.models.listed()
     pages = {"has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
     await exchange.send_json({"object": "list", "data": data} | pages)
 
 
 async def model(service: Service, exchange: Exchange) -> None:
-    """One name."""
+    """Describe one name."""
     await exchange.send_json(service.models.described(exchange.scope["path_params"]["name"]))
 
 
 async def health(service: Service, exchange: Exchange) -> None:
-    """The process lives; and whether its models are loaded, so that the web chat need not provoke a 503 to learn it.
+    """Report that the process is alive, and whether its models are loaded: the web chat need not provoke a 503 to know.
 
-    Without keys, also what requests wait for: anybody may ask, and the length of a prompt is told.
+    Without keys, also report what requests are waiting for: anyone can ask, and it includes the length of a prompt.
     """
     status = "draining" if service.admission.draining else "ok"
     loading = {"loading": what} if not service.prepared and (what := doing()) else {}
@@ -38,7 +38,7 @@ async def health(service: Service, exchange: Exchange) -> None:
 
 
 async def ready(service: Service, exchange: Exchange) -> None:
-    """Requests are answered without delay; 503 while models are loaded, and while the server ends."""
+    """Report whether requests are answered without delay: 503 while models load and while the server shuts down."""
     service.admission.check_open()
     if not service.prepared:
         raise Problem(503, "The models are being loaded.", "server_error", code="not_ready", headers=retry_after(1))
@@ -48,7 +48,7 @@ async def ready(service: Service, exchange: Exchange) -> None:
 
 
 async def metrics(service: Service, exchange: Exchange) -> None:
-    """Counters for Prometheus. Raises `Problem` (403) for one of several keys that may not read them."""
+    """Respond with the Prometheus metrics. Raises `Problem` (403) for one of multiple keys that must not read them."""
     if service.keyring.has_several and not exchange.holder.metrics:
         raise Problem(
             403,
@@ -61,7 +61,7 @@ async def metrics(service: Service, exchange: Exchange) -> None:
 
 
 def routing(read: Read) -> Any:
-    """What answers with the route of a request, and generates nothing."""
+    """Return a handler that responds with the route of a request, and generates nothing."""
 
     async def route(service: Service, exchange: Exchange) -> None:
         service.admission.check_open()

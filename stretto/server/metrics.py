@@ -1,4 +1,4 @@
-"""Counters for Prometheus: vLLM's names for what vLLM counts too, so its dashboards show a Stretto as well."""
+"""Prometheus metrics, with vLLM's names for what vLLM counts too, so its dashboards work for Stretto as well."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TOKENS = tuple(float(first * 10**power) for power in range(6) for first in (1, 
 
 
 class Metrics:
-    """What one server has counted. ``model_name`` is a name of ``/v1/models``, so there are not many.
+    """What one server has counted. ``model_name`` is a name from ``/v1/models``, so its cardinality is low.
 
     Attributes:
-        registry: the counters of this server.
-        gather: what is shown in their place: those of all servers, where they are behind one address.
+        registry: the metrics of this server.
+        gather: returns the metrics of all servers instead, if several share one address.
     """
 
     def __init__(self, admission: AdmissionControl) -> None:
@@ -79,7 +79,7 @@ class Metrics:
         self._discarded.labels(model).inc(usage.discarded_tokens)
 
     def responded(self, path: str, status: int) -> None:
-        """Count a response; ``path`` is that of a route, not what a client made up."""
+        """Count a response; ``path`` is a route's, not one made up by a client."""
         self._responses.labels(path, str(status)).inc()
 
     def left(self, model: str) -> None:
@@ -87,6 +87,6 @@ class Metrics:
         self._left.labels(model).inc()
 
     async def shown(self, headers: Mapping[str, str]) -> tuple[bytes, str]:
-        """All of it in the form that the headers ask for, and the name of that form."""
+        """Return all metrics in the format that the headers ask for, and the content type."""
         encode, kind = choose_encoder(headers.get("accept", ""))
         return encode(await self.gather() if self.gather else self.registry), kind

@@ -1,4 +1,4 @@
-"""The names under which a server answers: ``stretto`` and its ways, also with a backend, and the backends' own."""
+"""The model names of a server: ``stretto``, alone or with a strategy or backend, and the backends' own names."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ AUTO = "stretto"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a model's name stands for.
+    """What a model name refers to.
 
     Attributes:
-        name: as it was asked for, and is given back.
-        client: who answers.
-        strategy: how; "auto" leaves it to the router.
-        own: the backend's own name was given, so the request is passed on to it as it is.
+        name: the name as requested, which the response repeats.
+        client: the client that answers.
+        strategy: the strategy; "auto" leaves it to the router.
+        own: whether the name is the backend's own, so the request is passed on to it unchanged.
     """
 
     name: str
@@ -44,21 +44,21 @@ class Served:
 
     @property
     def takes_pictures(self) -> bool:
-        """Whether one of its models does, as far as that is known."""
+        """Whether one of its models is known to accept images."""
         able = [backend.capabilities for backend in self.client.backends.values()]
         return any(each.media and "image_url" not in each.refused_media for each in able)
 
     @property
     def whole(self) -> str:
-        """How, where a schema holds the answer as a whole: what the name says of parts gives way to it."""
+        """The strategy if a schema applies to the answer as a whole, which overrides a name that asks for parts."""
         return self.strategy if self.strategy in WHOLE else "auto"
 
 
 class Models:
-    """All names of one server.
+    """All model names of one server.
 
     Args:
-        client: whose backends are served. Under ``stretto`` its router picks among them.
+        client: the client whose backends are served. Under ``stretto``, its router picks one of them.
     """
 
     def __init__(self, client: AsyncStretto) -> None:
@@ -68,14 +68,14 @@ class Models:
         self._public = _public_names([backend.name for backend in backends])
         self._hidden = _hidden(self._public, [place for each in backends for place in getattr(each, "places", ())])
         paths = b"|".join(re.escape(path) for path in sorted(self._hidden, key=len, reverse=True))
-        # Not within a longer address or name: a model at /model leaves https://example.org/models as it is.
+        # Not within a longer address or name: a model at /model leaves https://example.org/models unchanged.
         self._paths = re.compile(rb"(?:(?<![\w.])|(?<=\\[nrt]))(?:" + paths + rb")(?![\w-])")
         self._alone = {
             self._public[backend.name]: AsyncStretto(
                 backend, settings=client.settings, templates=client.templates, fallback=()
             )
             for backend in client.backends.values()
-        }  # whoever names a model is answered by no other
+        }  # whoever names a model gets no other
         ways = {AUTO: "auto"} | {f"{AUTO}-{name}": name for name in STRATEGIES}
         self._served = {way: Served(way, client, strategy) for way, strategy in ways.items()}
         for backend, alone in self._alone.items():
@@ -84,7 +84,7 @@ class Models:
             }
         self._served |= {backend: Served(backend, alone, "direct", own=True) for backend, alone in self._alone.items()}
         self._listed = tuple(self._served)
-        # The name that a provider itself uses, and the path of a model on this machine: a client that had it keeps it.
+        # The provider's own name, and the path of a local model, keep working for clients that already have them.
         for own, public in self._public.items():
             if public in self._alone:
                 self._served.setdefault(own, Served(public, self._alone[public], "direct", own=True))
@@ -93,7 +93,7 @@ class Models:
             self._served.setdefault(short, Served(short, alone, "direct", own=True))
 
     def find(self, name: str) -> Served:
-        """What this name stands for. Raises `Problem` with 404."""
+        """Return what this name refers to. Raises `Problem` (404)."""
         served = self._served.get(name)
         if served is None:
             near = difflib.get_close_matches(name, self._listed, n=1, cutoff=0.6)
@@ -107,15 +107,15 @@ class Models:
         return served
 
     def without_paths(self, sent: bytes) -> bytes:
-        """The same bytes with the names of models and of what they read, instead of the paths of this machine."""
+        """Replace the paths of this machine in these bytes by the names of models and of what they read."""
         return self._paths.sub(lambda found: self._hidden[found[0]], sent) if self._hidden else sent
 
     def listed(self) -> list[dict[str, Any]]:
-        """All names, in the form of OpenAI's list, with what clients of Anthropic and OpenRouter read of each."""
+        """Return all names in the format of OpenAI's list, with the fields that Anthropic's and OpenRouter's add."""
         return [self.described(name) for name in self._listed]
 
     def described(self, name: str) -> dict[str, Any]:
-        """One name of the list. Raises `Problem` with 404."""
+        """Return one entry of the list. Raises `Problem` (404)."""
         served = self.find(name)
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._since))
         return {
@@ -132,7 +132,7 @@ class Models:
 
 
 def _public_names(names: Sequence[str]) -> dict[str, str]:
-    """Names by which models are known outside: a file or a folder of this machine by its own name, without its path."""
+    """Return the public names of models: a local file or folder goes by its own name, without its path."""
     public: dict[str, str] = {}
     for name in names:
         path = _path_in(name)
@@ -145,14 +145,14 @@ def _public_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _path_in(name: str) -> Path | None:
-    """The place of a model that is named by its path."""
+    """Return the location of a model that is named by its path."""
     provider, _, written = name.partition(":")
     path = Path(written).expanduser()
     return path.resolve() if provider == "local" and written not in ("", "pocket") and path.exists() else None
 
 
 def _hidden(public: Mapping[str, str], places: Sequence[Path]) -> dict[bytes, bytes]:
-    """What stands for a path in JSON and in headers, and what is sent instead."""
+    """Map each path, as it appears in JSON and in headers, to what is sent instead."""
     written = (path for place in places for path in (place.absolute(), place.resolve()) if path.name)
     pairs = {str(path): path.name for path in written}
     for name, known in public.items():

@@ -1,4 +1,4 @@
-"""What goes wrong, as an HTTP status and an error that clients of OpenAI and Anthropic understand."""
+"""Errors as an HTTP status and a body that clients of OpenAI and Anthropic understand."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pydantic import BaseModel, ValidationError
 from stretto.foundation.arguments import looks_like_key, safe_repr
 from stretto.values import errors
 
-_NO_RETRY = {"x-should-retry": "false"}  # the SDKs would send it again, up to twice
+_NO_RETRY = {"x-should-retry": "false"}  # the SDKs would otherwise retry, up to twice
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
 @dataclass
-class Problem(Exception):  # noqa: N818 - not an error of the program: an answer with a status
-    """An answer with a status of 400 or above.
+class Problem(Exception):  # noqa: N818 - not a fault of the program: a response with a status
+    """A response with a status of 400 or above.
 
     Attributes:
         status: the HTTP status.
         message: what is wrong, its value and the remedy, for a person.
         type: the kind of error, in OpenAI's words.
         param: the field of the body that is wrong.
-        code: the same for programs.
-        headers: added to the response.
+        code: the error code, for programs.
+        headers: headers to add to the response.
     """
 
     status: int
@@ -38,11 +38,11 @@ class Problem(Exception):  # noqa: N818 - not an error of the program: an answer
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def as_openai(self) -> dict[str, Any]:
-        """OpenAI's envelope."""
+        """Return OpenAI's error envelope."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
     def as_anthropic(self, request_id: str) -> dict[str, Any]:
-        """Anthropic's envelope."""
+        """Return Anthropic's error envelope."""
         kind = _ANTHROPIC_TYPES.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
         message = f"{self.param}: {self.message}" if self.param else self.message
         return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
@@ -61,12 +61,12 @@ _ANTHROPIC_TYPES = {
 
 
 def retry_after(seconds: float) -> dict[str, str]:
-    """The header that says when to come back; whole seconds, at least one."""
+    """Return the header that says when to retry; whole seconds, at least one."""
     return {"retry-after": str(max(1, math.ceil(min(seconds, 3600.0))))}
 
 
 def shutting_down() -> Problem:
-    """The server ends, and this request is not, or no longer, answered."""
+    """Return the problem for a request that a stopping server does not answer, or stops answering."""
     return Problem(
         503,
         "The server is shutting down. Send the request again in a moment.",
@@ -76,11 +76,11 @@ def shutting_down() -> Problem:
     )
 
 
-_MEMBERS = ("str", "_Document")  # of the unions in bodies, beside lists and mappings
+_MEMBERS = ("str", "_Document")  # of the unions in bodies, in addition to lists and mappings
 
 
 def read_as(model: type[Body], body: object) -> Body:
-    """Read a body. Raises `Problem` for a field that cannot be used."""
+    """Parse a body. Raises `Problem` for a field that cannot be used."""
     try:
         return model.model_validate(body)
     except ValidationError as error:
@@ -88,10 +88,10 @@ def read_as(model: type[Body], body: object) -> Body:
 
 
 def of_validation(error: ValidationError) -> Problem:
-    """A field of the body that cannot be used, by its name."""
+    """Return the problem for a field of the body that cannot be used, naming the field."""
     first = error.errors(include_url=False)[0]
     parts = ["[hidden]" if looks_like_key(part) else part for part in map(str, first["loc"])]
-    # A member of a union is named by its type behind the field; a client knows only the field.
+    # pydantic appends the type of a union's member to the field; a client knows only the field.
     fields = (part for part in parts if part == "[hidden]" or not (part.endswith("]") or part in _MEMBERS))
     name = ".".join(fields) or "body"
     if first["type"] == "missing":
@@ -102,7 +102,7 @@ def of_validation(error: ValidationError) -> Problem:
 
 
 def of_turn(error: errors.InvalidRequestError | ValidationError, where: str) -> Problem:
-    """A turn of a conversation that cannot be used, by its place in the body."""
+    """Return the problem for a turn of a conversation that cannot be used, with its place in the body."""
     if isinstance(error, ValidationError):
         cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
         if not isinstance(cause, errors.InvalidRequestError):
@@ -114,12 +114,12 @@ def of_turn(error: errors.InvalidRequestError | ValidationError, where: str) -> 
     return Problem(400, str(error), param=where, code="invalid_value")
 
 
-_ANSWERS: tuple[tuple[type[Exception], int, str, str | None], ...] = (  # the first that fits: children before parents
+_ANSWERS: tuple[tuple[type[Exception], int, str, str | None], ...] = (  # first match wins: subclasses before bases
     (errors.ContextOverflowError, 400, "context_length_exceeded", "messages"),
     (errors.RequestRejectedError, 400, "rejected_by_backend", None),
     (errors.RateLimitedError, 429, "rate_limit_exceeded", None),
     (errors.BreakerOpenError, 503, "backend_unavailable", None),
-    (errors.AuthenticationError, 502, "backend_authentication", None),  # not 401: the key of the client is a good one
+    (errors.AuthenticationError, 502, "backend_authentication", None),  # not 401: the client's key is valid
     (errors.ModelNotFoundError, 502, "backend_model_not_found", None),
     (errors.StalledError, 504, "backend_timeout", None),
     (errors.BackendError, 502, "backend_failed", None),
@@ -135,7 +135,7 @@ _IN_VAIN = frozenset({"backend_authentication", "backend_model_not_found", "dead
 
 
 def of_error(error: Exception) -> Problem:
-    """The answer that an error of the library stands for. What is no such error tells nothing of itself."""
+    """Return the response for an error of the library. Any other error reveals nothing."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, errors.AllModelsFailedError) and error.errors:

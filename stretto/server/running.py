@@ -1,4 +1,4 @@
-"""A server from its first request to its last: the socket, the signals, and an orderly end."""
+"""A server from its first request to its last: the socket, the signals, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from stretto.server.server_options import ServerOptions
 from stretto.server.service import Service
 from stretto.values.errors import SettingsError
 
-_KEPT_S = 75  # an idle connection; clients and proxies between give theirs up after 60 s at most
-_LAST_S = 5  # for what does not end when it is told to
+_KEPT_S = 75  # an idle connection; clients and proxies in between close theirs after 60 s at most
+_LAST_S = 5  # for what does not end when asked to
 _AT_ONCE_S = 1.0  # the same after a second signal
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which lets the answers under way end before it closes its port.
+    """uvicorn's server, except that running answers can end before it closes its port.
 
-    Until then it answers new requests with 503, so that whoever shares out the load takes them elsewhere. A second
-    signal ends all at once.
+    Until then it answers new requests with 503, so a load balancer sends them elsewhere. A second signal ends
+    everything at once.
 
     Attributes:
-        stopped_by: the signal that ended it.
+        stopped_by: the signal that stopped it.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -58,7 +58,7 @@ class Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as a signal handler is called
-        """Note a signal; it is acted upon at the next tick."""
+        """Note a signal, to act on at the next tick."""
         if self.stopped_by is None:
             self.stopped_by = sig
         elif self._loop is not None:
@@ -66,7 +66,7 @@ class Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._patience.cancel)
 
     async def on_tick(self, counter: int) -> bool:
-        """What uvicorn does ten times a second; gives whether it is time to close."""
+        """Do what uvicorn does ten times a second; returns whether it is time to close."""
         self._loop = asyncio.get_running_loop()
         if self.stopped_by is not None and not self.should_exit:
             with self._patience:
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
 
 
 def listening(options: ServerOptions) -> socket.socket:
-    """A socket at the address of the options. Raises `SettingsError`."""
+    """Return a socket listening at the address of the options. Raises `SettingsError`."""
     host = options.host.strip("[]")
     try:
         found = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -93,14 +93,14 @@ def listening(options: ServerOptions) -> socket.socket:
         if error.errno == errno.EACCES:
             raise SettingsError(f"{where} may not be used without more rights. Choose a port from 1024 on.") from None
         raise SettingsError(f"{where} cannot be listened at: {error.strerror}.") from None
-    # asyncio does this for connections only where their protocol is told, and `create_server` tells none. Without it, a
+    # asyncio does this only for connections whose protocol is known, and `create_server` leaves it out. Without it, a
     # stream's second piece waits until the client has acknowledged the first: up to 40 ms.
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return opened
 
 
 def risk(options: ServerOptions, service: Service) -> str | None:
-    """What may happen where anyone can reach the server without a key; ``None`` where nobody can."""
+    """Return what can happen if anyone can reach the server without a key; ``None`` if nobody can."""
     if options.loopback or service.keyring.holders:
         return None
     return (
@@ -110,16 +110,16 @@ def risk(options: ServerOptions, service: Service) -> str | None:
 
 
 def serve(client: AsyncStretto, options: ServerOptions, announce: Callable[[str, Service], None]) -> int | None:
-    """Serve until a signal comes; gives the signal. The client is closed at the end.
+    """Serve until a signal arrives; returns the signal. The client is closed at the end.
 
-    ``announce`` is told the address when the port is open. Raises `SettingsError`.
+    ``announce`` is called with the address once the port is open. Raises `SettingsError`.
     """
     with asyncio.Runner(loop_factory=_event_loop) as runner:
         return runner.run(_serve(client, options, announce))
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, where there is one: it is not made for Windows."""
+    """Return uvloop's event loop if available; it does not exist for Windows."""
     try:
         import uvloop  # noqa: PLC0415 - not on every system
     except ImportError:
@@ -145,4 +145,4 @@ async def _serve(client: AsyncStretto, options: ServerOptions, announce: Callabl
 async def _prepare(service: Service) -> None:
     await service.prepare()
     gc.collect()
-    gc.freeze()  # each full collection holds the event loop, and would search all that was imported: up to 0.2 s
+    gc.freeze()  # each full collection blocks the event loop, and would search all that was imported: up to 0.2 s

@@ -1,4 +1,4 @@
-"""What a server may be told: where it listens, what it bears, how long it waits."""
+"""The options of a server: where it listens, how much it accepts, how long it waits."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class ServerOptions:
     """How a server serves. Times in seconds. Raises `SettingsError`.
 
     Attributes:
-        host: the address to listen at.
+        host: the address to listen on.
         port: the port; 0 for a free one.
-        keys: a file with the keys that are let in, see `stretto.server.limits.keys`.
-        cors: origins of web pages that may call the server from a browser, such as ``https://chat.example``; ``*``
-            stands for all.
+        keys: a file with the keys to admit, see `stretto.server.limits.keys`.
+        cors: origins of web pages that can call the server from a browser, such as ``https://chat.example``; ``*``
+            allows all.
         concurrent_answers: answers that are written at the same time.
-        queue: requests that may wait for their turn; those beyond are refused with 429.
+        queue: requests that can wait for their turn; those beyond are refused with 429.
         body_bytes: the most bytes of a request's body.
-        body_s: the longest time in which a body has to arrive.
-        first_byte_s: after so long a stream begins without its first text, so that nothing between gives it up.
+        body_s: the longest time that a body can take to arrive.
+        first_byte_s: after this time a stream begins even without its first text, so that no proxy gives it up.
         heartbeat_s: the longest silence within a stream; a comment fills it.
-        send_s: after so long without reading, a client counts as gone.
-        drain_s: how long answers under way may take to end when the server is told to stop.
+        send_s: after this time without reading, a client counts as gone.
+        drain_s: how long running answers can take to end when the server is asked to stop.
     """
 
     host: str = "127.0.0.1"

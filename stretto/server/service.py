@@ -22,11 +22,11 @@ log = logging.getLogger("stretto.server")
 
 
 class Service:
-    """The models, the keys, the admission and the counters of one server. The client belongs to the caller.
+    """The models, keys, admission control and metrics of one server. The client belongs to the caller.
 
     Attributes:
         readers: how many documents are parsed at a time.
-        prepared: nothing is being prepared any more, and nothing of it has failed.
+        prepared: whether all preparation has ended without a failure.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Service:
         self.prepared = True
 
     async def prepare(self) -> None:
-        """Do ahead of the first request what takes long once: imports, the router's model, local models."""
+        """Do what takes long once before the first request: imports, the router's model, local models."""
         self.prepared = False
         try:
             if self.client.store is not None:
-                await self.client.store.reach()  # it warns where it cannot be, and the server goes on without
+                await self.client.store.reach()  # it warns if it is unreachable, and the server goes on without it
             await self.client.route("Is it ready?")
             await self.client.load()
         except StrettoError as error:
-            log.warning("not ready: %s", error)  # and each request will say so
+            log.warning("not ready: %s", error)  # each request will report it
         else:
             self.prepared = True

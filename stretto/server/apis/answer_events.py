@@ -1,4 +1,4 @@
-"""The answers to the questions of one request, as their events come."""
+"""The answers to the questions of one request, as a stream of events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Indexed = tuple[int, Event]
 
 
 class AnswerEvents(Protocol):
-    """Events as they come, each with the index of the answer that it belongs to."""
+    """Events as they arrive, each with the index of the answer it belongs to."""
 
     def __aiter__(self) -> AsyncIterator[Indexed]: ...
 
     async def __anext__(self) -> Indexed: ...
 
     def ready(self) -> list[Indexed]:
-        """Those that are there already."""
+        """Return the events that have already arrived."""
         ...
 
 
@@ -46,9 +46,9 @@ class Ask:
 async def answer_events(
     asks: Sequence[Ask], holder: Holder, admission: AdmissionControl
 ) -> AsyncGenerator[AnswerEvents]:
-    """The events of all answers as they come, each with the index of its question.
+    """Yield the events of all answers as they arrive, each with the index of its question.
 
-    The request holds one place. More questions are answered side by side only in places that are free now.
+    The request occupies one place. Further questions run concurrently only in places that are free now.
     """
     if len(asks) == 1:
         ask = asks[0]
@@ -95,7 +95,7 @@ async def answer_events(
 
 
 class _Numbered:
-    # A class and not a generator: there is nothing to close when the reader leaves early.
+    # A class rather than a generator: there is nothing to close when the reader stops early.
 
     def __init__(self, events: AnswerStream) -> None:
         self._events = events

@@ -41,7 +41,7 @@ def _samples_here(served: Served) -> bool:
 
 
 class MessagesBody(BaseModel):
-    """The body of a request."""
+    """The request body."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,7 +64,7 @@ class MessagesBody(BaseModel):
         return isinstance(thinking, dict) and thinking.get("type") != "disabled"
 
     def check_tools(self, served: Served) -> None:
-        """Raise `Problem` for what only Anthropic can run, where the model's server is another one."""
+        """Raise `Problem` for tools that only Anthropic can run if the model is on another server."""
         if not _is_anthropic(served):
             if (self.model_extra or {}).get("mcp_servers"):
                 message = f"mcp_servers cannot be used: {served.backend.name} calls no MCP servers. Leave it out."
@@ -80,7 +80,7 @@ class MessagesBody(BaseModel):
             check_tools(self.tools, self.tool_choice)
 
     def without_effect(self, served: Served) -> list[AnswerWarning]:
-        """Warnings of the fields that only Anthropic's models read, where the model is another one."""
+        """Return warnings for the fields that only Anthropic's models read, if the model is another one."""
         if _is_anthropic(served):
             return []
         given = self.model_extra or {}
@@ -97,7 +97,7 @@ class MessagesBody(BaseModel):
         return [AnswerWarning(f"{name} {said}", "option") for name in named]
 
     def conversation(self) -> tuple[Message, ...]:
-        """The messages, that of the system first. Raises `Problem`."""
+        """The messages, system message first. Raises `Problem`."""
         for place, turn in enumerate(self.messages):
             if (role := turn.get("role")) not in _ROLES:
                 where = f"messages.{place}.role"
@@ -108,7 +108,7 @@ class MessagesBody(BaseModel):
 
 
 def read_messages(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
-    """Read a body of Anthropic's Messages. Raises `Problem`."""
+    """Parse a body of Anthropic's Messages API. Raises `Problem`."""
     extension = Extension.of(body)
     asked = read_as(MessagesBody, body)
     if asked.max_tokens is None:
@@ -125,7 +125,7 @@ def read_messages(body: dict[str, Any], service: Service, exchange: Exchange) ->
 
 
 async def count_tokens(service: Service, exchange: Exchange) -> None:
-    """How many tokens a request's prompt has, as far as its backend can tell."""
+    """Respond with the number of tokens in a request's prompt, as far as its backend can count them."""
     asked = read_as(MessagesBody, await read_object(exchange.receive, exchange.headers, service.options))
     served = service.models.find(asked.model)
     asked.check_tools(served)
@@ -163,7 +163,7 @@ def _options(asked: MessagesBody, served: Served, extension: Extension) -> Reque
     if output:
         extra["output_config"] = output
     if not _is_anthropic(served):
-        # Others have no thinking budgets and cache controls; that a user's number is known to all.
+        # Other servers have no thinking budgets or cache controls; all of them have a user id.
         who = (extra.get("metadata") or {}).get("user_id") if isinstance(extra.get("metadata"), dict) else None
         known = ("top_k", "chat_template_kwargs") if _samples_here(served) else ("chat_template_kwargs",)
         kept = {name: extra[name] for name in known if name in extra}
@@ -180,18 +180,18 @@ _STOP: dict[FinishReason, str] = {
     "refusal": "refusal",
     "content_filter": "refusal",
 }
-_CUT = "max_tokens"  # the one word for an answer that is not whole
+_CUT = "max_tokens"  # the only value for an answer that is incomplete
 
 
 class MessagesWriter(EventWriter):
-    """Writes one answer as Messages do.
+    """Writes one answer in the format of the Messages API.
 
-    A stream is: ``message_start``; for each block of content its start, deltas and stop; ``message_delta`` with the
-    stop reason and the usage; ``message_stop``. Blocks follow each other: what another tool call says while one is
-    open is kept until the end, and so are thoughts and text.
+    A stream is: ``message_start``; for each content block its start, deltas and stop; ``message_delta`` with the stop
+    reason and the usage; ``message_stop``. Blocks come one after the other: while a tool call is open, the fragments of
+    other calls, thoughts and text are buffered.
 
     Attributes:
-        untold: a warning for an answer of which nobody knows whether a stop sequence ended it.
+        untold: a warning for an answer that does not say whether a stop sequence ended it.
     """
 
     def __init__(
@@ -208,11 +208,11 @@ class MessagesWriter(EventWriter):
         self._thinks = thinks
         self._warnings = warnings
         self.untold: AnswerWarning | None = None
-        self._blocks = 0  # that have been started
-        self._open: str | int | None = None  # "text", "thought", or the index of the tool call that is being streamed
-        self._streamed: set[int] = set()  # tool calls that were, or are
-        self._later = ""  # text that came while a tool call was open
-        self._thoughts: list[dict[str, Any]] = []  # that came then
+        self._blocks = 0  # started so far
+        self._open: str | int | None = None  # "text", "thought", or the index of the tool call being streamed
+        self._streamed: set[int] = set()  # tool calls that are being or have been streamed
+        self._later = ""  # text that arrived while a tool call was open
+        self._thoughts: list[dict[str, Any]] = []  # thoughts that arrived meanwhile
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         answer = answers[0]
@@ -236,13 +236,13 @@ class MessagesWriter(EventWriter):
         return _event("message_stop")
 
     def broken(self, problem: Problem) -> bytes:
-        """What ends a stream that cannot go on."""
+        """Return the event that ends a stream after an error."""
         return sse(problem.as_anthropic(self._request_id), "error")
 
     def written(self, event: Event) -> bytes:
         match event:
             case RouteChosen():
-                usage = {"input_tokens": 0, "output_tokens": 0}  # not known yet; the last event tells
+                usage = {"input_tokens": 0, "output_tokens": 0}  # not known yet; the last event reports it
                 message: dict[str, Any] = self._frame | {
                     "content": [],
                     "stop_reason": None,
@@ -268,7 +268,7 @@ class MessagesWriter(EventWriter):
         return begin + self._delta({"type": "text_delta", "text": text})
 
     def _block(self, thought: Mapping[str, Any]) -> dict[str, Any] | None:
-        """A thought as a block; one of another API's is not signed, and shown where thoughts were asked for."""
+        """Return a thought as a block; one from another API is unsigned, and is shown if thoughts were requested."""
         if thought.get("type") in ANTHROPIC_THOUGHTS and not is_listed(thought):
             return dict(thought)
         _, said = reasoning_of(thought)
@@ -290,7 +290,7 @@ class MessagesWriter(EventWriter):
         delta, begin = piece.delta, b""
         if self._open != delta.index:
             if isinstance(self._open, int) or delta.index in self._streamed:
-                return b""  # the whole of it comes at the end
+                return b""  # sent as a whole at the end
             self._streamed.add(delta.index)
             call = ToolCall(id=delta.id or "", name=delta.name or "")
             begin = self._close() + self._start(delta.index, _tool_use(call, {}))
@@ -326,7 +326,7 @@ class MessagesWriter(EventWriter):
 
 
 def _end(answer: Answer) -> dict[str, Any]:
-    """Why an answer has ended, and at which of the stop sequences."""
+    """Return why an answer ended, and at which stop sequence."""
     stops = [branch.stop_text for branch in answer.branches if branch.kind == "direct" and branch.stop_text]
     if stops and answer.finish_reason == "stop":
         return {"stop_reason": "stop_sequence", "stop_sequence": stops[-1]}
@@ -346,7 +346,7 @@ def _arguments(call: ToolCall) -> Any:
         found = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         found = None
-    return found if isinstance(found, dict) else {"arguments": call.arguments}  # a model wrote this
+    return found if isinstance(found, dict) else {"arguments": call.arguments}  # written by a model
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From a request's body to its answer, whole or streamed: what all APIs have in common."""
+"""From a request's body to its response, whole or streamed: what all APIs have in common."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class ResponseWriter(Protocol):
-    """Writes one response in the words of an API."""
+    """Writes one response in the format of an API."""
 
     def whole(self, answers: Sequence[Answer]) -> Any:
-        """The response as JSON."""
+        """Return the response as JSON."""
         ...
 
     def frames(self, index: int, event: Event) -> bytes:
-        """What an event of the answer with this index adds to the stream; may be nothing."""
+        """Return what an event of the answer with this index adds to the stream; may be empty."""
         ...
 
     def closing(self) -> bytes:
-        """What ends a stream when all answers are there."""
+        """Return what ends a stream once all answers are complete."""
         ...
 
     def broken(self, problem: Problem) -> bytes:
-        """What ends a stream that cannot go on."""
+        """Return what ends a stream after an error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """What was read in a body; more than one question where the API takes several prompts."""
+    """A parsed body; it has more than one question if the API takes multiple prompts."""
 
     asks: Sequence[Ask]
     stream: bool
@@ -60,16 +60,16 @@ class ParsedBody:
 
 
 Read = Callable[[dict[str, Any], Service, Exchange], ParsedBody]
-"""How an API reads a body. Raises `Problem`."""
+"""Parses an API's body. Raises `Problem`."""
 
 Elsewhere = Callable[[dict[str, Any], Service, Exchange, Problem], Awaitable[None]]
 Handler = Callable[[Service, Exchange], Awaitable[None]]
 
 
 class Endpoint:
-    """An ASGI application for one path: checks the key, handles the request, tells what went wrong.
+    """An ASGI application for one path: checks the key, handles the request, reports errors.
 
-    ``anthropic``: in the form of Anthropic's API, else of OpenAI's. ``guarded``: a key is needed, if there are any.
+    ``anthropic``: use the format of Anthropic's API instead of OpenAI's. ``guarded``: require a key if there are any.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Endpoint:
                 if self._guarded:
                     self._let_in(exchange)
                 keyring = self._service.keyring
-                # Without keys, callers cannot be told apart.
+                # Without keys, callers cannot be distinguished.
                 tenant = exchange.holder.name if keyring.holders else UNKNOWN
                 with asked_for(tenant, among_others=keyring.has_several):
                     await self._handle(self._service, exchange)
@@ -99,12 +99,12 @@ class Endpoint:
                     raise
                 stay()
                 await self._tell(exchange, shutting_down())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told, and the server lives on
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a response and the server keeps running
                 await self._tell(exchange, error)
         except ClientGoneError:
             return
         finally:
-            self._service.metrics.responded(self._path, exchange.status or 499)  # nginx's word for a client that left
+            self._service.metrics.responded(self._path, exchange.status or 499)  # nginx's status for a client that left
 
     def _let_in(self, exchange: Exchange) -> None:
         holder = self._service.keyring.find(exchange.headers)
@@ -123,7 +123,7 @@ class Endpoint:
         problem = of_error(error)
         if not isinstance(error, (Problem, StrettoError)):
             log.exception("%s at %s failed", exchange.id, self._path)
-        elif problem.status >= 500 and problem.status != 503:  # which is for whoever shares out the load
+        elif problem.status >= 500 and problem.status != 503:  # which is meant for the load balancer
             log.warning("%s at %s: %s", exchange.id, self._path, problem.message)
         if not exchange.started:
             body = problem.as_anthropic(exchange.id) if self._anthropic else problem.as_openai()
@@ -131,14 +131,14 @@ class Endpoint:
 
 
 async def read_by(read: Read, body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:
-    """Read a body; a long one in a thread, as all other requests wait meanwhile. Raises `Problem`."""
+    """Parse a body; a long one in a thread, so that other requests do not wait. Raises `Problem`."""
     if is_long(*body.values()):
         return await anyio.to_thread.run_sync(read, body, service, exchange)
     return read(body, service, exchange)
 
 
 def generating(read: Read, elsewhere: Elsewhere | None = None) -> Handler:
-    """What handles the requests of an API that generates.
+    """Return the handler for the requests of an API that generates.
 
     ``elsewhere`` is tried with a body that cannot be read, and raises the problem if it cannot help.
     """
@@ -168,7 +168,7 @@ def generating(read: Read, elsewhere: Elsewhere | None = None) -> Handler:
                 exchange.attended(),
                 service.admission.admitted(exchange.holder, exchange.end, prompt_tokens=tokens) as waited_s,
             ):
-                # What fails in here is told in here: a response of which the status is out ends with an event.
+                # Errors in here are reported in here: once the status is sent, a response ends with an event.
                 answers = await _respond(exchange, reading, service.admission)
                 answered = True
                 for answer in answers:
@@ -187,7 +187,7 @@ def generating(read: Read, elsewhere: Elsewhere | None = None) -> Handler:
 
 @asynccontextmanager
 async def _paid(exchange: Exchange) -> AsyncGenerator[None]:
-    """Charge the key for what the request has cost, however it ends."""
+    """Charge the key for what the request cost, however it ends."""
     try:
         yield
     finally:
@@ -196,7 +196,7 @@ async def _paid(exchange: Exchange) -> AsyncGenerator[None]:
 
 
 def refused(status: int, message: str, code: str) -> Handler:
-    """What handles a path of an API that this server does not have, and says so."""
+    """Return a handler that refuses a path of an API that this server does not implement."""
 
     async def handle(service: Service, exchange: Exchange) -> None:  # noqa: ARG001 - as a handler is called
         raise Problem(status, message, code=code)
@@ -230,13 +230,13 @@ async def _whole(exchange: Exchange, reading: ParsedBody, admission: AdmissionCo
 
 
 async def _stream(exchange: Exchange, reading: ParsedBody, admission: AdmissionControl) -> Sequence[Answer]:
-    """Stream the answers. The status waits for the first text, so that what fails before it has its own status."""
+    """Stream the answers. The status waits for the first text, so an earlier failure gets its own status."""
     writer = reading.writer
     answers: dict[int, Answer] = {}
     async with answer_events(reading.asks, exchange.holder, admission) as events:
         async for first in events:
             frames = b""
-            for index, event in (first, *events.ready()):  # what is there goes out together
+            for index, event in (first, *events.ready()):  # events that have already arrived go out together
                 exchange.meter.note(index, event, reading.asks[index].prompt)
                 frames += writer.frames(index, event)
                 if isinstance(event, RouteChosen) and not exchange.beside:
@@ -258,10 +258,10 @@ async def _break_off(exchange: Exchange, writer: ResponseWriter, problem: Proble
 
 
 class EventWriter:
-    """A writer that holds the begin of a stream back until there is more: so far, a request may fail with a status.
+    """A writer that delays the start of a stream until there is more, so a request can still fail with a status.
 
-    With ``events``, nothing is held back, and each event follows by its own name. ``beside`` stands in its data, for a
-    client that does not look at names.
+    With ``events``, nothing is delayed, and each event also follows under its own name. ``beside`` is added to its
+    data, for clients that ignore event names.
     """
 
     def __init__(self, *, events: bool, beside: Mapping[str, Any] = _NOTHING) -> None:
@@ -269,11 +269,11 @@ class EventWriter:
         self._held: bytes | None = None if events else b""
 
     def written(self, event: Event) -> bytes:
-        """What an event is in the stream; may be nothing."""
+        """Return what an event adds to the stream; may be empty."""
         raise NotImplementedError
 
     def frames(self, index: int, event: Event) -> bytes:  # noqa: ARG002 - there is one answer
-        """What to send now of this event, and of those before."""
+        """Return what to send now: this event and those delayed before it."""
         frames = self.written(event)
         if self._events and (named := named_event(event)):
             name, data = named
@@ -288,6 +288,6 @@ class EventWriter:
 
 
 def sse(data: Mapping[str, Any], event: str | None = None) -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     named = b"" if event is None else f"event: {event}\n".encode()
     return b"".join((named, b"data: ", encoded(data), b"\n\n"))

@@ -1,4 +1,4 @@
-"""The body of a request: bounded in size, depth and time, JSON, with a conversation and fields that can be read."""
+"""The body of a request: bounded in size, depth and time; JSON with a conversation and fields that can be read."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from stretto.values.errors import InvalidRequestError
 from stretto.values.generation_options import not_bool
 from stretto.values.messages import Message, messages_of
 
-_DRAINED = 1 << 26  # bytes that are read at most of a body that is refused
-_LONG = 1 << 18  # bytes; reading more JSON than this is left to a thread
+_DRAINED = 1 << 26  # most bytes to read of a body that is refused
+_LONG = 1 << 18  # bytes; longer JSON is parsed in a thread
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection: there is nobody to answer."""
+    """The client has closed the connection, so nobody will read a response."""
 
 
 async def read_object(receive: Receive, headers: Mapping[str, str], options: ServerOptions) -> dict[str, Any]:
     """Read a JSON object. Raises `Problem` (400, 408, 413, 415) or `ClientGoneError`."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
-        # A page of any site can send text/plain to this machine; JSON needs a permission that is not given.
+        # Any site's page can send text/plain to this machine; JSON needs a CORS permission that is not granted.
         raise Problem(
             415,
             "The body must be sent as JSON. Add the header content-type: application/json.",
@@ -84,7 +84,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], options: Serve
 def read_turns(
     turns: Sequence[Mapping[str, Any]], field: str, places: Sequence[int] | None = None
 ) -> tuple[Message, ...]:
-    """The messages of a conversation that stood in this field, at these places. Raises `Problem`, which names one."""
+    """Return the messages of a conversation in this field, at these indices. Raises `Problem`, naming the index."""
     check_contents(turns, field, places)
     try:
         check_numbers(messages=turns)
@@ -102,7 +102,7 @@ def read_turns(
 
 
 async def _too_large(receive: Receive, options: ServerOptions, *, left: int, last: bool = False) -> Problem:
-    """The refusal of a body, after what comes of it was read: a client that is still sending does not listen."""
+    """Return the refusal of a body after draining it: a client that is still sending does not read."""
     with anyio.move_on_after(options.body_s):
         while left > 0 and not last:
             message = await receive()
@@ -125,7 +125,7 @@ def _parsed(body: bytes) -> Any:
     try:
         return jiter.from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        # Half a character may come from a client that cut its text; everything else is a mistake.
+        # Half a surrogate pair can come from a client that cut its text; anything else is an error.
         mended = _ESCAPE.sub(lambda found: rb"\ufffd" if found[1] else found[0], body)
         said = str(error)
         if mended != body:
@@ -137,11 +137,11 @@ def _parsed(body: bytes) -> Any:
 
 
 MOST_MESSAGES = 4096  # each costs time in every layer that reads it
-MOST_TOOLS = 1024  # OpenAI takes 128
-MOST_STOPS = 256  # OpenAI takes 4
+MOST_TOOLS = 1024  # OpenAI accepts 128
+MOST_STOPS = 256  # OpenAI accepts 4
 
 Count = Annotated[int, BeforeValidator(not_bool), Field(ge=1)]
-"""A number of tokens or answers. ``true`` is none, though Python takes it for 1."""
+"""A number of tokens or answers. ``true`` is not one, though Python takes it for 1."""
 
 Number = Annotated[float, BeforeValidator(not_bool)]
 Seed = Annotated[int, BeforeValidator(not_bool), Field(ge=-(2**63), lt=2**63)]
@@ -149,17 +149,17 @@ Small = Annotated[int, BeforeValidator(not_bool), Field(ge=0, le=20)]
 
 
 def check_number(field: str, given: Sequence[Any] | str | None, most: int) -> None:
-    """Raise `Problem` where a list is longer than this server reads."""
+    """Raise `Problem` if a list is longer than this server accepts."""
     if given is not None and not isinstance(given, str) and len(given) > most:
         message = f"{field} holds {len(given):,} entries, and {most:,} are the most. Send fewer."
         raise Problem(400, message, param=field, code="array_above_max_length")
 
 
 def check_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> None:
-    """Raise `Problem` for a tool without a type or a name, and for a choice among no tools."""
+    """Raise `Problem` for a tool without a type or a name, and for a tool choice without tools."""
     check_number("tools", tools, MOST_TOOLS)
     for place, tool in enumerate(tools or ()):
-        if "input_schema" in tool and "function" not in tool:  # Anthropic's form
+        if "input_schema" in tool and "function" not in tool:  # Anthropic's format
             named, where = tool.get("name"), f"tools.{place}.name"
         else:
             kind = tool.get("type")
@@ -167,7 +167,7 @@ def check_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> None:
                 message = f'tools.{place}.type={safe_repr(kind)} cannot be used: it takes "function" or another type.'
                 raise Problem(400, message, param=f"tools.{place}.type", code="invalid_value")
             if kind not in ("function", "custom"):
-                continue  # of the model's own server, which knows what it holds
+                continue  # a tool of the model's own server, which knows its fields
             inner = tool.get(kind)
             named = inner.get("name") if isinstance(inner, Mapping) else None
             where = f"tools.{place}.{kind}.name"
@@ -175,13 +175,13 @@ def check_tools(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> None:
             message = f"{where}={safe_repr(named)} cannot be used: a tool needs a name."
             raise Problem(400, message, param=where, code="invalid_value")
     kind = choice.get("type") if isinstance(choice, Mapping) else choice
-    if not tools and kind not in (None, "auto", "none"):  # which clients send with every request
+    if not tools and kind not in (None, "auto", "none"):  # clients send these with every request
         message = "tool_choice cannot be used without tools. Add tools, or leave it out."
         raise Problem(400, message, param="tool_choice", code="invalid_value")
 
 
 def check_contents(turns: Sequence[Mapping[str, Any]], field: str, places: Sequence[int] | None = None) -> None:
-    """Raise `Problem` for a turn whose content is an empty list; one of the assistant may hold calls instead."""
+    """Raise `Problem` for a turn whose content is an empty list, unless it is the assistant's and has tool calls."""
     check_number(field, turns, MOST_MESSAGES)
     for place, turn in zip(places or range(len(turns)), turns, strict=True):
         if turn.get("content") == [] and turn.get("role") != "assistant":

@@ -1,4 +1,4 @@
-"""``/v1/chat/completions``: OpenAI's API that all clients share."""
+"""``/v1/chat/completions``: the OpenAI API that all clients share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from stretto.values.token_records import TokenLogprob
 from stretto.values.tool_calls import reasoning_of
 
 DONE = b"data: [DONE]\n\n"
-# Clients send these with every request; they change nothing, and would keep an answer from being written in parts.
+# Clients send these with every request; they change nothing, but would prevent writing an answer in parts.
 _USUAL: Mapping[str, Any] = {
     "frequency_penalty": 0,
     "presence_penalty": 0,
@@ -55,7 +55,7 @@ class StreamOptions(BaseModel):
 
 
 class Sampling(BaseModel):
-    """The fields that the two older APIs of OpenAI have in common. Fields that are not known are let through."""
+    """The fields that OpenAI's two older APIs have in common. Unknown fields are let through."""
 
     model_config = ConfigDict(extra="allow", strict=False)
 
@@ -75,7 +75,7 @@ class Sampling(BaseModel):
 
     @property
     def sampling(self) -> RequestOptions:
-        """The same as keyword arguments of a client."""
+        """Return the fields as keyword arguments of a client."""
         found: RequestOptions = {
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
@@ -86,7 +86,7 @@ class Sampling(BaseModel):
         return found
 
     def beside(self, served: Served) -> dict[str, Any]:
-        """The fields that are not known here, for the model's server; those that say nothing are left out."""
+        """Return the unknown fields, for the model's server, without those that have no effect."""
         given = {name: value for name, value in (self.model_extra or {}).items() if value is not None}
         given.pop("stretto", None)
         if served.own:
@@ -95,7 +95,7 @@ class Sampling(BaseModel):
 
 
 class ResponseFormat(BaseModel):
-    """The form that the answer shall have."""
+    """The format that the answer must have."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -104,7 +104,7 @@ class ResponseFormat(BaseModel):
 
 
 class ChatBody(Sampling):
-    """The body of a request."""
+    """The request body."""
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]
     max_completion_tokens: Count | None = None
@@ -116,7 +116,7 @@ class ChatBody(Sampling):
     tool_choice: str | dict[str, Any] | None = None
 
     def check_form(self, served: Served) -> None:
-        """Raise `Problem` where the answer has a form of OpenAI's own, and the model's server can write it."""
+        """Raise `Problem` if the answer has a format that only OpenAI knows and the model's server can write it."""
         given = self.model_extra or {}
         named = [name for name in ("functions", "web_search_options") if given.get(name) not in (None, [])]
         if not isinstance(modalities := given.get("modalities") or [], list):
@@ -136,9 +136,9 @@ def read_chat(
     *,
     only_routed: bool = False,
 ) -> ParsedBody:
-    """Read a body of Chat Completions. Raises `Problem`.
+    """Parse a body of Chat Completions. Raises `Problem`.
 
-    ``only_routed``: nothing is answered, so the form of the answer does not matter.
+    ``only_routed``: nothing is generated, so the response format does not matter.
     """
     extension = Extension.of(body)
     asked = read_as(ChatBody, body)
@@ -173,7 +173,7 @@ def _options(asked: ChatBody, served: Served, extension: Extension) -> RequestOp
 
 
 def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The format that an answer is held to, and what the model's server is told instead where it knows more than we.
+    """Return the format that constrains the answer, and the fields for a model's server that supports more than we do.
 
     Raises `Problem`.
     """
@@ -198,11 +198,11 @@ def format_of(given: ResponseFormat | None, served: Served) -> tuple[dict[str, A
 
 
 class ChatWriter(EventWriter):
-    """Writes one request's answers as Chat Completions do.
+    """Writes the answers to one request in the format of Chat Completions.
 
     A stream is: a chunk with the role, chunks with content or tool calls, an empty one with the finish reason, one
-    with the usage where it was asked for, and ``[DONE]``. Several choices come between each other, by their index.
-    Under the backend's ``own`` name, the other fields of its response come back too.
+    with the usage if requested, and ``[DONE]``. The chunks of multiple choices are interleaved, each with its index.
+    The other fields of the backend's response are passed on under the backend's ``own`` name.
     """
 
     def __init__(self, model: str, *, include_usage: bool, events: bool, own: bool = False) -> None:
@@ -217,11 +217,11 @@ class ChatWriter(EventWriter):
         self._usage: dict[str, Any] = {}
         self._refused: set[int] = set()  # choices whose text is a refusal
         self._own = own
-        self._route: dict[str, Any] | None = None  # told with the first chunk
+        self._route: dict[str, Any] | None = None  # sent with the first chunk
         self._begun: set[int] = set()  # choices
         self._is_direct = False
-        self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
-        self._logprobs_sent: dict[int, int] = {}  # by choice, log-probabilities that were sent
+        self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that has not been sent yet
+        self._logprobs_sent: dict[int, int] = {}  # by choice, log-probabilities sent so far
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         answer = answers[0]
@@ -251,7 +251,7 @@ class ChatWriter(EventWriter):
         return sse(self._chunk_frame | {"choices": [], "usage": self._usage}) + DONE
 
     def broken(self, problem: Problem) -> bytes:
-        """What ends a stream that cannot go on."""
+        """Return what ends a stream after an error."""
         return sse(problem.as_openai()) + DONE
 
     @property
@@ -294,7 +294,7 @@ class ChatWriter(EventWriter):
         return frames
 
     def _begin(self, index: int, content: str | None) -> bytes:
-        """The chunk with the role of a choice; as at OpenAI, one that begins with a tool call has no content."""
+        """Return a choice's chunk with the role; as at OpenAI, one that begins with a tool call has no content."""
         if index in self._begun:
             return b""
         self._begun.add(index)

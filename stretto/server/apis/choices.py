@@ -1,4 +1,4 @@
-"""Answers in the form of OpenAI's older APIs: messages, pieces of tool calls, reasons, usage, log-probabilities."""
+"""Answers in the format of OpenAI's older APIs: messages, tool call deltas, reasons, usage, log-probabilities."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from stretto.values.answer import Answer, Choice, FinishReason, Usage
 from stretto.values.token_records import TokenLogprob
 from stretto.values.tool_calls import ToolCallFragment
 
-# An answer that is not whole for whatever reason says "length", the one word for it that all clients know.
+# Any incomplete answer says "length", the only value for it that all clients know.
 FINISH: dict[FinishReason, str] = {
     "stop": "stop",
-    "nothing_found": "stop",  # the answer is whole: it says that the documents do not tell it
+    "nothing_found": "stop",  # the answer is complete: it says that the documents do not contain it
     "tool_calls": "tool_calls",
     "refusal": "content_filter",
     "content_filter": "content_filter",
@@ -21,7 +21,7 @@ CUT = "length"
 
 
 def message_of(choice: Choice) -> dict[str, Any]:
-    """OpenAI's form of a choice's message."""
+    """Return a choice's message in OpenAI's format."""
     said, refusal = (None, choice.text) if choice.refused else (choice.text, None)
     message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": refusal}
     if choice.tool_calls:
@@ -31,7 +31,7 @@ def message_of(choice: Choice) -> dict[str, Any]:
 
 
 def call_piece_of(delta: ToolCallFragment) -> dict[str, Any]:
-    """OpenAI's form of a piece of a tool call."""
+    """Return a tool call delta in OpenAI's format."""
     piece: dict[str, Any] = {**delta.extra, "index": delta.index}
     if delta.id is not None:
         piece["id"] = delta.id
@@ -43,12 +43,12 @@ def call_piece_of(delta: ToolCallFragment) -> dict[str, Any]:
 
 
 def refused(answer: Answer) -> bool:
-    """Whether its text is a refusal, which OpenAI's APIs tell apart from text."""
+    """Return whether the answer's text is a refusal, which OpenAI's APIs report separately from text."""
     return any(branch.refused and branch.kind == "direct" for branch in answer.branches)
 
 
 def choices_of(answer: Answer) -> Sequence[Choice]:
-    """The choices of an answer; one, where several were not asked for."""
+    """Return the choices of an answer; one unless several were requested."""
     if answer.choices:
         return answer.choices
     return [
@@ -63,18 +63,18 @@ def choices_of(answer: Answer) -> Sequence[Choice]:
 
 
 def finish_of_choice(choice: Choice) -> str:
-    """OpenAI's word for how a choice ended."""
-    # What a model refuses has ended well for OpenAI, and its SDK raises an error at any other reason.
+    """Return OpenAI's finish reason for a choice."""
+    # To OpenAI, a refusal is a normal ending, and its SDK raises an error for any other reason.
     return "stop" if choice.refused and choice.finish_reason == "refusal" else finish_of(choice.finish_reason)
 
 
 def finish_of(reason: FinishReason) -> str:
-    """OpenAI's word for how an answer ended."""
+    """Return OpenAI's finish reason for an answer."""
     return FINISH.get(reason, CUT)
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """OpenAI's form of a usage."""
+    """Return a usage in OpenAI's format."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -85,7 +85,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 def logprobs_of(logprobs: Sequence[TokenLogprob]) -> dict[str, Any] | None:
-    """OpenAI's form of log-probabilities."""
+    """Return log-probabilities in OpenAI's format."""
     if not logprobs:
         return None
 

@@ -1,4 +1,4 @@
-"""``/v1/completions``: OpenAI's API before the chat. A prompt is asked as the one turn of a conversation."""
+"""``/v1/completions``: OpenAI's API from before chat. A prompt becomes the only turn of a conversation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOT_OF_A_CHAT = frozenset({"best_of"})  # each answer asked for is the best of 
 
 
 class CompletionsBody(Sampling):
-    """The body of a request."""
+    """The request body."""
 
     prompt: str | list[str] | list[int] | list[list[int]]
     n: Annotated[Count | None, Field(le=MOST_ANSWERS)] = None
@@ -39,7 +39,7 @@ class CompletionsBody(Sampling):
 
 
 def read_completions(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG001 - as others
-    """Read a body of the older Completions. Raises `Problem`."""
+    """Parse a body of the older Completions API. Raises `Problem`."""
     extension = Extension.of(body)
     asked = read_as(CompletionsBody, body)
     served = service.models.find(asked.model)
@@ -74,7 +74,7 @@ def _prompts(asked: CompletionsBody) -> list[str]:
 
 
 class CompletionsWriter:
-    """Writes answers as Completions do, one choice for each."""
+    """Writes answers in the format of Completions, one choice for each."""
 
     def __init__(self, model: str, echoes: Sequence[str], *, include_usage: bool) -> None:
         self._frame = {
@@ -87,8 +87,8 @@ class CompletionsWriter:
         self._include_usage = include_usage
         self._usage = Usage()
         self._is_direct: dict[int, bool] = {}
-        self._logprobs: dict[int, tuple[TokenLogprob, ...]] = {}  # of text that is not sent yet
-        self._sent: dict[int, tuple[TokenLogprob, ...]] = {}  # that were sent
+        self._logprobs: dict[int, tuple[TokenLogprob, ...]] = {}  # of text that has not been sent yet
+        self._sent: dict[int, tuple[TokenLogprob, ...]] = {}  # sent so far
 
     def whole(self, answers: Sequence[Answer]) -> Any:
         choices = [
@@ -99,7 +99,7 @@ class CompletionsWriter:
         return self._frame | {"choices": choices, "usage": usage, "stretto": extension_of(answers[0])}
 
     def frames(self, index: int, event: Event) -> bytes:
-        """What an event adds to the stream."""
+        """Return what an event adds to the stream."""
         match event:
             case RouteChosen():
                 self._is_direct[index] = event.route.strategy == "direct"
@@ -125,7 +125,7 @@ class CompletionsWriter:
         return sse(self._frame | {"choices": [], "usage": usage_of(self._usage)}) + DONE
 
     def broken(self, problem: Problem) -> bytes:
-        """What ends a stream that cannot go on."""
+        """Return what ends a stream after an error."""
         return sse(problem.as_openai()) + DONE
 
     def _chunk(self, choice: dict[str, Any], beside: dict[str, Any] | None = None) -> bytes:
@@ -143,7 +143,7 @@ def _length(logprobs: Sequence[TokenLogprob]) -> int:
 
 
 def _logprobs(logprobs: Sequence[TokenLogprob], at: int) -> dict[str, Any] | None:
-    """The log-probabilities of tokens, the first of which stands at this place of the text."""
+    """Return the log-probabilities of tokens, the first of which is at this offset in the text."""
     if not logprobs:
         return None
     offsets = []

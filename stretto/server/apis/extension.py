@@ -1,4 +1,4 @@
-"""The field ``stretto`` of a request's body, and what is told of an answer under the same name."""
+"""The field ``stretto`` of a request's body, and the field of the same name in its response."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ IN_EVERY_API = frozenset(
         *("tools", "tool_choice", "n", "extra", "response_format", "logprobs", "chat_template_kwargs"),
     }
 )
-"""Options of a request that the APIs have themselves, each in its own form. The field ``stretto`` holds all others."""
+"""Request options that the APIs have themselves, each in its own format. The field ``stretto`` takes all others."""
 
 
 class _Beside(BaseModel):
-    """The fields that `Request` reads otherwise. Documents are texts: the server opens no files for its clients."""
+    """The fields that `Request` reads differently. Documents are texts: the server opens no files for its clients."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,7 +52,7 @@ class _Beside(BaseModel):
 
 
 def _fields() -> type[_Beside]:
-    """The body of the field ``stretto``: types and limits are those of `Request` and of how it samples."""
+    """Build the model of the field ``stretto`` with the types and limits of `Request` and `GenerationOptions`."""
     known = GenerationOptions.model_fields | Request.model_fields
     names = [name for name in RequestOptions.__annotations__ if name not in {*IN_EVERY_API, *_Beside.model_fields}]
     fields: Any = {name: (_optional(known[name]), None) for name in names}
@@ -60,7 +60,7 @@ def _fields() -> type[_Beside]:
 
 
 def _optional(field: FieldInfo) -> Any:
-    """The type of a field that may be left out. A text is no number in JSON, and a number with a fraction no count."""
+    """Return the type of an optional field. A JSON string is not a number, and a fraction is not a count."""
     kind: Any = field.annotation
     is_count = kind in (int, int | None)
     kind |= None
@@ -74,11 +74,11 @@ _Fields = _fields()
 
 @dataclass(frozen=True)
 class Extension:
-    """What Stretto can be told beside a request of another API. All may be left out.
+    """What a request of another API can say to Stretto. Everything is optional.
 
     Attributes:
         events: stream the events of the branches as well.
-        options: those of `RequestOptions` that other APIs have not, as keyword arguments of a client.
+        options: the `RequestOptions` that other APIs lack, as keyword arguments of a client.
     """
 
     events: bool
@@ -86,7 +86,7 @@ class Extension:
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Extension:
-        """Read the field of a body. Raises `Problem`."""
+        """Parse the field of a body. Raises `Problem`."""
         given = {} if body.get("stretto") is None else body["stretto"]
         if not isinstance(given, dict):
             raise Problem(400, 'stretto takes an object, such as {"strategy": "skeleton"}.', param="stretto")
@@ -106,7 +106,7 @@ class Extension:
 
 
 def route_header(route: Route | None) -> dict[str, str]:
-    """The route as a header: JSON in ASCII, with what a person wants to know of it."""
+    """Return the route as a header: ASCII JSON with what a person wants to know of it."""
     if route is None:
         return {}
     shown: dict[str, Any] = {"strategy": route.strategy, "backend": route.backend, "decoding": route.decoding}
@@ -115,7 +115,7 @@ def route_header(route: Route | None) -> dict[str, str]:
 
 
 def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[AnswerWarning] = ()) -> dict[str, Any]:
-    """What an answer's own form has no place for; ``warnings`` of the request stand before those of the answer."""
+    """Return what an API's own format has no field for; ``warnings`` of the request precede those of the answer."""
     shown: dict[str, Any] = {
         "strategy": answer.strategy,
         "finish_reason": answer.finish_reason,
@@ -135,7 +135,7 @@ def extension_of(answer: Answer, *, route: bool = True, warnings: Sequence[Answe
 
 
 def named_event(event: Event) -> tuple[str, dict[str, Any]] | None:
-    """A branch's event for the stream: its name and data. ``None`` for text, which is streamed anyway."""
+    """Return a branch event's name and data for the stream; ``None`` for text, which is streamed anyway."""
     if isinstance(event, TextDelta):
         return None
     return f"stretto.{event.type}", event.model_dump(mode="json")

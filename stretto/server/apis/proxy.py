@@ -1,4 +1,4 @@
-"""What this server does not know of an API of OpenAI goes to the model's own server as it is, and so comes back."""
+"""Passes what this server does not know of an OpenAI API to the model's own server, and its response back, as is."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from stretto.values.errors import ModelNotFoundError, StrettoError
 if TYPE_CHECKING:
     from stretto.backends.providers.openai import OpenAIBackend
 
-_UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})  # problems that another server may not have
+_UNKNOWN = frozenset({"unsupported_parameter", "unsupported_value"})  # problems that another server might not have
 
-_BYTES = 4  # of a token, roughly
+_BYTES = 4  # per token, roughly
 _CACHE = re.compile(rb'"[^"]*cach[^"]*"\s*:|"timings"')
 
 
 def responding(served: Served) -> OpenAIBackend | None:
-    """The backend behind a name, if its server speaks OpenAI's API, and so may have Responses and Completions."""
-    backend: Any = served.backend  # or what wraps it, and passes its methods on
+    """Return the named backend if its server speaks OpenAI's API and so might have Responses and Completions."""
+    backend: Any = served.backend  # or a wrapper that passes its methods on
     return backend if callable(getattr(backend, "responding", None)) else None
 
 
 def elsewhere(api: str) -> Elsewhere:
-    """What passes on the bodies of an API that only the model's own server knows.
+    """Return what forwards the bodies of an API that only the model's own server knows.
 
-    ``api`` is "responses", "completions" or "chat.completions". Where there is no such server, the problem is raised.
+    ``api`` is "responses", "completions" or "chat.completions". The result raises the problem if there is no such server.
     """
 
     async def pass_on_or_raise(body: dict[str, Any], service: Service, exchange: Exchange, problem: Problem) -> None:
@@ -55,7 +55,7 @@ def elsewhere(api: str) -> Elsewhere:
 async def _pass_on(
     exchange: Exchange, backend: OpenAIBackend, api: str, body: Mapping[str, Any], because: Problem
 ) -> None:
-    """Send a body on, and its response back; note the tokens of both as they come."""
+    """Forward a body, and return its response; count the tokens of both as they arrive."""
     sent = {name: value for name, value in body.items() if name != "stretto"} | {"model": backend.model}
     read = len(encoded(sent)) / _BYTES
     reason = f"{because.param} is known to the model's own server only: passed on as it is."
@@ -88,7 +88,7 @@ def _without_cache_in_line(line: bytes) -> bytes:
 
 
 def _without_cache(body: bytes) -> bytes:
-    """A response without what the cache of the model's server knew of a prompt, which another key may have sent."""
+    """Strip a response of what the model server's cache knew of a prompt, which another key might have sent."""
     if not _CACHE.search(body):
         return body
     try:
@@ -99,7 +99,7 @@ def _without_cache(body: bytes) -> bytes:
     while left:
         match left.pop():
             case dict(fields):
-                fields.pop("timings", None)  # of llama.cpp's server
+                fields.pop("timings", None)  # from llama.cpp's server
                 for name, value in fields.items():
                     if "cach" in name and isinstance(value, int | float):
                         fields[name] = 0
@@ -112,7 +112,7 @@ def _without_cache(body: bytes) -> bytes:
 
 @asynccontextmanager
 async def _free_where_refused(meter: Meter) -> AsyncGenerator[None]:
-    """What the model's server refuses costs nothing; what breaks off later costs what came."""
+    """Charge nothing for what the model's server refuses; what breaks off later costs what arrived."""
     read = meter.passed_on
     try:
         yield
@@ -123,15 +123,15 @@ async def _free_where_refused(meter: Meter) -> AsyncGenerator[None]:
 
 
 class _Tally:
-    """Counts the tokens of a stream: as its usage tells, or else its events, of which each is about a token."""
+    """Counts the tokens of a stream: from its usage, or else one for each event."""
 
     def __init__(self) -> None:
         self.reported = 0
         self.events = 0
-        self.rest = b""  # of a line that is not whole
+        self.rest = b""  # an incomplete line
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Count a piece of the stream; gives the lines that are whole now, each with its end."""
+        """Count a chunk of the stream, and return the lines completed by it, each with its line end."""
         *lines, rest = piece.split(b"\n")
         if lines:
             lines[0], self.rest = self.rest + lines[0], b""
@@ -145,10 +145,10 @@ class _Tally:
 
 
 def _tokens_reported(body: bytes) -> int:
-    """The tokens that a response or an event tells the usage of; 0 where it does not."""
+    """Return the tokens that a response or an event reports as usage; 0 if it reports none."""
     try:
         reported = json.loads(body)
-        reported = reported.get("response") or reported  # an event of Responses holds the whole response
+        reported = reported.get("response") or reported  # an event of Responses contains the whole response
         return int(reported["usage"]["total_tokens"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return 0

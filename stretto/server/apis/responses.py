@@ -1,6 +1,6 @@
-"""``/v1/responses``: OpenAI's newer API. What this server keeps no state for is passed on to a backend that does.
+"""``/v1/responses``: OpenAI's newer API. What needs state is passed on to a backend that keeps it.
 
-Its items and tools are read as those of Chat Completions; what is answered is written as items of output.
+Its items and tools are read as those of Chat Completions; the answer is written as output items.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from stretto.values.request import RequestOptions
 from stretto.values.token_records import TokenLogprob
 from stretto.values.tool_calls import ToolCall
 
-# Fields of a body that need a state, a tool or a model that only OpenAI has.
+# Fields of a body that need state, a tool or a model that only OpenAI has.
 _STATEFUL = ("previous_response_id", "conversation", "background", "prompt", "max_tool_calls")
-_LET_GO = frozenset({"stretto", "store", "truncation", "include", "stream_options"})  # nothing is kept here anyway
+_LET_GO = frozenset({"stretto", "store", "truncation", "include", "stream_options"})  # nothing is stored here anyway
 
 
 class TextConfig(BaseModel):
-    """The form of the text."""
+    """The format of the text."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -53,7 +53,7 @@ class TextConfig(BaseModel):
 
 
 class ResponsesBody(BaseModel):
-    """The body of a request."""
+    """The request body."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -72,7 +72,7 @@ class ResponsesBody(BaseModel):
 
 
 def read_responses(body: dict[str, Any], service: Service, exchange: Exchange) -> ParsedBody:  # noqa: ARG001 - as others
-    """Read a body of Responses. Raises `Problem`."""
+    """Parse a body of Responses. Raises `Problem`."""
     extension = Extension.of(body)
     asked = read_as(ResponsesBody, body)
     served = service.models.find(asked.model)
@@ -122,7 +122,7 @@ def _options(asked: ResponsesBody, served: Served, extension: Extension) -> Requ
 
 
 def _chat_format(form: Mapping[str, Any] | None) -> ResponseFormat | None:
-    """The format in the form of Chat Completions, which has the schema one level deeper."""
+    """Return the format as Chat Completions has it, with the schema one level deeper."""
     if form is None:
         return None
     inner = {name: value for name, value in form.items() if name != "type" and value is not None}
@@ -133,7 +133,7 @@ _PARTS = {"input_text": "text", "output_text": "text", "text": "text", "summary_
 
 
 def conversation_of(given: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """The messages that the items stand for. Raises `Problem` for an item that cannot be used."""
+    """Return the messages that the items represent. Raises `Problem` for an item that cannot be used."""
     if isinstance(given, str):
         return (Message(role="user", content=given),)
     messages: list[dict[str, Any]] = []
@@ -152,14 +152,14 @@ def conversation_of(given: str | Sequence[Mapping[str, Any]]) -> tuple[Message, 
         elif kind in ("function_call_output", "custom_tool_call_output"):
             said = _content(item.get("output"), f"input.{place}.output")
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": said})
-        elif kind != "reasoning":  # which only the model that thought can read
+        elif kind != "reasoning":  # which only the model that produced it can read
             raise _unknown(f"input.{place}.type", kind)
         places += [place] * (len(messages) - len(places))
     return read_turns(messages, "input", places)
 
 
 def tools_of(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tools. Raises `Problem` for those that OpenAI calls itself."""
+    """Return the tools. Raises `Problem` for those that OpenAI calls itself."""
     found = []
     for place, tool in enumerate(tools):
         kind = tool.get("type")
@@ -171,7 +171,7 @@ def tools_of(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tool_choice_of(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
-    """The choice among the tools."""
+    """Return the tool choice in the format of Chat Completions."""
     if isinstance(choice, Mapping) and choice.get("type") in ("function", "custom") and "name" in choice:
         kind = choice["type"]
         return {"type": kind, kind: {"name": choice["name"]}}
@@ -222,7 +222,7 @@ _WHOLE = ("stop", "nothing_found", "tool_calls")
 
 
 class ResponsesWriter(EventWriter):
-    """Writes one answer as Responses do: items of output, each with its own begin, deltas and end."""
+    """Writes one answer in the format of Responses: output items, each with its own start, deltas and end."""
 
     def __init__(self, model: str, asked: ResponsesBody, *, events: bool) -> None:
         super().__init__(events=events)
@@ -263,10 +263,10 @@ class ResponsesWriter(EventWriter):
         }
         self._message_id = f"msg_{uuid.uuid4().hex}"
         self._number = 0
-        self._text: list[str] | None = None  # pieces of the message, once it has begun
+        self._text: list[str] | None = None  # chunks of the message, once it has begun
         self._refused = False
         self._is_direct = False
-        self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that is not sent yet
+        self._logprobs: tuple[TokenLogprob, ...] = ()  # of text that has not been sent yet
         self._calls: dict[int, dict[str, Any]] = {}  # by index: the item as it began, with its place
         self._places = self._place = 0
 
@@ -277,11 +277,11 @@ class ResponsesWriter(EventWriter):
         return self._ended(answer, output)
 
     def closing(self) -> bytes:
-        """What ends the stream: nothing beside the last event."""
+        """Return what ends the stream: nothing after the last event."""
         return b""
 
     def broken(self, problem: Problem) -> bytes:
-        """What ends a stream that cannot go on."""
+        """Return what ends a stream after an error."""
         error = {"code": "server_error", "message": problem.message}
         return self._event("response.failed", response=self._response | {"status": "failed", "error": error})
 
@@ -358,7 +358,7 @@ class ResponsesWriter(EventWriter):
             frames += self._event("response.output_item.done", output_index=self._place, item=item)
         for index, call in enumerate(answer.tool_calls):
             begun = self._calls.get(index)
-            if begun is None:  # one that came in no pieces
+            if begun is None:  # one that was not streamed in pieces
                 begun = self._calls[index] = _call_item(call) | {"place": self._next_place()}
                 added = begun | {"status": "in_progress"}
                 frames += self._event("response.output_item.added", output_index=begun["place"], item=added)
@@ -415,7 +415,7 @@ def _number(given: Any) -> float:
 
 
 def _tool_shown(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool with the fields that a response holds, also where the request left them out."""
+    """Return a tool with all fields that a response has, including those that the request left out."""
     if tool.get("type") != "function":
         return dict(tool)
     return {"description": None, "parameters": None, "strict": None, **tool}

@@ -1,4 +1,4 @@
-"""How many answers are written at a time, who waits for it, who is sent away, and how all of it ends."""
+"""Admission: how many answers run at a time, who waits, who is refused, and how to shut down."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stretto.server.server_options import ServerOptions
 
 
 class AdmissionControl:
-    """Lets requests in, one after the other, as long as there is room.
+    """Admits requests one after the other, as long as there is room.
 
     Attributes:
         running: answers that are being written.
-        waiting: requests that wait for their turn.
-        draining: the server has been told to stop: nobody is let in any more.
+        waiting: requests that are waiting for their turn.
+        draining: whether the server is shutting down and admits nobody.
     """
 
     def __init__(self, options: ServerOptions) -> None:
@@ -28,17 +28,17 @@ class AdmissionControl:
         self.draining = False
         self._options = options
         self._room = anyio.Semaphore(options.concurrent_answers, fast_acquire=True)
-        self._usual_s = 1.0  # an answer takes about so long
+        self._usual_s = 1.0  # the duration of a typical answer
         self._empty = anyio.Event()
         self._endings: dict[object, Callable[[Problem], None]] = {}
 
     def check_open(self) -> None:
-        """Raise `Problem` (503) while the server ends."""
+        """Raise `Problem` (503) while the server shuts down."""
         if self.draining:
             raise shutting_down()
 
     async def _check_minute(self, holder: Holder, prompt_tokens: float) -> None:
-        """Raise `Problem` (429) where the key has used up this minute, or has less left than the prompt takes."""
+        """Raise `Problem` (429) if the key has used up this minute, or has less left than the prompt takes."""
         if holder.tokens is not None and (wait_s := await holder.tokens.wait_s(max(1.0, prompt_tokens))) > 0:
             message = f"The key {holder.name} has too few tokens left in this minute. Wait {wait_s:.0f} s."
             raise _too_many(message, wait_s)
@@ -47,7 +47,7 @@ class AdmissionControl:
             raise _too_many(message, wait_s)
 
     def _check_room(self, holder: Holder) -> None:
-        """Raise `Problem` (429) where too many answers are under way, of this holder or of all."""
+        """Raise `Problem` (429) if too many answers are under way, for this holder or in total."""
         if holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers:
             raise self._too_many_of(holder)
         if self.waiting >= self._options.queue and self._room.value == 0:
@@ -67,24 +67,24 @@ class AdmissionControl:
     async def admitted(
         self, holder: Holder, end: Callable[[Problem], None], *, prompt_tokens: float = 0.0
     ) -> AsyncGenerator[float]:
-        """Wait for a turn, and hold it; gives the seconds waited.
+        """Wait for a turn, and keep it within the block; yields the seconds waited.
 
-        Every request with a body passes here. ``end`` is called if the server stops before the answer is whole;
-        ``prompt_tokens`` are about what a model will read for it. Raises `Problem`: 503 while the server ends, 429 over
-        a limit of the server or of the key.
+        Every request with a body passes through here. ``end`` is called if the server stops before the answer is
+        complete; ``prompt_tokens`` estimates what a model will read for it. Raises `Problem`: 503 while the server
+        shuts down, 429 over a limit of the server or of the key.
         """
         self.check_open()
-        self._check_room(holder)  # a request that is sent away takes nothing from what a key allows in a minute
+        self._check_room(holder)  # a refused request does not count towards what a key allows in a minute
         async with self._place(holder):
             await self._check_minute(holder, prompt_tokens)
-            self.check_open()  # the store was asked meanwhile, and others came in
+            self.check_open()  # while the store was asked, others were admitted
             self._check_room(holder)
             async with self._turn(holder, end) as waited_s:
                 yield waited_s
 
     @asynccontextmanager
     async def _place(self, holder: Holder) -> AsyncGenerator[None]:
-        """A place among the answers of this key on all servers. Raises `Problem` (429) where there is none."""
+        """Take a place among this key's answers on all servers. Raises `Problem` (429) if there is none."""
         if holder.places is None:
             yield
             return
@@ -117,7 +117,7 @@ class AdmissionControl:
 
     @asynccontextmanager
     async def beside(self, holder: Holder) -> AsyncGenerator[bool]:
-        """Hold a further place for a request that was let in, if one is free now; gives whether there was one."""
+        """Take a further place for an admitted request, if one is free now; yields whether there was one."""
         full = holder.concurrent_answers is not None and holder.running >= holder.concurrent_answers
         if self.draining or full or self.waiting or self._room.value == 0:
             yield False
@@ -144,7 +144,7 @@ class AdmissionControl:
             self.waiting -= 1
 
     async def drain(self) -> None:
-        """Let nobody in any more; return when every answer under way has ended, the last of them by force."""
+        """Admit nobody any more; return when every running answer has ended, the last ones by force."""
         self.draining = True
         if self._endings:
             self._empty = anyio.Event()
@@ -153,9 +153,9 @@ class AdmissionControl:
             await self.break_off(5.0)
 
     async def break_off(self, within_s: float) -> None:
-        """End every answer under way with an error, and wait as long as within each such time some of them end.
+        """End every running answer with an error; wait as long as some of them end within each such interval.
 
-        A client that does not read its last bytes is left alone.
+        A client that does not read its last bytes is abandoned.
         """
         for end in tuple(self._endings.values()):
             end(shutting_down())

@@ -1,4 +1,4 @@
-"""What comes before a body: bounded, since uvicorn keeps it in memory however long it gets, and with one host."""
+"""Limits what precedes a body, since uvicorn keeps it in memory however long it gets, and requires one host."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stretto.server.exchange import encoded
 from stretto.server.problems import Problem
 
-MOST = 1 << 16  # bytes of a head, without its method and version; of trailers likewise
-_BESIDE = len(": \r\n")  # of a line, what is neither name nor value
+MOST = 1 << 16  # bytes of a head, without method and version; likewise of trailers
+_BESIDE = len(": \r\n")  # bytes of a line that belong to neither name nor value
 _TOO_LARGE = Problem(
     431, f"The headers are larger than {MOST:,} bytes, the most this server takes. Send less.", code="headers_too_large"
 )
@@ -17,17 +17,17 @@ _STATUS = {400: "Bad Request", 431: "Request Header Fields Too Large"}
 
 
 class BoundedHead(HttpToolsProtocol):
-    """uvicorn's protocol, which refuses what a head may not be, and closes the connection.
+    """uvicorn's protocol, except that it refuses a bad head and closes the connection.
 
-    What is parsed is counted, so that it does not matter how a head is cut into segments. Of a line that is not whole
-    the parser tells nothing: there, what was received is counted.
+    It counts what was parsed, so it does not matter how a head is split into segments. The parser reports nothing of an
+    incomplete line: there, the received bytes count.
     """
 
-    _problem: Problem | None = None  # what follows it in the same segment is not taken in
-    _length = 0  # bytes of lines that are whole
-    _size: int | None = None  # bytes received of a head, or of trailers, that is not whole
-    _trails = False  # it is trailers
-    _begun = False  # it began in what is being taken in
+    _problem: Problem | None = None  # anything after it in the same segment is ignored
+    _length = 0  # bytes of complete lines
+    _size: int | None = None  # bytes received of an incomplete head or trailers
+    _trails = False  # whether these are trailers
+    _begun = False  # whether it began in the current segment
 
     def on_message_begin(self) -> None:
         if self._problem is None:
@@ -35,24 +35,24 @@ class BoundedHead(HttpToolsProtocol):
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """It is for this address, or the next piece of it."""
+        """Handle the request target, or the next piece of it."""
         if self._fits(len(url)):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # which say nothing of the request here
+        if self._fits(len(name) + len(value) + _BESIDE) and not self._trails:  # trailers do not count here
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._size = None
         hosts = sum(name == b"host" for name, _ in self.headers)
         if self._problem is None and (hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1")):
-            self._problem = _HOSTS  # as RFC 9112 wants it: else a proxy may have read another one
+            self._problem = _HOSTS  # as RFC 9112 requires: a proxy might have read another host
         if self._problem is None:
             super().on_headers_complete()
 
     def on_chunk_header(self) -> None:
-        """A chunk begins, or the trailers behind the last one."""
+        """Handle the start of a chunk, or of the trailers after the last one."""
         self._begin(trails=True)
 
     def on_body(self, body: bytes) -> None:
@@ -68,7 +68,7 @@ class BoundedHead(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._begun = False
         super().data_received(data)
-        if self._size is not None and not self._begun:  # what came before it in the same segment is not its own
+        if self._size is not None and not self._begun:  # what precedes it in the same segment is not part of it
             self._size += len(data)
             self._fits(0, self._size)
         if self._problem is not None and not self.transport.is_closing():
@@ -84,7 +84,7 @@ class BoundedHead(HttpToolsProtocol):
         return self._problem is None
 
     def _refuse(self, problem: Problem) -> None:
-        if not self._trails and (self.cycle is None or self.cycle.response_complete):  # else it would be in a response
+        if not self._trails and (self.cycle is None or self.cycle.response_complete):  # not inside a response
             body = encoded(problem.as_openai())
             head = f"HTTP/1.1 {problem.status} {_STATUS[problem.status]}\r\ncontent-type: application/json\r\n"
             self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)

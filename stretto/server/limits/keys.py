@@ -1,4 +1,4 @@
-"""Who is let in: bearer keys, each with a name and limits.
+"""Who is admitted: bearer keys, each with a name and limits.
 
 A file of keys is TOML, with a table for each::
 
@@ -7,7 +7,7 @@ A file of keys is TOML, with a table for each::
     concurrent_answers = 4                   # answers at a time
     requests_per_minute = 60
     tokens_per_minute = 100_000       # read and written together
-    metrics = true                    # it may read the counters, which tell of all keys
+    metrics = true                    # it can read the metrics, which cover all keys
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EXPORTED = "environment"  # the name of the key in that variable
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)  # headers have none at their ends
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)  # as in header values
 
     key: str | None = Field(default=None, min_length=SHORTEST)
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-fA-F]{64}$")
@@ -50,14 +50,14 @@ class _Entry(BaseModel):
 
 
 class MinuteQuota:
-    """So much a minute, refilled all the time; a minute's worth can be taken at once.
+    """A quota per minute that refills continuously; a full minute's worth can be taken at once.
 
-    What is known only afterwards (tokens) is taken afterwards, and may leave less than nothing.
+    An amount known only afterwards (tokens) is taken afterwards, and can leave less than nothing.
 
     Args:
-        per_minute: so much.
-        name: tells it from others in the store.
-        store: where all servers take from it; while that is away, each goes on by what was taken here.
+        per_minute: the quota.
+        name: distinguishes it from others in the store.
+        store: shared by all servers; while it is unreachable, each server goes by what was taken locally.
     """
 
     def __init__(self, per_minute: float, name: str = "", store: Store | None = None) -> None:
@@ -68,16 +68,16 @@ class MinuteQuota:
         self._store = store
 
     async def wait_s(self, amount: float = 1.0) -> float:
-        """Seconds until this amount is there; 0 if it is."""
+        """Return the seconds until this amount is available; 0 if it is."""
         return await self._spend(needed=amount, taken=0.0)
 
     async def admit(self) -> float:
-        """Take one if it is there; gives the seconds until it is, and 0 if it was taken."""
+        """Take one if available; returns the seconds until it is, and 0 if it was taken."""
         return await self._spend(needed=1.0, taken=1.0)
 
     async def take(self, amount: float) -> None:
-        """Take this amount, there or not."""
-        with anyio.CancelScope(shield=True):  # it has been used, even if nobody waits for the answer any more
+        """Take this amount, whether or not it is available."""
+        with anyio.CancelScope(shield=True):  # it has been used, even if nobody is waiting for the answer any more
             await self._spend(needed=0.0, taken=amount)
 
     async def _spend(self, *, needed: float, taken: float) -> float:
@@ -97,15 +97,15 @@ class MinuteQuota:
 
 
 class Places:
-    """So many answers at a time, of all servers together while the store can be reached.
+    """A number of answers at a time, across all servers while the store can be reached.
 
-    A place is held for a while and held anew until its answer ends, so those of a server that was killed come free.
+    A place is leased for a while and renewed until its answer ends, so the places of a killed server become free.
 
     Args:
-        most: so many.
-        name: tells them from others in the store.
+        most: the number of places.
+        name: distinguishes them from others in the store.
         store: where they are counted.
-        held_s: seconds after which a place that nobody holds anew is free.
+        held_s: seconds after which a place that is not renewed is free.
     """
 
     def __init__(self, most: int, name: str, store: Store, *, held_s: float = 30.0) -> None:
@@ -114,15 +114,15 @@ class Places:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[bool]:
-        """Hold a place in the block; gives whether there was one, or nobody could tell."""
+        """Hold a place within the block; yields false only if none was free."""
         token, ended = secrets.token_hex(8), anyio.Event()
         renewing = asyncio.create_task(self._renew(token, ended))
         try:
             yield await self._hold(token, for_s=self._held_s) is not False
         finally:
             ended.set()
-            with anyio.CancelScope(shield=True):  # or it would be missed until it is free by itself
-                await renewing  # not cancelled: redis's client may swallow that, and the place would be held for ever
+            with anyio.CancelScope(shield=True):  # otherwise it would be missing until its lease expires
+                await renewing  # not cancelled: redis's client can swallow that, and the place would be held for ever
                 await self._hold(token, for_s=0)
 
     async def _renew(self, token: str, ended: anyio.Event) -> None:
@@ -135,16 +135,16 @@ class Places:
 
 @dataclass
 class Holder:
-    """Whoever holds a key, with what the key allows.
+    """The holder of a key, and what the key allows.
 
     Attributes:
-        name: of the key; without keys, "anyone".
-        concurrent_answers: answers at a time; ``None``: as many as the server bears.
-        requests: requests a minute.
-        tokens: tokens a minute.
-        running: answers that are being written or wait for it, here.
-        places: the same for all servers that share a store.
-        metrics: whether it may read the counters where there are other keys.
+        name: the name of the key; without keys, "anyone".
+        concurrent_answers: answers at a time; ``None``: as many as the server allows.
+        requests: requests per minute.
+        tokens: tokens per minute.
+        running: answers that are running or waiting on this server.
+        places: the limit across all servers that share a store.
+        metrics: whether it can read the metrics if there are other keys.
     """
 
     name: str
@@ -158,10 +158,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Keyring:
-    """All keys that are let in; without any, everyone is.
+    """All keys that are admitted; without any, everyone is.
 
     Attributes:
-        holders: by the SHA-256 of the key. The keys themselves are not kept.
+        holders: holders by the SHA-256 of their key. The keys themselves are not kept.
         notices: sentences for whoever starts the server.
     """
 
@@ -171,9 +171,9 @@ class Keyring:
 
     @classmethod
     def load(cls, file: Path | None, environ: Mapping[str, str], store: Store | None = None) -> Keyring:
-        """Read the keys of a file and the one in ``$STRETTO_SERVER_KEY``. Raises `SettingsError`; no key is shown.
+        """Read the keys from a file and from ``$STRETTO_SERVER_KEY``. Raises `SettingsError`, which shows no key.
 
-        With a store, what a key allows is for all servers together.
+        With a store, a key's limits apply to all servers together.
         """
         holders: dict[bytes, Holder] = {}
         notices: list[str] = []
@@ -200,20 +200,20 @@ class Keyring:
 
     @property
     def has_several(self) -> bool:
-        """Whether there are several keys, whose holders must not learn of each other."""
+        """Whether there are multiple keys, whose holders must not learn of each other."""
         return len(self.holders) > 1
 
     def find(self, headers: Mapping[str, str]) -> Holder | None:
-        """Whose key these headers hold (``authorization: Bearer KEY`` or ``x-api-key``); ``None``: of nobody.
+        """Return the holder of the key in these headers (``authorization: Bearer KEY`` or ``x-api-key``), or ``None``.
 
         The time it takes does not depend on how much of a key is right, nor on whose it is.
         """
         if not self.holders:
             return self._anyone
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        # Anthropic's clients send both headers where their environment holds a token of another service.
+        # Anthropic's clients send both headers if their environment contains another service's token.
         keys = (given.strip(" \t") if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
-        # Headers are read as Latin-1. Clients send a key beyond ASCII as UTF-8, browsers as Latin-1.
+        # Headers are decoded as Latin-1. Clients send a non-ASCII key as UTF-8, browsers as Latin-1.
         sent = [
             hashlib.sha256(key.encode(encoding)).digest() for key in keys if key for encoding in ("latin-1", "utf-8")
         ]
@@ -247,7 +247,7 @@ def _read(file: Path) -> dict[str, _Entry]:
         written = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"The file of keys {file} cannot be read: {error.strerror}.") from None
-    except ValueError:  # its message may quote a line with a key
+    except ValueError:  # its message can quote a line with a key
         raise SettingsError(f'The file of keys {file} is not TOML. Write [NAME], and key = "..." below it.') from None
     entries: dict[str, _Entry] = {}
     for name, table in written.items():

@@ -1,4 +1,4 @@
-"""What a request has cost so far, known at any moment: its client may leave before anything is told."""
+"""What a request has cost so far, known at any moment: its client can leave before any usage is reported."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from stretto.values.events import (
 )
 from stretto.values.request import PromptLike
 
-_CHARACTERS = 4  # of a token, roughly
-_FILES = frozenset({"data", "file_data"})  # fields of a body that hold them in letters
+_CHARACTERS = 4  # per token, roughly
+_FILES = frozenset({"data", "file_data"})  # fields of a body that contain encoded files
 
 
 class Meter:
-    """Adds up the tokens of a request: as its answers tell, or else as their events do, of which it estimates the rest.
+    """Adds up the tokens of a request: from the usage of its answers, or else estimated from their events.
 
     Attributes:
-        passed_on: tokens of what was passed on to the model's server as it is.
+        passed_on: tokens of what was passed on unchanged to the model's server.
     """
 
     def __init__(self) -> None:
@@ -34,18 +34,18 @@ class Meter:
         self._answers: dict[int, int] = {}
         self._ended: dict[tuple[int, str], int] = {}
         self._running: dict[tuple[int, str], float] = {}  # characters
-        self._beside: dict[int, float] = {}  # characters of what belongs to no branch
+        self._beside: dict[int, float] = {}  # characters that belong to no branch
 
     @property
     def tokens(self) -> float:
-        """Read and written so far."""
+        """Tokens read and written so far."""
         unfinished = sum(size for (index, _), size in self._running.items() if index not in self._answers)
         unfinished += sum(size for index, size in self._beside.items() if index not in self._answers)
         ended = sum(tokens for (index, _), tokens in self._ended.items() if index not in self._answers)
         return self.passed_on + sum(self._answers.values()) + ended + unfinished / _CHARACTERS
 
     def note(self, index: int, event: Event, prompt: PromptLike) -> None:
-        """Take in an event of the answer with this index, and of this prompt."""
+        """Count an event of the answer with this index and this prompt."""
         match event:
             case BranchStarted():
                 self._running[index, event.branch_id] = _characters(prompt)
@@ -68,14 +68,14 @@ class Meter:
 
 
 def prompt_tokens(prompt: PromptLike) -> float:
-    """About so many tokens are in a prompt, before anybody has counted them."""
+    """Estimate the tokens of a prompt that has not been counted yet."""
     return _characters(prompt) / _CHARACTERS
 
 
 def body_tokens(body: Mapping[str, Any]) -> float:
-    """The same for a body that is passed on unread: of its texts, without pictures, sound and files."""
+    """Estimate the tokens of a body that is passed on unread: of its texts, without images, audio and files."""
     characters, left = 0, list[Any]([body])
-    while left:  # not by recursion: whoever sends it chooses how deep it is
+    while left:  # not by recursion: the sender chooses how deep it is
         match left.pop():
             case str(text) if not text.startswith("data:"):
                 characters += len(text)

@@ -1,6 +1,7 @@
 """The web chat at ``/``: one page, its files, and the two things that it cannot do in a browser.
 
-It reads documents and writes the page of an answer here; everything else it asks of the API like any other client.
+The server parses documents and renders the page of an answer; for everything else the page uses the API like any
+other client.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from stretto.server.service import Service
 from stretto.values.answer import Answer
 from stretto.values.errors import DocumentError
 
-# Nothing from elsewhere, no inline script or style, nobody's frame: whatever a model writes cannot run or load.
+# No foreign sources, no inline script or style, no framing: whatever a model writes cannot run or load anything.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -56,7 +57,7 @@ _PAGE = files("stretto.server.web") / "page"
 
 
 def pages() -> Sequence[BaseRoute]:
-    """The page and its files, which everyone may see: they hold no secret, and ask for a key where one is needed."""
+    """Return the routes of the page and its files. Everyone can see them: they contain no secret, and ask for a key."""
     return [Route("/", _index), Route("/web/{name:path}", _file)]
 
 
@@ -86,7 +87,7 @@ def _compressed(name: str) -> bytes:
 
 @cache
 def _files() -> Mapping[str, Traversable]:
-    """The files of the page by their names below ``/web/``: a name from a request is looked up and never opened."""
+    """Return the page's files by their names below ``/web/``: a name from a request is looked up and never opened."""
     found: dict[str, Traversable] = {}
 
     def walk(folder: Traversable, above: str) -> None:
@@ -101,8 +102,8 @@ def _files() -> Mapping[str, Traversable]:
 
 
 async def read_document(service: Service, exchange: Exchange) -> None:
-    """The title, the text and the warnings of a file: ``POST /web/read?name=report.pdf`` with its bytes."""
-    # The name from the request tells the format and the title. It is nobody's path, on no system.
+    """Respond with a file's title, text and warnings: ``POST /web/read?name=report.pdf`` with its bytes."""
+    # The name from the request gives the format and the title. It is never used as a path, on any system.
     given = QueryParams(exchange.scope["query_string"]).get("name", "")
     name = PurePosixPath(given.replace("\\", "/")).name
     if not name:
@@ -136,7 +137,7 @@ def _read(name: str, body: bytes, allowance: ReadingTime) -> dict[str, Any]:
 
 
 async def write_page(service: Service, exchange: Exchange) -> None:
-    """The page of an answer, as one file: ``POST /web/page`` with ``{"question", "answer"}``."""
+    """Respond with the page of an answer as one file: ``POST /web/page`` with ``{"question", "answer"}``."""
     body = await read_object(exchange.receive, exchange.headers, service.options)
     question = body.get("question", "")
     try:
@@ -146,5 +147,5 @@ async def write_page(service: Service, exchange: Exchange) -> None:
     if not isinstance(question, str):
         raise Problem(400, "question= takes a string.", param="question")
     async with exchange.attended(), service.admission.admitted(exchange.holder, exchange.end):
-        pass  # it costs a request like any other
+        pass  # it counts like any other request
     await exchange.send_bytes(answer_page(answer, question).encode(), "text/html; charset=utf-8")
