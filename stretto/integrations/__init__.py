@@ -1,1 +1,1 @@
-"""Stretto inside other tools; each imports its package when it is used."""
+"""Stretto inside other tools; each module imports its package on first use."""

@@ -1,4 +1,4 @@
-"""For the tests of applications that use Stretto: scripted backends and servers, and a backend's contract."""
+"""Tools for testing applications that use Stretto: scripted backends and servers, and a backend's contract."""
 
 from stretto.testing.backend import Reply, ScriptedBackend
 from stretto.testing.contract import BrokenContractError, check_backend

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _exact_loop() -> asyncio.AbstractEventLoop:
-    """An event loop that does not round its waits up to milliseconds, as one on epoll does."""
+    """Return an event loop that does not round waits up to milliseconds, as one on epoll does."""
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 
@@ -67,7 +67,7 @@ def _has_ended(number: int, server: ScriptedServer) -> bool:
 
 
 async def _record(server: ScriptedServer, file: Path) -> None:
-    """Write the times of each request that has ended, in the order of their arrival."""
+    """Write the times of each completed request, in order of arrival."""
     with file.open("w", encoding="utf-8") as lines:
         for number in itertools.count():
             await server.wait_until(partial(_has_ended, number))

@@ -1,4 +1,4 @@
-"""A backend that answers from a script: delays, chunks and faults per prompt, no network, no model."""
+"""A backend that answers from a script: delays, chunks and faults per prompt, without a network or a model."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from stretto.values.tool_calls import ToolCall, ToolCallFragment
 
 @dataclass(frozen=True)
 class Reply:
-    """What one call does.
+    """The result of one call.
 
     Attributes:
-        text: what it writes; cut into ``chunks`` if given, else word by word.
+        text: the text to write; split into ``chunks`` if given, else word by word.
         delay_s: seconds before the first chunk.
         chunk_delay_s: seconds before each further chunk.
-        chunks: pieces of the answer, instead of words of ``text``.
-        fault: raised instead of going on.
+        chunks: the chunks of the answer, instead of the words of ``text``.
+        fault: the exception to raise instead of going on.
         fault_after: chunks before the fault.
-        hold: an event to wait for before the first chunk, for tests that decide the order.
-        finish_reason: how it ends.
+        hold: an event to wait for before the first chunk, for tests that control the order.
+        finish_reason: how the answer ends.
         reasoning_tokens: tokens spent on thinking, counted in the usage.
-        tool_calls: calls that it asks for after its text.
+        tool_calls: the tool calls that follow the text.
     """
 
     text: str = ""
@@ -59,15 +59,15 @@ Answering = str | Reply | Replying | Sequence["str | Reply | Replying"]
 class ScriptedBackend:
     r"""Answers each prompt by the first rule whose pattern is found in the prompt's text.
 
-    ``script`` maps regular expressions to what to answer: a string, a `Reply`, a function from `ModelRequest` to one of
-    these, or a list, one for each further call (the last one stays); or it is such a function itself. The
-    text searched is that of all messages, joined by newlines.
+    ``script`` maps regular expressions to replies: a string, a `Reply`, a function from `ModelRequest` to one of these,
+    or a list with one for each successive call (the last one repeats). It can also be such a function itself. The text
+    searched is that of all messages, joined by newlines.
 
     Attributes:
         calls: every prompt and its options, in the order of arrival.
-        script: what to answer.
+        script: the replies.
         name: the model name.
-        capabilities: what it says it can do.
+        capabilities: the capabilities it reports.
         running: calls under way now.
         most_running: the most calls that were under way at a time.
         closed: whether it was closed.
@@ -86,7 +86,7 @@ class ScriptedBackend:
 
     @asynccontextmanager
     async def stream(self, prompt: ModelRequest, options: GenerationOptions) -> AsyncGenerator[AsyncGenerator[Chunk]]:
-        """One scripted generation."""
+        """Run one scripted generation."""
         self.calls.append((prompt, options))
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -97,11 +97,11 @@ class ScriptedBackend:
             self.running -= 1
 
     async def count_tokens(self, prompt: ModelRequest) -> int:
-        """Four characters are one token here."""
+        """Estimate four characters per token."""
         return _tokens(message.content for message in prompt.messages)
 
     async def aclose(self) -> None:
-        """Remember that it was closed."""
+        """Record that it was closed."""
         self.closed = True
 
     async def _chunks(self, prompt: ModelRequest, options: GenerationOptions, reply: Reply) -> AsyncGenerator[Chunk]:

@@ -1,4 +1,4 @@
-"""Tests a backend against the contract of `stretto.extending.Backend`, and says which rules it breaks."""
+"""Tests a backend against the contract of `stretto.extending.Backend`, and reports the rules it breaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stretto.values.errors import StrettoError
 from stretto.values.request import GenerationOptions, Message
 
 MOST_AT_ONCE = 4
-GIVING_UP_S = 2.0  # for what was told to end
+GIVING_UP_S = 2.0  # for what was asked to end
 
 Wrap = Callable[[Backend], Backend]
 WRAPPERS: dict[str, Wrap] = {
@@ -60,18 +60,18 @@ async def check_backend(
     options: GenerationOptions | None = None,
     limit_s: float = 60.0,
 ) -> None:
-    """Test a backend against the contract of `stretto.extending.Backend`; for a test of yours. Closes it at the end.
+    """Test a backend against the contract of `stretto.extending.Backend`, and close it at the end.
 
-    Makes some twenty short calls: whole ones, ones that are left early or cancelled, several at once, and calls under
-    each of the library's wrappers.
+    Call it from a test of yours. It makes some twenty short calls: complete ones, ones left early or cancelled, several
+    concurrent ones, and calls through each of the library's wrappers.
 
     Args:
         backend: the backend, open.
-        failing: the same kind of backend, made so that its calls fail (an address where nobody listens, a wrong key):
-            the kind of error is checked. Without one, that rule is only checked after closing.
-        prompt: a question that is answered with at least a few words.
-        options: for each call; by default at most 32 tokens.
-        limit_s: seconds that one rule may take.
+        failing: the same kind of backend, made so that its calls fail (an address where nobody listens, a wrong key),
+            to check the kind of error. Without one, that rule is only checked after closing.
+        prompt: a question whose answer has at least a few words.
+        options: the options of each call; by default at most 32 tokens.
+        limit_s: the most seconds for one rule.
 
     Raises `BrokenContractError`, an `AssertionError` that lists every broken rule with what happened.
 
@@ -113,7 +113,7 @@ Tasks = WeakSet[asyncio.Task[Any]]
 
 @contextmanager
 def _tasks_noted() -> Iterator[Tasks]:
-    """Note each task that is started in this context or by a task that was: what a backend leaves behind is there."""
+    """Record each task started in this context or by such a task; what a backend leaves behind is among them."""
     loop, tasks = asyncio.get_running_loop(), Tasks()
     before: Any = loop.get_task_factory()
 
@@ -139,7 +139,7 @@ def _task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> as
     return asyncio.Task(coroutine, loop=loop, **options)
 
 
-class _Broken(Exception):  # noqa: N818 - what a rule found, never seen outside
+class _Broken(Exception):  # noqa: N818 - what a rule found, never raised to the caller
     pass
 
 
@@ -224,7 +224,7 @@ class _Check:
         async def one() -> None:
             try:
                 await self.streams()
-            except Exception as error:  # noqa: BLE001 - told below, outside the group
+            except Exception as error:  # noqa: BLE001 - reported below, outside the group
                 errors.append(error)
 
         async with anyio.create_task_group() as tasks:
@@ -263,7 +263,7 @@ class _Check:
             async for _ in self._chunks(self._backend):
                 pass
         except StrettoError:
-            pass  # as it should; a backend that still works is as good
+            pass  # as it should; a backend that still works is fine too
         await self._backend.aclose()
         if left := [task for task in self._tasks if not task.done() and task is not asyncio.current_task()]:
             _, running = await asyncio.wait(left, timeout=GIVING_UP_S)
@@ -278,7 +278,7 @@ class _Check:
 
     @asynccontextmanager
     async def _open(self, backend: Backend) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """A stream, and a look at it afterwards."""
+        """Open a stream, and check afterwards what it left behind."""
         async with backend.stream(self._prompt, self._options) as chunks:
             yield chunks
         if inspect.isasyncgen(chunks) and chunks.ag_frame is not None:
@@ -320,9 +320,9 @@ def _check_stream(chunks: list[Chunk]) -> None:
 
 
 async def _problem(obeys: Callable[[], Awaitable[None]], limit_s: float) -> str | None:
-    """Run a rule in a task, so that not even a stream that cannot be cancelled holds up the others."""
+    """Run a rule in a task, so that even a stream that cannot be cancelled does not block the others."""
     task = asyncio.ensure_future(obeys())
-    task.add_done_callback(_error_of)  # looked at also where it ends too late
+    task.add_done_callback(_error_of)  # retrieved even if it ends too late
     try:
         done, _ = await asyncio.wait({task}, timeout=limit_s)
         if done:

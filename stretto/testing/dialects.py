@@ -1,4 +1,4 @@
-"""The wire formats of OpenAI's chat completions and Anthropic's messages."""
+"""The wire formats of OpenAI's Chat Completions and Anthropic's Messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from stretto.testing.protocols import Turn
 from stretto.values.tool_calls import ToolCall
 
-_PIECE = 12  # characters of a tool call's arguments that come at once
+_PIECE = 12  # characters of a tool call's arguments per event
 
 
 def _event(data: Any, name: str = "") -> bytes:
@@ -29,7 +29,7 @@ class OpenAIDialect:
         }
 
     def opening(self, turn: Turn) -> bytes:
-        """What comes before the first token."""
+        """Return what precedes the first token."""
         begun = self._delta(turn, {"role": "assistant", "content": ""})
         thought = turn.reply.thought
         return begun + (self._delta(turn, {"reasoning_content": thought}) if thought else b"")
@@ -49,7 +49,7 @@ class OpenAIDialect:
         return events
 
     def closing(self, turn: Turn) -> bytes:
-        """What comes after the last token and the tool calls."""
+        """Return what follows the last token and the tool calls."""
         end = b"".join(self._delta(each, {}, self._reason(each)) for each in turn.all)
         if turn.usage_wanted:
             end += _event(self._frame(turn, "chat.completion.chunk") | {"choices": [], "usage": self._usage(turn)})
@@ -66,7 +66,7 @@ class OpenAIDialect:
         return _event(self.error(status, message))
 
     def rejection(self, parameter: str) -> str:
-        """Say, in the words of the real API, that the model does not take a parameter."""
+        """Return the real API's message that the model does not support a parameter."""
         return f"Unsupported parameter: '{parameter}' is not supported with this model."
 
     def _field(self, turn: Turn) -> str:
@@ -192,7 +192,7 @@ class AnthropicDialect:
         return f"`{parameter}` is not supported for this model."
 
     def _first(self, turn: Turn) -> int:
-        """Index of the first block that is not a thought."""
+        """Return the index of the first block that is not a thought."""
         return 1 if turn.reply.thought else 0
 
     def _thinking(self, turn: Turn) -> dict[str, Any]:

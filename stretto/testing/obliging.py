@@ -1,4 +1,4 @@
-"""Replies that do what a request asks for: call its tools, fit its schema. For suites that any model must pass."""
+"""Replies that do what a request asks for: call its tools, match its schema. For suites that any model must pass."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stretto.values.tool_calls import ToolCall
 
 _QUOTED = re.compile(r"['\"“]([^'\"“”]+)['\"”]")
 _NUMBER = re.compile(r"-?\d+")
-_DEEPEST = 8  # levels of a schema that refers to itself
+_DEEPEST = 8  # levels of a recursive schema
 
 
 def oblige(received: ReceivedRequest) -> HttpReply:
-    """The reply of an obliging model, for ``ScriptedServer(oblige)``.
+    """Return the reply of an obliging model, for ``ScriptedServer(oblige)``.
 
-    It calls the tool that it has to call, or the first one, unless it was just given the result of a call; it gives an
-    instance of the schema that is asked for, with numbers and quoted words of the question; else it says a sentence.
+    It calls the tool that it must call, or else the first one, unless the last message is a tool result. With a
+    schema it returns an instance, with numbers and quoted words from the question. Otherwise it returns a sentence.
     """
     body = received.body
     tools = dict(_tools(body))
@@ -45,7 +45,7 @@ def _tools(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _wanted(body: Mapping[str, Any], tools: Mapping[str, Any], *, answered: bool) -> str | None:
-    """The tool to call; ``None``: none."""
+    """Return the tool to call; ``None`` if there is none."""
     choice = body.get("tool_choice") or "auto"
     if isinstance(choice, Mapping):
         named = choice.get("name") or (choice.get("function") or {}).get("name")
@@ -66,7 +66,7 @@ def _schema(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _example(schema: Mapping[str, Any], question: str, whole: Mapping[str, Any], depth: int = 0) -> Any:
-    """An instance of a schema."""
+    """Return an instance of a schema."""
     if "$ref" in schema:
         schema = (whole.get("$defs") or whole.get("definitions") or {}).get(schema["$ref"].rpartition("/")[2], {})
     for name in ("anyOf", "oneOf", "allOf"):

@@ -1,4 +1,4 @@
-"""What a scripted server says, and what of it one request gets; `stretto.testing.dialects` puts it on the wire."""
+"""What a scripted server replies, and how one request gets it; `stretto.testing.dialects` puts it on the wire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Finish = Literal["stop", "length", "refusal", "filtered"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong.
+    """One failure.
 
     Attributes:
         kind: ``status`` answers with an HTTP error; ``reset`` tears the connection down; ``stall``
@@ -22,9 +22,9 @@ class Fault:
             ``error`` sends an error event; ``cut`` ends the stream without a finish reason.
         after: tokens sent before it happens; ``None``: before the response's headers (``status``,
             ``reset``, ``stall``) or after the last token (the others).
-        status: HTTP status of ``status``; of ``error``, the status it stands for.
+        status: HTTP status of ``status``; for ``error``, the equivalent status.
         headers: response headers of ``status``, for instance ``{"retry-after": "1"}``.
-        message: what the error says; empty: a plain sentence.
+        message: the error message; empty: a default sentence.
     """
 
     kind: Literal["status", "reset", "stall", "broken", "error", "cut"]
@@ -41,21 +41,21 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """What the model says.
+    """The model's reply.
 
     Attributes:
         text: the answer.
         finish: the reason the answer ends, sent the way each API sends it; ``filtered`` is a refusal
             by OpenAI's content filter instead of by the model.
-        prompt_tokens: tokens of the prompt in the usage; ``None``: worked out from its text.
-        cached_tokens: those of them that are said to come from a cache.
-        cache_write_tokens: those that are said to be written to one.
+        prompt_tokens: tokens of the prompt in the usage; ``None``: computed from its text.
+        cached_tokens: of these, the tokens reported as read from a cache.
+        cache_write_tokens: of these, the tokens reported as written to a cache.
         reasoning_tokens: tokens of thinking in the usage.
-        time_to_first_token_s: for this reply only; ``None``: the server's own.
-        fault: what goes wrong while it is sent.
+        time_to_first_token_s: for this reply only; ``None``: the server's default.
+        fault: the failure while it is sent.
         tool_calls: calls that follow the text; the answer then ends by asking for their results.
-        thought: what the model thinks before its answer, shown as each API shows it.
-        choices: the further answers, where a request asks for ``n``; the text again where there are too few.
+        thought: what the model thinks before its answer, sent the way each API sends it.
+        choices: the further answers if a request asks for ``n``; the text is repeated if there are too few.
     """
 
     text: str = ""
@@ -73,11 +73,11 @@ class HttpReply:
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """Bytes as they are, for what no well-behaved server sends.
+    """Bytes sent unchanged, for responses that no well-behaved server sends.
 
     Attributes:
         pieces: the body, sent piece by piece.
-        then: what follows: the body ends, the connection is reset, or nothing until the client leaves.
+        then: what follows: the body ends, the connection is reset, or silence until the client leaves.
         endless: the last piece is sent again and again until the client leaves.
         status: HTTP status.
         headers: response headers, the content type among them.
@@ -92,7 +92,7 @@ class RawResponse:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply made ready for one request: its tokens and its numbers."""
+    """A reply prepared for one request: its tokens and its counts."""
 
     reply: HttpReply
     tokens: Sequence[str]
@@ -126,7 +126,7 @@ class Turn:
 
     @property
     def completion_tokens(self) -> int:
-        """What the answer is billed for, tool calls, reasoning and other choices included."""
+        """The billed tokens of the answer, including tool calls, reasoning and other choices."""
         called = sum(len(call.arguments) // 4 + 1 for call in self.calls)
         others = sum(other.completion_tokens for other in self.others)
         return len(self.tokens) + called + others + self.reply.reasoning_tokens
@@ -135,9 +135,9 @@ class Turn:
 def turn_of(
     reply: HttpReply, body: Mapping[str, Any], number: int, choice: int = 0, *, characters: int | None = None
 ) -> Turn:
-    """Cut a reply into tokens and bound it as the request asks (``max_tokens``, stop sequences, ``n``).
+    """Split a reply into tokens and limit it as the request asks (``max_tokens``, stop sequences, ``n``).
 
-    ``characters``: of a token; without it, tokens are words.
+    ``characters``: the length of a token; without it, tokens are words.
     """
     text, finish = reply.text, reply.finish
     stops = body.get("stop") or body.get("stop_sequences") or ()
@@ -169,7 +169,7 @@ def turn_of(
 
 
 def prompt_of(body: Mapping[str, Any]) -> str:
-    """All text of a request, system prompt first, one message per line."""
+    """Return all text of a request, system prompt first, one message per line."""
     parts = [_flat(body.get("system", ""))]
     parts += [_flat(message.get("content", "")) for message in body.get("messages", ())]
     return "\n".join(part for part in parts if part)

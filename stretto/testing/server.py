@@ -4,8 +4,8 @@ In a test: ``async with ScriptedServer("Hello.") as server`` and point a client 
 ``server.openai_url`` or ``server.url``. In a separate process, for benchmarks:
 ``python -m stretto.testing --time-to-first-token 0.3 --tokens-per-second 60``.
 
-It speaks HTTP/1.1 over plain asyncio streams, because a web framework would smooth over the very
-things a test needs to be real: resets, silence, half an event.
+It speaks HTTP/1.1 over plain asyncio streams, because a web framework would hide what a test
+needs to be real: resets, silence, half an event.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ReplyRule:
     """A reply for some prompts.
 
     Attributes:
-        pattern: a regular expression that is found in them.
-        reply: what they are answered with.
+        pattern: a regular expression to search for in the prompt.
+        reply: the reply to a prompt that matches.
     """
 
     pattern: str
@@ -52,11 +52,11 @@ Answering = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a path answers that is not one for generations.
+    """The response of a path that does not generate.
 
     Attributes:
-        body: JSON, or a text as it is.
-        status: HTTP status.
+        body: JSON, or a text to send unchanged.
+        status: the HTTP status.
     """
 
     body: Any
@@ -68,27 +68,27 @@ class ScriptedServer:
 
     Args:
         replies: one text, an `HttpReply`, a `RawResponse`, rules tried in order (the last resort is ``OK.``), or a
-            callable that is given the `ReceivedRequest`.
+            callable that takes the `ReceivedRequest`.
         time_to_first_token_s: seconds between a request and its first token.
-        tokens_per_second: of each stream; ``None``: at once. Due times are absolute, so they do not drift.
+        tokens_per_second: the rate of each stream; ``None``: all at once. Due times are absolute, so without drift.
         token_characters: length of a token; ``None``: a word with the white space before it.
         slots: answers that are written at a time; further requests wait for their turn, as on a server of fixed
             capacity.
-        key: the only key that is let in; ``None``: every key.
-        rejects: parameters answered with 400, in the words of the real APIs; or a callable that is given the
-            `ReceivedRequest`, and says with which status and body it is refused, if it is.
-        headers: added to every answer, for instance rate limits; may be a callable.
+        key: the only key that is accepted; ``None``: every key.
+        rejects: parameters to reject with 400, in the words of the real APIs; or a callable that takes the
+            `ReceivedRequest` and returns the status and body of a rejection, if any.
+        headers: added to every response, for instance rate limits; can be a callable.
         models: names listed by ``/v1/models``.
-        pages: what other paths answer, these two among them: JSON, a text, or `Page` for another status.
+        pages: responses of other paths, or of ``/v1/models`` and ``/health``: JSON, a text, or `Page` with a status.
         port: 0 for a free one.
 
     Attributes:
-        port: where it listens.
+        port: the port it listens on.
         requests: every request for a generation, in order, keys removed.
         inquiries: every other request, likewise.
-        open_connections: connections that clients hold now.
+        open_connections: connections that clients have open now.
         active_streams: answers being sent now.
-        slots: answers that are written at a time; may be changed while it runs.
+        slots: answers that are written at a time; can be changed while it runs.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ScriptedServer:
         self._rate = tokens_per_second
         self._characters = token_characters
         self._most = slots or math.inf
-        self._limiter: anyio.CapacityLimiter | None = None  # made in the event loop
+        self._limiter: anyio.CapacityLimiter | None = None  # created in the event loop
         self._key = key
         self._rejects = rejects if callable(rejects) else tuple(rejects)
         self._headers = headers or {}
@@ -128,12 +128,12 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Root of the server; the base URL of Anthropic clients."""
+        """The root URL of the server, which is the base URL for Anthropic clients."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def openai_url(self) -> str:
-        """The base URL of OpenAI clients."""
+        """The base URL for OpenAI clients."""
         return f"{self.url}/v1"
 
     @property
@@ -148,11 +148,11 @@ class ScriptedServer:
             self._limiter.total_tokens = most
 
     def script(self, *faults: Fault | None) -> None:
-        """Give the next requests these faults, one each, in order; ``None`` lets one pass."""
+        """Give each of the next requests one of these faults, in order; ``None`` lets one pass."""
         self._faults.extend(faults)
 
     async def wait_until(self, condition: Callable[[ScriptedServer], bool]) -> None:
-        """Return as soon as the condition holds; it is looked at whenever something happens here."""
+        """Return as soon as the condition is true; it is checked whenever something happens on the server."""
         async with self._changed:
             await self._changed.wait_for(lambda: condition(self))
 
@@ -193,7 +193,7 @@ class ScriptedServer:
                     await connection.stop_watching()
                     await self._notify()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ClientLeft):
-            pass  # the client is gone, or the server is closing: either way this conversation is over
+            pass  # the client is gone, or the server is closing: either way this connection is over
         finally:
             writer.close()
             with suppress(ConnectionError, asyncio.CancelledError):  # as above
@@ -237,7 +237,7 @@ class ScriptedServer:
 
     def _refusal(self, received: ReceivedRequest, key: str, dialect: Dialect) -> tuple[int, dict[str, Any]] | None:
         if self._key is not None and key != self._key:
-            # The whole key is repeated, as careless servers do: clients must not pass it on.
+            # The key is repeated in full, as careless servers do: clients must not pass it on.
             return 401, dialect.error(401, f"Incorrect API key provided: {key}.")
         if callable(self._rejects):
             return self._rejects(received)
@@ -269,7 +269,7 @@ class ScriptedServer:
 
     @asynccontextmanager
     async def _turn(self, received: ReceivedRequest) -> AsyncIterator[None]:
-        """Wait until one more answer may be written."""
+        """Wait until one more answer can be written."""
         assert self._limiter is not None  # noqa: S101 - it serves; for the type checker
         borrower = object()
         try:
@@ -307,7 +307,7 @@ class ScriptedServer:
                 await connection.send_events(piece)
             while reply.endless:
                 await connection.send_events(reply.pieces[-1])
-                await asyncio.sleep(0)  # a buffer that has room does not wait
+                await asyncio.sleep(0)  # writing to a buffer with room does not yield to the loop
             received.outcome = "finished" if reply.then == "end" else reply.then
             await self._notify()
             if reply.then == "reset":
@@ -336,7 +336,7 @@ class ScriptedServer:
             case "error":
                 await connection.send_events(dialect.error_event(fault.status, fault.message or "Scripted failure."))
             case "cut":
-                pass  # the stream ends here, in good order but for its finish reason
+                pass  # the stream ends here normally, except for its missing finish reason
 
     async def _pace(self, connection: Connection, received: ReceivedRequest, turn: Turn, index: int) -> None:
         """Wait until the token with this index is due."""
@@ -344,7 +344,7 @@ class ScriptedServer:
         loop = asyncio.get_running_loop()
         began = received.arrived_s if received.started_s is None else received.started_s
         due = began + first_s + (index / self._rate if self._rate else 0.0)
-        # A kernel may be late by a thousandth of what it waits for: the end of a long wait is one by itself.
+        # A kernel can be late by a thousandth of a wait, so the end of a long wait is waited for separately.
         await connection.pause(due - loop.time() - _LAST_WAIT_S)
         await connection.pause(due - loop.time())
         received.tokens_s.append(loop.time())
@@ -355,7 +355,7 @@ class ScriptedServer:
         if callable(self._replies):
             try:
                 found = self._replies(received)
-            except Exception as error:  # noqa: BLE001 - the mistake is in the script: the client shall read it
+            except Exception as error:  # noqa: BLE001 - the bug is in the script, and the client should see it
                 fault = Fault("status", message=f"The script failed: {error!r}")
                 return HttpReply("", fault=fault)
         elif isinstance(self._replies, (str, HttpReply, RawResponse)):

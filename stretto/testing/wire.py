@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the scripted server, down to the resets and the silences."""
+"""One HTTP/1.1 connection of the scripted server, including resets and silences."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "cookie", 
 
 @dataclass(slots=True)
 class ReceivedRequest:
-    """What arrived, without its key, and what became of it. Times are seconds of the event loop's clock.
+    """A request as it arrived, without its key, and what became of it. Times are seconds of the event loop's clock.
 
     Attributes:
         method: ``GET`` or ``POST``.
-        path: of the address, for instance ``/v1/chat/completions``.
-        headers: by their names in small letters.
+        path: the path of the URL, for instance ``/v1/chat/completions``.
+        headers: by their names in lower case.
         body: the JSON that was sent.
         arrived_s: when it arrived.
-        started_s: when its turn came, where it had to wait for one.
-        first_token_s: when the first token was handed to the connection; ``None``: not yet.
+        started_s: when its turn came, if it had to wait for one.
+        first_token_s: when the first token was passed to the connection; ``None``: not yet.
         tokens_s: when each token was.
         ended_s: when it was answered or given up; ``None``: not yet.
-        outcome: ``open`` while it is being answered, then ``finished``, ``left`` (the client went away first), or the
-            kind of the fault.
+        outcome: ``open`` while it is being answered, then ``finished``, ``left`` (the client left first), or the kind
+            of the fault.
     """
 
     method: str
@@ -50,7 +50,7 @@ class ReceivedRequest:
         return prompt_of(self.body)
 
 
-class ClientLeft(Exception):  # noqa: N818 - an event of the conversation, not an error
+class ClientLeft(Exception):  # noqa: N818 - something that happens on a connection, not an error
     """The client closed the connection before its answer was complete."""
 
 
@@ -64,7 +64,7 @@ class Connection:
     _gone: asyncio.Task[bytes] | None = None
 
     async def read_request(self) -> tuple[ReceivedRequest, str] | None:
-        """Read the next request and its key; ``None``: the client has no more."""
+        """Read the next request and its key; ``None`` if the client sends no more."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except asyncio.IncompleteReadError:
@@ -84,7 +84,7 @@ class Connection:
         await self._send(self._head(status, extra) + data)
 
     async def send_page(self, status: int, body: Any) -> None:
-        """Send a whole response: a text as it is, anything else as JSON."""
+        """Send a complete response: a text unchanged, anything else as JSON."""
         if isinstance(body, str):
             data = body.encode()
             extra = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(data))}
@@ -97,11 +97,11 @@ class Connection:
         await self.start(200, {"content-type": "text/event-stream"})
 
     async def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """Send the headers of a body that comes in pieces."""
+        """Send the headers of a body that is sent in pieces."""
         await self._send(self._head(status, {**headers, "transfer-encoding": "chunked"}))
 
     async def send_events(self, data: bytes) -> None:
-        """Send a piece of an event stream at once."""
+        """Send a piece of an event stream immediately."""
         await self._send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end_events(self) -> None:
@@ -109,25 +109,25 @@ class Connection:
         await self._send(b"0\r\n\r\n")
 
     async def pause(self, seconds: float | None) -> None:
-        """Wait, but no longer than the client does; ``None``: until it leaves. Raises `ClientLeft`."""
+        """Wait, but no longer than the client stays; ``None``: until it leaves. Raises `ClientLeft`."""
         if seconds is not None and seconds <= 0:
             return
         if self._gone is None:
-            # Clients do not pipeline, so a byte or an end of file during an answer means: gone.
+            # Clients do not pipeline, so a byte or an end of file during an answer means that the client is gone.
             self._gone = asyncio.create_task(self.reader.read(1))
         done, _ = await asyncio.wait({self._gone}, timeout=seconds)
         if done:
             raise ClientLeft
 
     async def stop_watching(self) -> None:
-        """End what `pause` began, so that the next request can be read."""
+        """Stop what `pause` started, so that the next request can be read."""
         if self._gone is not None:
             self._gone.cancel()
             await asyncio.wait({self._gone})
             self._gone = None
 
     def reset(self) -> None:
-        """Send RST instead of FIN: what a crashed server or a firewall does."""
+        """Send RST instead of FIN, like a crashed server or a firewall."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 

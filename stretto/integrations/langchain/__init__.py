@@ -6,7 +6,7 @@ Importing this imports langchain-core, which comes with ``pip install 'stretto[l
 from stretto.values.errors import missing
 
 try:
-    import langchain_core  # noqa: F401 - only to say clearly what is missing
+    import langchain_core  # noqa: F401 - only to report clearly what is missing
 except ImportError as error:
     raise missing("stretto.integrations.langchain", "langchain-core", "langchain") from error
 

@@ -21,10 +21,10 @@ _ABOUT = {"title", "heading", "form", "index"}
 
 
 class BranchRuns:
-    """Tells callbacks of branches: each is a chain run below the run of the answer.
+    """Reports branches to callbacks: each is a chain run below the run of the answer.
 
-    They are no runs of a model, because what counts tokens would count theirs twice. Where another chat model of
-    LangChain answers, its calls are runs below the branch they are made for.
+    They are not model runs, because a token counter would count their tokens twice. If another LangChain chat model
+    answers, its calls are runs below the branch they belong to.
     """
 
     def __init__(self, parent: Parent | BaseRunManager | None) -> None:
@@ -39,7 +39,7 @@ class BranchRuns:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Be asked for the callbacks of the calls that are made for an answer which is begun in this context."""
+        """Provide the callbacks for the calls of an answer that starts in this context."""
         token = run_of_branch.set(self._callbacks)
         try:
             yield
@@ -47,7 +47,7 @@ class BranchRuns:
             run_of_branch.reset(token)
 
     async def note(self, event: Event) -> None:
-        """Take in an event of the answer."""
+        """Report an event of the answer."""
         if self._manager is None:
             return
         if isinstance(event, BranchStarted):
@@ -56,19 +56,19 @@ class BranchRuns:
             await self._ended(event.branch)
 
     async def leave(self, because: Exception | None = None) -> None:
-        """End the runs of branches that the answer has left behind; a callback that hangs is not waited for long."""
+        """End the runs of branches that the answer abandoned; does not wait long for a callback that hangs."""
         with anyio.move_on_after(_LEAVING_S, shield=True):
             for name in tuple(self._runs):
                 await self._runs.pop(name).on_chain_error(because or RuntimeError("The answer was left."))
 
     async def _callbacks(self, caller: Caller) -> BaseCallbackManager | None:
-        """The callbacks for a call of a branch, which may be made before the reader has heard of the branch."""
+        """Return the callbacks for a call of a branch, which can start before the reader has seen the branch."""
         if self._manager is None:
             return None
         return (await self._begun(caller.part, caller.kind, caller.about)).get_child()
 
     async def _begun(self, branch_id: str, kind: str, about: Mapping[str, Any]) -> AsyncCallbackManagerForChainRun:
-        assert self._manager is not None  # noqa: S101 - who calls this has looked, told to the type checker
+        assert self._manager is not None  # noqa: S101 - the callers have checked; for the type checker
         async with self._lock:
             if branch_id not in self._runs:
                 told = {name: value for name, value in about.items() if value}

@@ -21,10 +21,10 @@ from stretto.values.request import PromptLike, Request
 async def aevents(
     client: Stretto, prompt: PromptLike | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
 ) -> AsyncGenerator[Event, None]:
-    """The events of an answer; its branches are runs below ``parent``. Raises `StrettoError`.
+    """Yield the events of an answer; its branches are runs below ``parent``. Raises `StrettoError`.
 
-    Close it: that ends the answer. Chat models of LangChain are always called in the loop of the client: their
-    connections belong to the loop that has used them first, and synchronous calls have no other.
+    Closing it ends the answer. LangChain's chat models are always called in the client's loop: their connections belong
+    to the loop that first used them, and synchronous calls have no other.
     """
     written = _written(client, prompt, options, parent)
     event: Event | None
@@ -44,7 +44,7 @@ async def aevents(
 def events(
     client: Stretto, prompt: PromptLike | Request, options: Mapping[str, Any], parent: Parent | BaseRunManager | None
 ) -> Generator[Event, None, None]:
-    """The same for a thread that waits; the answer is written in the loop of the client."""
+    """Yield the same events in a thread that waits; the answer is written in the client's loop."""
     written = _written(client, prompt, options, parent)
     try:
         while (event := client._loop.call(partial(_following, written))) is not None:
@@ -78,5 +78,5 @@ async def _following(written: AsyncGenerator[Event, None]) -> Event | None:
 
 
 def answer_of(event: Event) -> Answer | None:
-    """The whole answer, which the last event holds."""
+    """Return the whole answer, which only the last event contains."""
     return event.answer if isinstance(event, AnswerFinished) else None

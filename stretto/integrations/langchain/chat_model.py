@@ -1,4 +1,4 @@
-"""`ChatStretto`: a chat model of LangChain whose answers are written in parallel where that serves them."""
+"""`ChatStretto`: a LangChain chat model that writes its answers in parallel where possible."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ from stretto.values.answer import Answer
 from stretto.values.budget import Budget
 from stretto.values.request import OnLoop, OnMissing, Preference, Request, RequestOptions
 
-_MODEL_KWARGS = frozenset({"model", "model_name", "stream", "stream_usage"})  # said at a call, and no field of the body
+_MODEL_KWARGS = frozenset({"model", "model_name", "stream", "stream_usage"})  # given per call, not body fields
 _CHOICES = {"any": "required", True: "required", False: "none"}
 
 
 class ChatStretto(Connection, BaseChatModel):
     """A chat model that writes the parts of an answer in parallel where that serves the answer.
 
-    What cannot be written in parts, a call of a tool for instance, goes to the model as it is. The route, its reason
-    and the warnings of an answer are in ``response_metadata``. Tracers see the branches of an answer as runs below its
-    own.
+    What cannot be written in parts, such as a tool call, goes to the model unchanged. The route, its reason and the
+    warnings of an answer are in ``response_metadata``. Tracers show the branches of an answer as runs below its own.
 
     ``timeout`` is LangChain's name for ``deadline_s``.
 
-    Fields beside those of `Connection` and of LangChain's chat models are options of each request, as `RequestOptions`
-    explains them. All of them can be bound or given at a call as well, `documents` among them.
+    All other fields, apart from those of `Connection` and of LangChain's chat models, are options of each request; see
+    `RequestOptions`. They can also be bound or passed per call, as can `documents`.
 
     >>> chat = ChatStretto(model="local:pocket")
     >>> print(chat.invoke("How do I look after a bicycle?").content)
@@ -62,7 +61,7 @@ class ChatStretto(Connection, BaseChatModel):
     timeout: float | None = Field(
         default=None, validation_alias=AliasChoices("timeout", "request_timeout", "deadline_s")
     )
-    """Seconds for the whole answer; what is there by then is delivered."""
+    """Seconds for the whole answer; whatever is complete by then is returned."""
 
     stop: list[str] | None = Field(default=None, validation_alias=AliasChoices("stop", "stop_sequences"))
     top_p: float | None = None
@@ -70,7 +69,7 @@ class ChatStretto(Connection, BaseChatModel):
     n: int | None = None
     logprobs: int | None = None
     streaming: bool = False
-    """Stream also where a whole message is asked for, so that callbacks see each piece."""
+    """Stream even if a whole message is requested, so that callbacks see each chunk."""
 
     strategy: str | None = None
     strategy_options: Mapping[str, Any] | None = None
@@ -78,13 +77,13 @@ class ChatStretto(Connection, BaseChatModel):
     on_missing: OnMissing | None = None
     on_loop: OnLoop | None = None
     budget: dict[str, float | None] | None = None
-    """The limits of a `Budget` by their names: a chat model of LangChain can be written as JSON."""
+    """The limits of a `Budget` by name, because a LangChain chat model must be serialisable as JSON."""
 
     decoding: str | None = None
     adapter: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Other fields of the body that goes to the model's server."""
+    """Other fields of the request body, for the model's server."""
 
     @property
     def _llm_type(self) -> str:
@@ -100,7 +99,7 @@ class ChatStretto(Connection, BaseChatModel):
         params = super()._get_ls_params(stop=stop, **kwargs)
         return {"ls_model_name": self.model or self.called, **params}
 
-    # --- answering
+    # --- answers
 
     def stream(
         self,
@@ -110,7 +109,7 @@ class ChatStretto(Connection, BaseChatModel):
         stop: list[str] | None = None,
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
-        """The message piece by piece; the last one carries tokens, route and finish reason."""
+        """Stream the message in chunks; the last one contains usage, route and finish reason."""
         return super().stream(input, told_of_its_run(config, CallbackManager), stop=stop, **kwargs)
 
     def astream(
@@ -121,7 +120,7 @@ class ChatStretto(Connection, BaseChatModel):
         stop: list[str] | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
-        """The same in an event loop."""
+        """Stream the message in an event loop."""
         return super().astream(input, told_of_its_run(config, AsyncCallbackManager), stop=stop, **kwargs)
 
     def _generate_with_cache(
@@ -214,7 +213,7 @@ class ChatStretto(Connection, BaseChatModel):
     def _request(
         self, messages: list[BaseMessage], stop: list[str] | None, given: Mapping[str, Any]
     ) -> tuple[Stretto, list[dict[str, Any]], dict[str, Any]]:
-        """The client, the conversation and the options of one call. What is no option goes into the body as it is."""
+        """Return the client, conversation and options of one call. Anything else goes into the body unchanged."""
         said = {name: value for name, value in given.items() if value is not None}
         options = self._own_options() | {name: said[name] for name in said if name in RequestOptions.__annotations__}
         if "timeout" in said:
@@ -239,10 +238,10 @@ class ChatStretto(Connection, BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The same model with tools that it may call.
+        """Return the same model with tools that it can call.
 
         ``tool_choice`` is "auto", "none", "any" (or "required", or ``True``), the name of the tool to call, or a
-        mapping in the form of OpenAI or Anthropic.
+        mapping in OpenAI's or Anthropic's format.
         """
         own = [each if _is_provider_tool(each) else convert_to_openai_tool(each, strict=strict) for each in tools]
         choice: Any = tool_choice
@@ -261,15 +260,15 @@ class ChatStretto(Connection, BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, Any]:
-        """The same model, whose answers are values: instances of a pydantic class, or dictionaries.
+        """Return the same model with structured answers: instances of a pydantic class, or dictionaries.
 
         Args:
             schema: a pydantic class, a ``TypedDict``, a JSON schema, or a tool.
-            method: ``json_schema`` holds the answer to the schema, and asks once more where it does not fit;
+            method: ``json_schema`` constrains the answer to the schema, and asks once more if it does not match;
                 ``function_calling`` lets the model call a tool that takes such a value; ``json_mode`` asks for any
-                JSON. By default the first of them that the model has.
-            include_raw: give a dictionary with ``raw``, ``parsed`` and ``parsing_error`` instead.
-            strict: as OpenAI means it, for tools and schemas.
+                JSON. By default the first of them that the model supports.
+            include_raw: return a dictionary with ``raw``, ``parsed`` and ``parsing_error`` instead.
+            strict: OpenAI's strict mode, for tools and schemas.
             kwargs: bound to the model as well.
         """
         return structured(self, schema, method=method, include_raw=include_raw, strict=strict, **kwargs)
@@ -277,11 +276,11 @@ class ChatStretto(Connection, BaseChatModel):
     # --- tokens
 
     def get_num_tokens(self, text: str) -> int:
-        """Tokens of a text as the one message of a conversation; a guess where only the model's server could count."""
+        """Count the tokens of a text as a one-message conversation; estimate them if only the server could count."""
         return self.get_num_tokens_from_messages([HumanMessage(text)])
 
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None) -> int:
-        """Tokens of a conversation, as ``trim_messages`` asks for them. LangChain's own way loads the one of GPT-2."""
+        """Count the tokens of a conversation for ``trim_messages``. LangChain's default loads GPT-2's tokenizer."""
         if not messages:
             return 0
         client = self.client()
@@ -292,12 +291,12 @@ class ChatStretto(Connection, BaseChatModel):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model that answers can do."""
+        """The capabilities of the model that answers."""
         return self.client().backends["main"].capabilities
 
 
 def _is_provider_tool(tool: Any) -> bool:
-    """Whether it is a tool that a provider runs itself, or in Anthropic's form: these are passed on as they are."""
+    """Return whether a tool is run by a provider or in Anthropic's format; such tools are passed on unchanged."""
     if not isinstance(tool, Mapping):
         return False
     return "input_schema" in tool or ("type" in tool and tool["type"] != "function")

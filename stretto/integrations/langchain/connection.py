@@ -1,7 +1,7 @@
-"""What the chat model and the runnables share: the fields that name a model, the clients made of them, and their loop.
+"""What the chat model and the runnables share: the fields that name a model, its clients, and their event loop.
 
-The connections of such a model belong to the loop that has used them first, and it keeps them for its whole life. So
-the loop must not end with the object that has asked.
+The connections of such a model belong to the loop that first used them, and the model keeps them for life. So the loop
+must outlive the object that made the request.
 """
 
 from __future__ import annotations
@@ -35,42 +35,42 @@ _lock = threading.Lock()
 class Connection(BaseModel):
     """The fields that say who answers. Nothing is connected or loaded before the first call.
 
-    Objects that name the same ``local:`` model share it. Its threads end with the last object that uses them, or at the
-    exit of the program.
+    Objects that name the same ``local:`` model share it. Its threads end with the last object that uses them, or when
+    the program exits.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     model: str | None = Field(default=None, validation_alias=AliasChoices("model", "model_name"))
-    """The model as `Stretto` takes it: ``local:pocket``, ``openai:NAME``, ``anthropic:NAME``."""
+    """The model, in a form that `Stretto` accepts: ``local:pocket``, ``openai:NAME``, ``anthropic:NAME``."""
 
     backend: BaseChatModel | Backend | None = None
-    """What answers instead of a model by name: any chat model of LangChain, or a backend of Stretto, such as a
-    `LocalBackend` with its own options or ``stretto.backends["main"]`` of a client. Who made it closes it."""
+    """What answers instead of a named model: any LangChain chat model, or a backend of Stretto, such as a
+    `LocalBackend` with its own options or ``stretto.backends["main"]`` of a client. Its creator closes it."""
 
     roles: dict[str, str | BaseChatModel | Backend] | None = None
-    """Further models by their roles, as `ClientOptions` explains them: ``{"small": "openai:gpt-5.4-nano"}``."""
+    """Further models by role, see `ClientOptions`: ``{"small": "openai:gpt-5.4-nano"}``."""
 
     fallback: list[str | BaseChatModel | Backend] | None = None
-    """Models that go on where the model fails: with the whole answer, a part of it, or the rest of one that broke off.
+    """Models that take over if the model fails: the whole answer, a part of it, or the rest of one that broke off.
 
-    LangChain's ``with_fallbacks`` begins the whole answer anew, and cannot once its stream has begun."""
+    LangChain's ``with_fallbacks`` starts the whole answer over, and cannot once its stream has begun."""
 
     base_url: str | None = None
-    """Address of a server that speaks OpenAI's or Anthropic's protocol."""
+    """The URL of a server that speaks OpenAI's or Anthropic's protocol."""
 
     api_key: SecretStr | None = None
-    """The key for the model. Without one, OpenAI's and Anthropic's are read from their own variables, and the key of a
-    server that you run from ``STRETTO_API_KEY``."""
+    """The key for the model. Without one, OpenAI's and Anthropic's keys are read from their usual variables, and the
+    key of a server that you run from ``STRETTO_API_KEY``."""
 
     max_retries: int | None = Field(default=None, ge=0, le=10)
-    """How often a call that failed in passing is sent again."""
+    """How often a call that failed transiently is retried."""
 
     _client: Stretto | None = PrivateAttr(default=None)
     _others: dict[str, Stretto] = PrivateAttr(default_factory=dict)
 
     def client(self, model: str | None = None) -> Stretto:
-        """The client of these fields; of another ``model`` for a call that names one."""
+        """Return the client for these fields, or for another ``model`` if a call names one."""
         with _lock:
             if model is not None and model != self.model:
                 if model not in self._others:
@@ -93,7 +93,7 @@ class Connection(BaseModel):
             return _InCommonLoop(chosen, **options)
         if remote:
             return _closed_at_its_end(Stretto(chosen, **options))
-        # A key or an address is for others.
+        # A given key or address belongs to the named model, not to the others.
         shares = (chosen, str(self.roles), str(self.fallback), settings.model_dump_json())
         if (shared := _shared.get(shares)) is None:
             shared = _shared[shares] = _closed_at_its_end(Stretto(chosen, **options))
@@ -101,12 +101,12 @@ class Connection(BaseModel):
 
     @property
     def lc_secrets(self) -> dict[str, str]:
-        """Where the key is read from when a serialised object is loaded."""
+        """Where to read the key from when a serialised object is loaded."""
         return {"api_key": "STRETTO_API_KEY"}
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """It can be written as JSON, without its key."""
+        """Return whether it can be serialised as JSON, which leaves out its key."""
         return True
 
     @property
@@ -116,14 +116,14 @@ class Connection(BaseModel):
 
 
 def _closed_at_its_end(client: Stretto) -> Stretto:
-    """The same client, which nobody has to close: chat models of LangChain are made and forgotten."""
+    """Close the client when it is garbage-collected, because nobody closes LangChain chat models; returns it."""
     weakref.finalize(client, partial(_release, client._loop, client.asynchronous)).atexit = False
     return client
 
 
 def _release(loop: BackgroundLoop, client: AsyncStretto) -> None:
-    """Close what was only used in event loops of others: these close their connections as soon as they run."""
-    if not loop.runs:  # or it closes all at its end
+    """Close what was only used in other event loops, which close their connections as soon as they run."""
+    if not loop.runs:  # otherwise it closes everything when it ends
         closing = threading.Thread(target=anyio.run, args=(client.aclose,), name="stretto closing")
         closing.start()
         closing.join()
@@ -133,7 +133,7 @@ _loops: dict[int, BackgroundLoop] = {}  # by process: a fork has no thread
 
 
 class _InCommonLoop(Stretto):
-    """A client whose loop is shared with others, and outlives it."""
+    """A client whose loop is shared, and outlives it."""
 
     def __init__(self, model: Any, **options: Any) -> None:
         self._stretto = AsyncStretto(model, **options)
@@ -141,7 +141,7 @@ class _InCommonLoop(Stretto):
         self._finalizer = weakref.finalize(self, partial(_close, self._loop, self._stretto))
 
     def close(self) -> None:
-        """End the answers under way and close the backends that were opened here; the loop stays. Idempotent."""
+        """End the running answers and close the backends that were opened here; the loop stays. Idempotent."""
         self._finalizer()
 
 
@@ -153,7 +153,7 @@ def _common_loop() -> BackgroundLoop:
 
 
 def _close(loop: BackgroundLoop, client: AsyncStretto) -> None:
-    """Close a client in its loop. The garbage collector may ask for it in any thread, that of the loop as well."""
+    """Close a client in its loop. The garbage collector can call this in any thread, including the loop's own."""
     if loop.is_here:
         threading.Thread(target=partial(_close, loop, client), name="stretto closing").start()
         return

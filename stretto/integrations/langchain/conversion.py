@@ -1,4 +1,4 @@
-"""LangChain's messages and documents as Stretto takes them, and answers as LangChain does."""
+"""Converts LangChain's messages and documents into Stretto's, and answers into LangChain's types."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from stretto.values.answer import SECTION_FIELDS, Answer, Usage
 from stretto.values.document import Document
 from stretto.values.tool_calls import ToolCall, ToolCallFragment, turn_of
 
-_ROLES: dict[type[BaseMessage], str] = {  # pieces of a stream are of classes below these
+_ROLES: dict[type[BaseMessage], str] = {  # chunks of a stream are of their subclasses
     HumanMessage: "user",
     AIMessage: "assistant",
     SystemMessage: "system",
     ToolMessage: "tool",
     FunctionMessage: "function",
 }
-_CALL_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call"})  # the message holds them as well
+_CALL_BLOCKS = frozenset({"tool_call", "tool_call_chunk", "invalid_tool_call"})  # also in the message's tool calls
 _OF_TEXT = frozenset({"type", "text", "cache_control"})
-THOUGHTS = "thoughts"  # in additional_kwargs: what the model's server wants back
-CALL_FIELDS = "call_fields"  # the same of each call, by its id
-_ONE_ARGUMENT = "__arg1"  # how LangChain's integrations name the input of a tool that takes a text
+THOUGHTS = "thoughts"  # in additional_kwargs: what the model's server needs back
+CALL_FIELDS = "call_fields"  # the same for each call, by its id
+_ONE_ARGUMENT = "__arg1"  # LangChain integrations' name for the input of a tool that takes a string
 
 
 def turns_of(messages: Iterable[BaseMessage]) -> list[dict[str, Any]]:
-    """A conversation in OpenAI's form, with blocks that are Anthropic's own as they are."""
+    """Return a conversation in OpenAI's format; blocks that only Anthropic has stay unchanged."""
     return [_turn(message) for message in messages]
 
 
 def documents_of(documents: Any) -> Any:
-    """Documents of a retriever as Stretto takes them, and those that it takes already as they are."""
+    """Return a retriever's documents in a form that Stretto accepts; others stay unchanged."""
     if isinstance(documents, LangChainDocument):
         return _document(documents)
     if isinstance(documents, str | Path | Document) or not isinstance(documents, Sequence):
@@ -57,7 +57,7 @@ def documents_of(documents: Any) -> Any:
 
 
 def usage_of(usage: Usage) -> UsageMetadata:
-    """Tokens of an answer, those of all its branches together."""
+    """Return an answer's usage, summed over all its branches."""
     return UsageMetadata(
         input_tokens=usage.prompt_tokens,
         output_tokens=usage.completion_tokens,
@@ -68,7 +68,7 @@ def usage_of(usage: Usage) -> UsageMetadata:
 
 
 def metadata_of(answer: Answer, finish_reason: str | None = None) -> dict[str, Any]:
-    """What LangChain shows of an answer beside its text: the route and its reason, what is missing, what it cost."""
+    """Return what LangChain shows of an answer besides its text: route and reason, what is missing, the cost."""
     sections = [branch.model_dump(include=SECTION_FIELDS) for branch in answer.sections]
     return {
         "model_name": answer.route.backend,
@@ -85,7 +85,7 @@ def metadata_of(answer: Answer, finish_reason: str | None = None) -> dict[str, A
 
 
 def calls_of(calls: Iterable[ToolCall]) -> tuple[list[LangChainToolCall], list[InvalidToolCall]]:
-    """Tool calls, and those whose arguments are no JSON object."""
+    """Return the tool calls, and separately those whose arguments are not a JSON object."""
     valid, invalid = [], []
     for call in calls:
         arguments = _arguments(call)
@@ -98,7 +98,7 @@ def calls_of(calls: Iterable[ToolCall]) -> tuple[list[LangChainToolCall], list[I
 
 
 def chunk_of_call(delta: ToolCallFragment) -> ToolCallChunk:
-    """A piece of a tool call."""
+    """Return a tool call delta as LangChain's chunk."""
     return tool_call_chunk(name=delta.name, args=delta.arguments, id=delta.id, index=delta.index)
 
 
@@ -157,7 +157,7 @@ def _parts(block: str | Mapping[str, Any]) -> list[Any]:
             parts = [{name: value for name, value in block.items() if name in _OF_TEXT}]
         case "non_standard":
             parts = [block["value"]]
-        case "reasoning":  # Anthropic wants back what it has signed; nobody else wants it
+        case "reasoning":  # Anthropic needs back what it has signed; other servers need nothing
             signature = block.get("signature") or (block.get("extras") or {}).get("signature")
             thought = {"type": "thinking", "thinking": block.get("reasoning", ""), "signature": signature}
             parts = [thought] if signature else []
@@ -169,7 +169,7 @@ def _parts(block: str | Mapping[str, Any]) -> list[Any]:
 
 
 def _named(block: Mapping[str, Any]) -> dict[str, Any]:
-    """A file with a name: OpenAI demands one."""
+    """Give a file block a name if it has none: OpenAI requires one."""
     named = {"filename", "extras", "metadata"} & block.keys()
     return {**block, "filename": "document"} if block["type"] == "file" and not named else dict(block)
 

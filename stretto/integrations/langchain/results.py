@@ -1,4 +1,4 @@
-"""What an answer and its events are in LangChain: results and their chunks."""
+"""Converts an answer and its events into LangChain's results and chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stretto.values.events import Event, TextDelta, ToolCallDelta
 
 
 def chunk_of(event: Event) -> ChatGenerationChunk | None:
-    """What an event adds to the message; the last one closes it. ``None``: nothing."""
+    """Return what an event adds to the message, or ``None``; the last one completes it."""
     message: AIMessageChunk | None = None
     match event:
         case TextDelta():
@@ -45,7 +45,7 @@ def chunk_of(event: Event) -> ChatGenerationChunk | None:
 
 
 def result_of(answer: Answer) -> ChatResult:
-    """The answer, or all that were asked for."""
+    """Return the answer, or all answers if several were requested."""
     first = Choice(text=answer.text, tool_calls=answer.tool_calls, finish_reason=answer.finish_reason)
     generations = [_generation(answer, choice) for choice in answer.choices or (first,)]
     generations[0].message.additional_kwargs |= _beside(answer)
@@ -54,7 +54,7 @@ def result_of(answer: Answer) -> ChatResult:
 
 
 def _beside(answer: Answer) -> dict[str, Any]:
-    """What the model's server wants back with the results of tools."""
+    """Return what the model's server needs back with the tool results."""
     metadata: dict[str, Any] = {}
     if answer.thoughts and answer.tool_calls:
         metadata[THOUGHTS] = [dict(each) for each in answer.thoughts]

@@ -25,15 +25,15 @@ _DOCUMENTS = ("documents", "context")
 
 
 class _OnRequests(Connection):
-    """What reads the input of both runnables."""
+    """Parses the input of both runnables."""
 
     model_config = ConfigDict(populate_by_name=True, arbitrary_types_allowed=True)
 
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of every request, as `RequestOptions` explains them."""
+    """Options of every request, see `RequestOptions`."""
 
     def _read(self, given: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The prompt and the options of one input. Raises `InvalidRequestError`."""
+        """Return the prompt and the options of one input. Raises `InvalidRequestError`."""
         options = {**self.options, **kwargs}
         if isinstance(given, Mapping) and "role" not in given:
             fields = dict(given)
@@ -64,19 +64,19 @@ def _prompt(given: Any) -> Any:
 class StrettoRunnable(_OnRequests, RunnableSerializable[Any, Answer]):
     r"""A request in, an `Answer` with its branches, route and citations out.
 
-    The input is a prompt (a string, messages, what a prompt template gives, a `Request`), or a dictionary that holds
-    one as ``question``, ``prompt``, ``input``, ``messages`` or ``query``. Documents of a retriever go beside it, as
-    ``documents`` or ``context``, and so may every option of a request. Tracers see the branches as child runs.
+    The input is a prompt (a string, messages, the output of a prompt template, a `Request`), or a dictionary that has
+    one as ``question``, ``prompt``, ``input``, ``messages`` or ``query``. A retriever's documents go alongside it, as
+    ``documents`` or ``context``, and so can every option of a request. Tracers show the branches as child runs.
 
     >>> chain = {"documents": retriever, "question": RunnablePassthrough()} | StrettoRunnable(model="local:pocket")
     """
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Answer:  # noqa: A002 - LangChain's name
-        """The answer to a request. Raises `StrettoError`."""
+        """Answer a request. Raises `StrettoError`."""
         return self._call_with_config(self._answer, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Answer:  # noqa: A002 - as above
-        """The same in an event loop."""
+        """Answer a request in an event loop. Raises `StrettoError`."""
         return await self._acall_with_config(self._aanswer, input, config, **kwargs)
 
     def _answer(self, given: Any, run_manager: CallbackManagerForChainRun, **kwargs: Any) -> Answer:
@@ -93,16 +93,16 @@ class StrettoRunnable(_OnRequests, RunnableSerializable[Any, Answer]):
 class RouterRunnable(_OnRequests, RunnableSerializable[Any, Route]):
     """A prompt in, the `Route` out: how the request would be written, on which backend, and why. Calls no model.
 
-    Takes what `StrettoRunnable` takes. With ``RunnableBranch`` or a function behind it, it sends requests to chains of
-    yours by the shape of the answer.
+    Takes the same input as `StrettoRunnable`. Followed by ``RunnableBranch`` or a function, it sends requests to chains
+    of yours by the shape of the answer.
     """
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Route:  # noqa: A002 - LangChain's name
-        """The route of a request. Raises `StrettoError`."""
+        """Return the route of a request. Raises `StrettoError`."""
         return self._call_with_config(self._route, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Route:  # noqa: A002 - as above
-        """The same in an event loop."""
+        """Return the route of a request in an event loop. Raises `StrettoError`."""
         return await self._acall_with_config(self._aroute, input, config, **kwargs)
 
     def _route(self, given: Any, **kwargs: Any) -> Route:

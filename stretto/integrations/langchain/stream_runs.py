@@ -1,7 +1,7 @@
-"""The run of a streamed message, which LangChain does not tell a chat model of.
+"""The run of a streamed message, which LangChain does not pass to a chat model.
 
-``BaseChatModel.stream`` calls ``_stream`` without the manager of its run. A handler that is put among the callbacks
-hears of the run right before that, in the same context.
+``BaseChatModel.stream`` calls ``_stream`` without the manager of its run. A handler added to the callbacks learns of
+the run right before that, in the same context.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langchain_core.runnables.config import ensure_config
 
 @dataclass(frozen=True)
 class Parent:
-    """A run under which others are to be."""
+    """The run that other runs become children of."""
 
     run_id: UUID
     inheritable_handlers: list[BaseCallbackHandler]
@@ -31,7 +31,7 @@ under: ContextVar[Parent | BaseRunManager | None] = ContextVar("stretto_run_of_s
 
 
 def parent_of_stream() -> Parent | BaseRunManager | None:
-    """The run of the stream that begins now; asked once."""
+    """Return the run of the stream that is starting, and forget it."""
     parent = under.get()
     under.set(None)
     return parent
@@ -40,7 +40,7 @@ def parent_of_stream() -> Parent | BaseRunManager | None:
 def told_of_its_run(
     config: RunnableConfig | None, kind: type[CallbackManager] | type[AsyncCallbackManager]
 ) -> RunnableConfig:
-    """The same configuration, whose callbacks tell `parent_of_stream` of the run."""
+    """Return the same configuration with a callback that records the run for `parent_of_stream`."""
     config = ensure_config(config)
     manager = kind.configure(config.get("callbacks"), None, False, config.get("tags"), None, config.get("metadata"))
     handlers = list(manager.inheritable_handlers)
@@ -50,7 +50,7 @@ def told_of_its_run(
 
 
 class _RunHeard(BaseCallbackHandler):
-    run_inline = True  # in the context of who streams
+    run_inline = True  # in the context of the code that streams
 
     def __init__(self, handlers: list[BaseCallbackHandler], tags: list[str]) -> None:
         self._handlers = handlers

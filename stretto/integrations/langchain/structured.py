@@ -1,4 +1,4 @@
-"""`with_structured_output`: how a chat model is held to a schema, and what makes values of its answers."""
+"""`with_structured_output`: constrains a chat model to a schema, and parses its answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _METHODS = ("json_schema", "function_calling", "json_mode")
 def structured(
     chat: ChatStretto, schema: Any, *, method: str | None, include_raw: bool, strict: bool | None, **kwargs: Any
 ) -> Runnable[Any, Any]:
-    """The model held to a schema, with a parser behind it. Raises `InvalidRequestError` for an unknown method."""
+    """Return the model constrained to a schema, followed by a parser. Raises `InvalidRequestError` for a bad method."""
     able = chat.capabilities
     method = method or ("json_schema" if able.json_schema else "function_calling" if able.tools else "json_mode")
     if method not in _METHODS:
@@ -46,11 +46,11 @@ def structured(
         held = {"schema": convert_to_json_schema(schema, strict=strict), "strict": strict}
         wanted: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": held}}
         if method == "json_mode":
-            # A local model can be held to any object; OpenAI has a mode for it; others are asked by the prompt alone.
+            # A local model can be constrained to any object; OpenAI has a mode for it; others only see the prompt.
             openai = chat.called.partition(":")[0] in ("openai", *on_this_machine())
             wanted = {"response_format": {"type": "object"}} if able.regex else {}
             wanted |= {"extra": {"response_format": {"type": "json_object"}}} if openai else {}
-        if chat.strategy not in _WHOLE:  # which writes parts, and a schema holds the whole
+        if chat.strategy not in _WHOLE:  # it writes parts, but a schema applies to the whole
             wanted["strategy"] = "direct"
         bound = chat.bind(ls_structured_output_format=shown, **wanted | kwargs)
         parser = PydanticOutputParser(pydantic_object=schema) if is_class else JsonOutputParser()

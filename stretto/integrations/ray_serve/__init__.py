@@ -1,4 +1,4 @@
-"""Ray Serve: the server as one deployment of a cluster, and models of its machines as replicas behind it.
+"""Ray Serve: the server as a deployment of a cluster, with local models as replicas behind it.
 
 Importing this imports Ray, which comes with ``pip install 'stretto[ray]'``.
 """
@@ -6,7 +6,7 @@ Importing this imports Ray, which comes with ``pip install 'stretto[ray]'``.
 from stretto.values.errors import missing
 
 try:
-    import ray.serve  # noqa: F401 - only to say clearly what is missing
+    import ray.serve  # noqa: F401 - only to report clearly what is missing
 except ImportError as error:
     more = ", and 'stretto[local]' for models in the cluster."
     raise missing("stretto.integrations.ray_serve", str(error.name), "ray", more) from error

@@ -2,7 +2,7 @@
 
 import hashlib
 
-# No `from __future__ import annotations`: `serve run` looks at the annotation of `build` to read its arguments.
+# No `from __future__ import annotations`: `serve run` reads the annotation of `build` to parse its arguments.
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -38,23 +38,23 @@ _COUNTING_S = 5.0  # a scraper waits for ten seconds
 
 
 class Gathered(Collector):
-    """What several servers have counted, each under the label ``replica``.
+    """The metrics of multiple servers, each under the label ``replica``.
 
-    They are not added up: a replica that ends would take its part away, and a counter must not fall.
+    They are not added up: a replica that ends would take its part away, and a counter must not decrease.
 
     Args:
-        texts: the counters in Prometheus' text form, by the name of the replica.
+        texts: the metrics in Prometheus' text format, by replica name.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
 
     def collect(self) -> Iterable[Metric]:
-        """All of them, each name once."""
+        """Return all metrics, each name once."""
         found: dict[str, Metric] = {}
         for replica, text in self._texts.items():
             for family in text_string_to_metric_families(text):
-                if family.name.endswith("_created"):  # when a counter began; as a family it would clash with it
+                if family.name.endswith("_created"):  # when a counter was created; as a family it would clash with it
                     continue
                 gathered = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
                 gathered.samples += [
@@ -63,13 +63,13 @@ class Gathered(Collector):
         return found.values()
 
 
-@serve.ingress()  # without an application: it is made in the replica, where its keys and its client are
+@serve.ingress()  # without an application: it is made in the replica, which has its keys and its client
 class Server:
     """A replica of the server, with the routes of `stretto serve`.
 
     Args:
-        options: how it serves.
-        engines: the deployment of the local model; ``None`` where the model is called by its name.
+        options: the options of the application.
+        engines: the deployment of the local model; ``None`` if the model is called by name.
     """
 
     def __init__(self, options: RayOptions, engines: DeploymentHandle[Any] | None = None) -> None:
@@ -109,7 +109,7 @@ class Server:
         return app
 
     async def counted(self) -> tuple[str, str]:
-        """The name of this replica, and what it has counted in Prometheus' text form."""
+        """Return the name of this replica, and its metrics in Prometheus' text format."""
         name = serve.get_replica_context().replica_id.unique_id
         return name, "" if self._metrics is None else generate_latest(self._metrics.registry).decode()
 
@@ -119,9 +119,9 @@ class Server:
         asked = servers.broadcast("counted")
         try:
             found = await asked.results_async(timeout_s=_COUNTING_S, return_exceptions=True)
-        except TimeoutError:  # one hangs, and Ray then gives none
+        except TimeoutError:  # if one hangs, Ray returns none
             found = []
-        others = [each for each in found if not isinstance(each, BaseException)]  # one may just be ending
+        others = [each for each in found if not isinstance(each, BaseException)]  # one might be shutting down
         return Gathered(dict([*others, await self.counted()]))
 
     async def __del__(self) -> None:
@@ -130,10 +130,10 @@ class Server:
 
 
 def build(options: RayOptions) -> serve.Application:
-    """The application, for ``serve.run(build(RayOptions(...)))`` or ``serve run stretto.integrations.ray_serve:build``.
+    """Build the app for ``serve.run(build(RayOptions(...)))`` or ``serve run stretto.integrations.ray_serve:build``.
 
-    The servers and the replicas of a local model are scaled by their load. What begins alike, such as the turns of a
-    conversation, goes to the replica that has read its beginning, as long as that has a free slot.
+    The servers and the replicas of a local model scale with their load. Prompts with a common beginning, such as the
+    turns of a conversation, go to the replica that has read it, as long as that has a free slot.
     """
     settings = {"concurrent_calls": min(500, 4 * options.concurrent_answers)} | options.settings
     options = options.model_copy(update={"settings": settings})
@@ -164,24 +164,24 @@ def _engines(options: RayOptions) -> serve.Application:
 
 
 class PrefixRouter(FIFOMixin, MultiplexMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes are not typed here
-    """Sends what begins alike to one replica, as long as that has a free slot, else to the one with the most room.
+    """Sends prompts with a common beginning to one replica while it has a free slot, else to the least busy one.
 
-    The session of a call comes as its ``multiplexed_model_id``, which Ray hands on with the call. Each session ranks
-    the replicas by a hash (rendezvous hashing), so when one comes or goes, only its own sessions move. Source: Thaler
+    A call's session is its ``multiplexed_model_id``, which Ray passes on with the call. Each session ranks the replicas
+    by a hash (rendezvous hashing), so when a replica is added or removed, only its own sessions move. Source: Thaler
     and Ravishankar, "Using Name-Based Mappings to Increase Hit Rates", IEEE/ACM Transactions on Networking 6(1), 1998.
     (Ray's own `ConsistentHashRouter` is experimental; in 2.60 it lost calls when a replica died.)
     """
 
     def initialize_state(self) -> None:
-        """There is none."""
+        """Do nothing: there is no state."""
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """The replica of the session, then all others; of several, Ray takes the one with the shortest queue."""
+        """Return the session's replica, then all others; among several, Ray takes the one with the shortest queue."""
         if pending_request is None:
             return [candidate_replicas]
-        pending_request.routing_context.should_backoff = True  # there are no further ranks to look at
+        pending_request.routing_context.should_backoff = True  # there are no further ranks to try
         session = pending_request.metadata.multiplexed_model_id
         if not session or len(candidate_replicas) < 2:
             return [candidate_replicas]

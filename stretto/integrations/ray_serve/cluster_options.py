@@ -9,28 +9,28 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class RayOptions(BaseModel):
-    """What `build` is told; ``serve run`` passes each as ``NAME=VALUE``.
+    """The options of `build`; ``serve run`` passes each as ``NAME=VALUE``.
 
     Attributes:
         model: ``local:...`` runs in replicas of the cluster; any other name is called by the servers.
-        engines: replicas of a local model at least.
-        most_engines: replicas of a local model at most.
-        concurrent_calls: calls that one of them runs side by side.
-        gpus: of each of them; ``None``: one where the cluster has any, else none.
-        cpus: of each of them.
+        engines: the minimum number of replicas of a local model.
+        most_engines: the maximum number of replicas of a local model.
+        concurrent_calls: calls that one of them runs concurrently.
+        gpus: for each of them; ``None``: one if the cluster has any, else none.
+        cpus: for each of them.
         engine: further arguments of `LocalBackend`, as ``{"dtype": "bfloat16"}``.
-        servers: replicas of the server at least.
-        most_servers: replicas of the server at most.
-        server_cpus: of each of them.
+        servers: the minimum number of replicas of the server.
+        most_servers: the maximum number of replicas of the server.
+        server_cpus: for each of them.
         concurrent_answers: answers that one server writes at a time.
-        queue: requests that may wait at one server.
-        drain_s: how long answers may go on when a replica is stopped.
-        host: under which name the server is called. Without a key it answers to names of this machine only, unless
-            this says otherwise; where Ray listens is said to Ray.
-        keys: a file with the keys that are let in, on every machine.
+        queue: requests that can wait at one server.
+        drain_s: how long answers can go on when a replica is stopped.
+        host: the name under which the server is called. Without a key, it only answers to names of this machine unless
+            this is set. Where Ray listens is configured in Ray.
+        keys: a file with the keys to admit, on every machine.
         settings: settings of the servers, as ``{"shared": "redis://..."}``.
-        upscale_s: a load must last so many seconds until a replica is added.
-        downscale_s: and be gone for so many until one is stopped.
+        upscale_s: how many seconds a load must last before a replica is added.
+        downscale_s: how many seconds it must be gone before one is stopped.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -69,7 +69,7 @@ class RayOptions(BaseModel):
         return self
 
     def scaling(self, least: int, most: int, ongoing: float) -> dict[str, Any]:
-        """Ray's configuration for so many replicas, each meant to have so many requests at a time."""
+        """Return Ray's configuration for a range of replicas, each meant to run ``ongoing`` requests at a time."""
         return {
             "min_replicas": least,
             "max_replicas": most,

@@ -19,11 +19,11 @@ from stretto.values.request import Message
 
 
 class Engine:
-    """Loads the model when it is made, so that Ray sends nothing to a replica that is not ready.
+    """Loads the model on construction, so that Ray sends nothing to a replica that is not ready.
 
     Args:
-        model: as for `LocalBackend`.
-        options: its further arguments.
+        model: the model, as for `LocalBackend`.
+        options: further arguments of `LocalBackend`.
     """
 
     async def __init__(self, model: str, options: dict[str, Any]) -> None:  # type: ignore[misc]  # Ray awaits it
@@ -32,7 +32,7 @@ class Engine:
         await self._backend.count_tokens(ModelRequest((Message(role="user", content="Hello."),)))
 
     async def describe(self) -> dict[str, Any]:
-        """What the model can do, which replica this is, and how many generations it runs and has begun."""
+        """Return the model's capabilities, the replica's id, and how many generations it is running and has started."""
         return {
             "capabilities": wire.capabilities_text(self._backend.capabilities),
             "replica": serve.get_replica_context().replica_id.unique_id,
@@ -42,7 +42,7 @@ class Engine:
         }
 
     async def generate(self, call: str) -> AsyncGenerator[str]:
-        """One generation: this replica, then chunks as texts, with an error in the place of a chunk."""
+        """Run one generation: yields this replica, then chunks as text; an error takes the place of a chunk."""
         self._running += 1
         self._begun += 1
         here = ray.get_runtime_context()
@@ -59,13 +59,13 @@ class Engine:
     async def _chunks(self, call: str) -> AsyncGenerator[str]:
         prompt, options, tenant = wire.read_call(call)
         async with AsyncExitStack() as open_:
-            with asked_for(tenant):  # not over a yield: a generator may be closed in another context
+            with asked_for(tenant):  # not over a yield: a generator can be closed in another context
                 chunks = await open_.enter_async_context(self._backend.stream(prompt, options))
             async for chunk in chunks:
                 yield wire.chunk_text(chunk)
 
     async def count_tokens(self, prompt: str) -> int:
-        """Tokens of a prompt."""
+        """Count the tokens of a prompt."""
         return await self._backend.count_tokens(wire.read_prompt(prompt))
 
     async def __del__(self) -> None:

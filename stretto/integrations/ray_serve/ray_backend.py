@@ -28,22 +28,22 @@ from stretto.values.errors import BackendError, ConnectionFailedError, RateLimit
 from stretto.values.request import GenerationOptions
 
 _COUNTED_AGAIN_S = 5.0
-_ENDING_S = 5.0  # for a replica to end what it was told to end
-_SILENT_S = 2.0  # after so long, a replica is looked at: some streams of one that died never end
-_QUEUED_S = 3.0  # after so long without a replica, where one has died: Ray's router may have lost the call with it
+_ENDING_S = 5.0  # for a replica to end what it was asked to end
+_SILENT_S = 2.0  # silence after which a replica is checked: some streams of one that died never end
+_QUEUED_S = 3.0  # wait after which, if a replica has died, Ray's router might have lost the call with it
 
 
 class RayBackend:
-    """Calls a deployment of `Engine`. What begins alike goes to the same replica, as long as that has a slot.
+    """Calls a deployment of `Engine`. Prompts with a common beginning go to the same replica while it has a free slot.
 
-    A replica that dies ends its streams with `StreamBrokenError`, or `ConnectionFailedError` before the first text;
+    If a replica dies, its streams end with `StreamBrokenError`, or `ConnectionFailedError` before the first text;
     `resilient` and the strategies ask another replica for the rest.
 
     Args:
-        handle: of the deployment.
-        name: of the model.
-        capabilities: of one replica.
-        slots: calls that one replica runs side by side.
+        handle: the deployment.
+        name: the model name.
+        capabilities: the capabilities of one replica.
+        slots: calls that one replica runs concurrently.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class RayBackend:
         self._concurrent_calls = concurrent_calls
         self._replicas = 1
         self._counted_s = -_COUNTED_AGAIN_S
-        self._lost_s = -math.inf  # when a replica was last missed
+        self._lost_s = -math.inf  # when a replica was last lost
         self._open: set[_Chunks] = set()
         self._closed = False
 
     @classmethod
     async def of(cls, handle: DeploymentHandle[Any], model: str, concurrent_calls: int) -> RayBackend:
-        """The backend for a deployment; waits until a replica of it has loaded the model."""
+        """Return the backend for a deployment; waits until one of its replicas has loaded the model."""
         description = await handle.describe.remote()
         name = f"ray:{model.removeprefix('local:')}"
         backend = cls(handle, name, wire.read_capabilities(description["capabilities"]), concurrent_calls)
@@ -74,11 +74,11 @@ class RayBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do, with the slots of all replicas."""
+        """The capabilities of the model, with the slots of all replicas."""
         return replace(self._capabilities, concurrent_calls=self._replicas * self._concurrent_calls)
 
     async def count_replicas(self) -> int:
-        """How many replicas there are, asked of Ray at most every few seconds."""
+        """Return the number of replicas; asks Ray at most every few seconds."""
         if time.monotonic() - self._counted_s >= _COUNTED_AGAIN_S:
             self._counted_s = time.monotonic()
             counted: int = await anyio.to_thread.run_sync(self._running_replicas, abandon_on_cancel=True)
@@ -88,7 +88,7 @@ class RayBackend:
         return self._replicas
 
     async def lost_one_since(self, began_s: float) -> bool:
-        """Whether a replica has gone since then, or just before."""
+        """Return whether a replica has been lost since then, or just before."""
         await self.count_replicas()
         return self._lost_s >= began_s - 1.0
 
@@ -117,20 +117,20 @@ class RayBackend:
                 await _end(chunks.response)
 
     async def count_tokens(self, prompt: ModelRequest) -> int:
-        """Tokens of the prompt, chat template included; exact."""
+        """Count the tokens of the prompt, chat template included; exact."""
         try:
             return int(await self._handle.count_tokens.remote(wire.prompt_text(prompt)))
         except (RayError, RayServeException) as error:
             raise self.failure(error, begun=False) from error
 
     async def aclose(self) -> None:
-        """End the streams that are open. The replicas stay: they belong to the application."""
+        """End the open streams. The replicas stay: they belong to the application."""
         self._closed = True
         for chunks in tuple(self._open):
             chunks.response.cancel()
 
     def failure(self, error: Exception, *, begun: bool) -> BackendError:
-        """What Ray raises, as an error of ours."""
+        """Return one of our errors for what Ray raised."""
         if self._closed:
             return self._is_closed()
         if isinstance(error, ActorDiedError | ActorUnavailableError):
@@ -139,7 +139,7 @@ class RayBackend:
             return RateLimitedError(f"{self.name}: all replicas are busy. Ask later.", backend=self.name)
         why = type(error).__name__
         failed: BackendError
-        if isinstance(error, RayTaskError) and not isinstance(error, ActorDiedError):  # a fault of ours
+        if isinstance(error, RayTaskError) and not isinstance(error, ActorDiedError):  # our own bug
             failed = BackendError(f"{self.name} failed on its replica, whose log says more ({why}).", backend=self.name)
         elif begun:
             failed = StreamBrokenError(f"{self.name} broke off: its replica ended ({why}).", backend=self.name)
@@ -153,7 +153,7 @@ class RayBackend:
 
 
 class _Chunks(AsyncIterator[Chunk]):
-    # A class and not a generator: there is nothing to close when a reader leaves early.
+    # A class rather than a generator: there is nothing to close when a reader stops early.
 
     def __init__(self, send: Callable[[], DeploymentResponseGenerator[str]], backend: RayBackend) -> None:
         self.response = send()
@@ -186,7 +186,7 @@ class _Chunks(AsyncIterator[Chunk]):
         return chunk
 
     async def _text(self) -> str:
-        """What the replica sends next. Raises `RayError` also where Ray does not notice that the replica is gone."""
+        """Return what the replica sends next. Raises `RayError` even if Ray fails to notice that a replica is gone."""
         while True:
             waiting = asyncio.ensure_future(self.response.__anext__())
             try:
@@ -200,7 +200,7 @@ class _Chunks(AsyncIterator[Chunk]):
                 await _dropped(waiting)
             if self._replica is not None:
                 raise RayError("the replica is gone")
-            await _end(self.response)  # it is with no replica, so it can be sent again without being tried twice
+            await _end(self.response)  # no replica has it, so it can be sent again without running twice
             self.response = self._send()
             self._began_s = time.monotonic()
 
@@ -217,7 +217,7 @@ async def _dropped(waiting: asyncio.Future[str]) -> None:
         with anyio.CancelScope(shield=True):
             await asyncio.wait({waiting}, timeout=_ENDING_S)
     if waiting.done() and not waiting.cancelled():
-        waiting.exception()  # read, so that nobody misses it
+        waiting.exception()  # retrieved, so that asyncio does not warn about it
 
 
 def _lives(replica: wire.Replica) -> bool:
@@ -229,7 +229,7 @@ def _lives(replica: wire.Replica) -> bool:
 
 
 async def _end(response: DeploymentResponseGenerator[str]) -> None:
-    """Cancel a generation, and wait until its replica has ended it."""
+    """Cancel a generation, and wait until its replica has stopped it."""
     response.cancel()
     with anyio.CancelScope(shield=True), anyio.move_on_after(_ENDING_S), suppress(RayError, RayServeException):
         async for _ in response:

@@ -1,6 +1,6 @@
-"""What goes between the server and the replicas of a model: calls, chunks and errors, all as JSON.
+"""The format of calls, chunks and errors between the server and the replicas of a model: JSON.
 
-Ray moves these texts in its own way. Nothing of ours is pickled, and what comes is checked like any other input.
+Ray transfers these texts in its own way. Nothing of ours is pickled, and input is validated like any other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS: dict[str, type[StrettoError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The actor that a replica is, told before the first chunk."""
+    """The actor of a replica, sent before the first chunk."""
 
     actor: str
     namespace: str
@@ -42,48 +42,48 @@ _REPLICA = TypeAdapter(Replica)
 
 
 def replica_text(actor: str, namespace: str) -> str:
-    """Which replica answers."""
+    """Serialise the identity of the replica that answers."""
     return _REPLICA.dump_json(Replica(actor, namespace)).decode()
 
 
 def read_replica(text: str) -> Replica:
-    """Which replica answers."""
+    """Parse the identity of the replica that answers."""
     return _REPLICA.validate_json(text)
 
 
 def call_text(prompt: ModelRequest, options: GenerationOptions) -> str:
-    """A call, and for whom this task makes it. Raises `InvalidRequestError` for a field that JSON has no word for."""
+    """Serialise a call and its tenant. Raises `InvalidRequestError` for a field that JSON cannot represent."""
     try:
         return json.dumps([_PROMPT.dump_python(prompt, mode="json"), options.model_dump(mode="json"), asking()])
-    except (TypeError, ValueError) as error:  # pydantic's errors of serialising are ValueErrors
+    except (TypeError, ValueError) as error:  # pydantic's serialisation errors are ValueErrors
         raise InvalidRequestError(f"The request cannot be sent to another machine: {error}.") from None
 
 
 def read_call(text: str) -> tuple[ModelRequest, GenerationOptions, str | None]:
-    """The prompt and the options of a call, and its tenant; see `stretto.backends.tenants`."""
+    """Parse the prompt, the options and the tenant of a call; see `stretto.backends.tenants`."""
     prompt, options, tenant = json.loads(text)
     return _PROMPT.validate_python(prompt), GenerationOptions.model_validate(options), _TENANT.validate_python(tenant)
 
 
 def prompt_text(prompt: ModelRequest) -> str:
-    """A prompt alone."""
+    """Serialise a prompt alone."""
     return _PROMPT.dump_json(prompt).decode()
 
 
 def read_prompt(text: str) -> ModelRequest:
-    """A prompt alone."""
+    """Parse a prompt alone."""
     return _PROMPT.validate_json(text)
 
 
 def chunk_text(chunk: Chunk) -> str:
-    """A chunk. The times of its stages are sent as seconds that have passed since: clocks of machines differ."""
+    """Serialise a chunk. Its stage times become seconds elapsed since then: the clocks of machines differ."""
     if chunk.stages is not None:
         chunk = replace(chunk, stages=_turned(chunk.stages))
     return _CHUNK.dump_json(chunk, exclude_defaults=True).decode()
 
 
 def read_chunk(text: str) -> Chunk:
-    """A chunk. Raises the `StrettoError` that came in its place."""
+    """Parse a chunk. Raises the `StrettoError` that came in its place."""
     if text.startswith('{"failed"'):
         raise _read_error(json.loads(text)["failed"])
     chunk = _CHUNK.validate_json(text)
@@ -91,7 +91,7 @@ def read_chunk(text: str) -> Chunk:
 
 
 def error_text(error: StrettoError) -> str:
-    """An error, in the place of a chunk."""
+    """Serialise an error that takes the place of a chunk."""
     fields: dict[str, Any] = {"kind": _name(error), "message": str(error)}
     if isinstance(error, BackendError):
         fields |= {
@@ -122,25 +122,25 @@ def _name(error: StrettoError) -> str:
 
 
 def _turned(stages: Stages) -> Stages:
-    """Times as seconds that have passed since, and the other way round."""
+    """Convert times to seconds elapsed since then, or back."""
     now = time.perf_counter()
     return Stages(**{name: None if at is None else now - at for name, at in asdict(stages).items()})
 
 
 def capabilities_text(capabilities: Capabilities) -> str:
-    """What a model can do."""
+    """Serialise the capabilities of a model."""
     return _CAPABILITIES.dump_json(capabilities).decode()
 
 
 def read_capabilities(text: str) -> Capabilities:
-    """What a model can do."""
+    """Parse the capabilities of a model."""
     return _CAPABILITIES.validate_json(text)
 
 
 def session_of(prompt: ModelRequest) -> str:
-    """The same for calls that begin alike: turns of a conversation, points of an answer, questions on a document.
+    """Return one value for calls that begin alike: turns of a conversation, points of an answer, a document's text.
 
-    Ray sends those to one replica, which then has the keys and values of what they begin with.
+    Ray sends those to one replica, which then has their common beginning in its KV cache.
     """
     spoken = [message for message in prompt.messages if message.role != "system"]
     points = prompt.shared and len(spoken) == 1
